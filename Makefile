@@ -1,0 +1,44 @@
+# Two commands for a fresh machine:  make demo   and   make test
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test bench check clean
+
+demo: $(VENV)/.core
+	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
+	@echo "The report is demo/report.html; the rows are demo/matrices.parquet and demo/spectra.parquet."
+
+test: check
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.bench
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+$(VENV)/bin/python:
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing attnlaw (core) into $(VENV) ..."
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	@echo "Installing the test tools and PyTorch into $(VENV) ..."
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	@echo "Installing the benchmarks' peers into $(VENV) ..."
+	@$(PIP) --editable '.[bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,36 @@
+"""Where the command line writes: results on standard output, progress and warnings on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+
+from attnlaw.records.files import to_json
+
+output = Console(highlight=False)
+messages = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Write JSON alone to standard output."""
+    sys.stdout.write(to_json(value) + "\n")
+
+
+@contextmanager
+def progress(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield `report(done, total)`, drawn as a bar on standard error when that is a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

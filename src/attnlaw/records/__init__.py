@@ -1,0 +1,1 @@
+"""Rows: the only thing that reports, files and studies exchange."""

@@ -1,0 +1,58 @@
+"""Files written whole or not at all: to a temporary name in the same directory, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attnlaw.errors import InputError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it to `path` if the block ends without an error.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = pathlib.Path(folder) / "rows.txt"
+    ...     with replacing(target) as draft:
+    ...         _ = draft.write_text("whole")
+    ...     target.read_text()
+    'whole'
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot be written ({error.strerror}); choose another directory"
+        ) from error
+    draft = Path(name)
+    try:
+        yield draft
+        draft.chmod(0o666 & ~_umask())
+        draft.replace(target)
+    except OSError as error:
+        raise InputError(
+            f"{target}: cannot be written ({error.strerror}); choose another directory"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def to_json(value: Any, indent: int | None = 2) -> str:
+    """JSON text of plain values; a non-finite float is an error (missing is null, never NaN)."""
+    return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
