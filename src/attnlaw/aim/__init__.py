@@ -1,0 +1,1 @@
+"""The attention-indexed model: what an attention layer learns, theory beside simulation."""
