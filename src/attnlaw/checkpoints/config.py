@@ -1,0 +1,62 @@
+"""Sizes of a model from config.json, or from the plain values that a checkpoint carries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlaw.errors import InputError
+
+
+class Config:
+    """Read-only sizes; a size that is absent is None, one of the wrong type is an error."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
+        values = dict(values or {})
+        # Multimodal models keep the language model's sizes one level down, Whisper's `.pt` under `dims`.
+        for inner in ("text_config", "dims"):
+            if isinstance(values.get(inner), Mapping):
+                values |= values[inner]
+        self.values = values
+        self.source = source
+
+    def size(self, *keys: str) -> int | None:
+        """The first of `keys` that is there, as a positive integer."""
+        for key in keys:
+            value = self.values.get(key)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(
+                    f"{self.source}: {key} is {value!r}, expected a positive integer; correct the file"
+                )
+            return value
+        return None
+
+    def text(self, *keys: str) -> str | None:
+        """The first of `keys` that is there and is text."""
+        for key in keys:
+            value = self.values.get(key)
+            if isinstance(value, str):
+                return value
+        return None
+
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+
+def read_config(path: Path) -> Config:
+    """The sizes in a config.json; an empty `Config` where there is no file."""
+    if not path.is_file():
+        return Config(source=str(path))
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not valid JSON; restore the model's config.json or remove it") from error
+    if not isinstance(values, Mapping):
+        raise InputError(
+            f"{path}: expected a JSON object of sizes; restore the model's config.json or remove it"
+        )
+    return Config(values, str(path))

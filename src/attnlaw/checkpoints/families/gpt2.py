@@ -1,0 +1,28 @@
+"""GPT-2: pre-norm decoder, weights stored (in, out), query, key and value fused."""
+
+from attnlaw.checkpoints.families.family import Family, Stack
+
+GPT2 = Family(
+    name="gpt2",
+    model_types=("gpt2",),
+    stored_out_in=False,
+    hidden_size=("n_embd",),
+    activation=("activation_function",),
+    default_activation="gelu_new",
+    stacks=(
+        Stack(
+            layer="h.{layer}.",
+            attention={"query,key,value": "attn.c_attn.weight", "output": "attn.c_proj.weight"},
+            cross={
+                "query": "crossattention.q_attn.weight",
+                "key,value": "crossattention.c_attn.weight",
+                "output": "crossattention.c_proj.weight",
+            },
+            feed_forward={"in": "mlp.c_fc.weight", "out": "mlp.c_proj.weight"},
+            heads=("n_head",),
+            depth=("n_layer",),
+        ),
+    ),
+    embedding=("wte.weight",),
+    pre_norm=True,
+)

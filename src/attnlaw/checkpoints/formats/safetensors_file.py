@@ -1,0 +1,89 @@
+"""Safetensors: the library checks the header, then each tensor is read by its offsets.
+
+The file is never kept mapped: pages of a memory map count as memory of the process, and an audit
+should need no more than the matrices it is working on.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.errors import InputError
+
+DTYPES: dict[str, Any] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+
+
+class SafetensorsFile(Tensors):
+    """The tensors of one `.safetensors` file."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = str(path)
+        self.metadata = {}
+        self._path = path
+        self._header, self._start = _header(path)
+        self.shapes = {name: tuple(entry["shape"]) for name, entry in self._header.items()}
+
+    def read(self, name: str) -> NDArray[Any]:
+        entry = self._header[name]
+        dtype = DTYPES.get(entry["dtype"])
+        if dtype is None:
+            raise InputError(
+                f"{self.source}: tensor {name} has dtype {entry['dtype']}, which is not supported; "
+                f"convert it to one of {', '.join(DTYPES)}"
+            )
+        begin, end = entry["data_offsets"]
+        with self._path.open("rb") as file:
+            file.seek(self._start + begin)
+            array = np.fromfile(file, dtype=np.uint8, count=end - begin)
+        if array.size != end - begin:
+            raise InputError(
+                f"{self.source}: tensor {name} ends after {array.size} of {end - begin} bytes; "
+                "the file changed or was cut while it was read, copy it again"
+            )
+        tensor: NDArray[Any] = array.view(dtype).reshape(entry["shape"])
+        return tensor
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header as {name: {dtype, shape, data_offsets}} and where the data start.
+
+    `safe_open` refuses a header that lies about sizes, offsets or lengths, so the plain parse is safe.
+    """
+    try:
+        with safe_open(path, framework="np"):
+            pass
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+    except (SafetensorError, OSError, ValueError, struct.error) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{path}: not a complete safetensors file ({reason}); copy or download it again"
+        ) from error
+    header.pop("__metadata__", None)
+    return header, 8 + length

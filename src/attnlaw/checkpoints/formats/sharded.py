@@ -1,0 +1,59 @@
+"""Several files joined by an index (`*.index.json`), the layout of large Hugging Face checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.errors import InputError
+
+
+class Sharded(Tensors):
+    """The tensors of all shards that an index names; every shard lies in the index's own directory."""
+
+    def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:
+        self.source = str(index)
+        self.metadata = {}
+        weight_map = _weight_map(index)
+        shards = {file: open_file(_inside(index, file)) for file in sorted(set(weight_map.values()))}
+        self._shard_of = {name: shards[file] for name, file in weight_map.items()}
+        for name, shard in self._shard_of.items():
+            if name not in shard.shapes:
+                raise InputError(
+                    f"{index}: tensor {name} is not in {shard.source}; download the shards again"
+                )
+        self.shapes = {name: shard.shapes[name] for name, shard in self._shard_of.items()}
+
+    def read(self, name: str) -> NDArray[Any]:
+        return self._shard_of[name].read(name)
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    try:
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        entries = {str(name): file for name, file in weight_map.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f'{index}: not a shard index (JSON with {{"weight_map": {{tensor: file}}}}); download it again'
+        ) from error
+    if not entries or not all(isinstance(file, str) for file in entries.values()):
+        raise InputError(f"{index}: its weight_map names no files; download it again")
+    return entries
+
+
+def _inside(index: Path, file: str) -> Path:
+    """The shard's path; it must be a plain file name in the index's directory, and exist."""
+    shard = index.parent / file
+    if Path(file).name != file or file in ("", ".", ".."):
+        raise InputError(
+            f"{index}: names the shard {file!r}, which lies outside its directory; "
+            "only file names beside the index are read"
+        )
+    if not shard.is_file():
+        raise InputError(f"{index}: the shard {file} is missing; download it into the same directory")
+    return shard

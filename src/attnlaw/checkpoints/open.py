@@ -1,0 +1,125 @@
+"""Open whatever holds a model: a file, a directory, an index, a state dict or an `nn.Module`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlaw.checkpoints.build import build_model
+from attnlaw.checkpoints.config import Config, read_config
+from attnlaw.checkpoints.formats.in_memory import InMemory
+from attnlaw.checkpoints.formats.safetensors_file import SafetensorsFile
+from attnlaw.checkpoints.formats.sharded import Sharded
+from attnlaw.checkpoints.formats.torch_file import TorchFile
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.errors import InputError
+
+# The table of formats: endings of a file and the reader.
+FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
+    (".safetensors",): SafetensorsFile,
+    (".bin", ".pt", ".pth", ".ckpt"): TorchFile,
+}
+# What a directory may hold, best first. Optimizer states and training arguments match nothing here.
+IN_DIRECTORY = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "*.safetensors.index.json",
+    "*.safetensors",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "pytorch_model*.bin",
+    "*.pt",
+    "*.pth",
+    "*.ckpt",
+)
+NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
+
+Source = str | os.PathLike[str] | Mapping[str, Any] | Any
+
+
+def open_model(source: Source, heads: int | None = None, name: str | None = None) -> Model:
+    """The model in a checkpoint: names, shapes and sizes now, weights when they are asked for.
+
+    `source` is a path, a mapping of names to tensors, or an `nn.Module`; `heads` is needed only
+    where neither a config nor the shapes tell the number of attention heads.
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    >>> model = open_model(block, heads=2)
+    >>> model.family, model.hidden_size, model.layers[0].attention.head_size
+    ('torch.nn.MultiheadAttention', 4, 2)
+    """
+    if heads is not None and heads < 1:
+        raise InputError(f"--heads {heads}: expected a positive number of attention heads")
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        tensors = _open_path(path)
+        folder = path if path.is_dir() else path.parent
+        config = read_config(folder / "config.json")
+        if not config.values and tensors.metadata:
+            config = Config(tensors.metadata, tensors.source)
+        return build_model(name or str(source), tensors, config, heads)
+    if isinstance(source, Mapping):
+        label = name or "state dict"
+        return build_model(label, InMemory(source, label), Config(source="its (absent) config"), heads)
+    if hasattr(source, "state_dict"):
+        label = name or type(source).__name__
+        return build_model(label, InMemory(source.state_dict(), label), *_module_sizes(source, heads))
+    raise InputError(
+        f"cannot read a model from {type(source).__name__}; pass a path, a state dict or an nn.Module"
+    )
+
+
+def _module_sizes(module: Any, heads: int | None) -> tuple[Config, int | None]:
+    """Sizes from a Hugging Face config or from the first `MultiheadAttention` inside."""
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "to_dict"):
+        return Config(config.to_dict(), f"{type(module).__name__}.config"), heads
+    counts = (getattr(part, "num_heads", None) for part in module.modules())
+    return Config(source=type(module).__name__), heads or next(
+        (n for n in counts if isinstance(n, int)), None
+    )
+
+
+def _open_path(path: Path) -> Tensors:
+    try:
+        if path.is_dir():
+            return _open_file(_in_directory(path))
+        if path.is_file():
+            return _open_file(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
+
+
+def _open_file(path: Path) -> Tensors:
+    if path.name.endswith(".index.json"):
+        return Sharded(path, _open_file)
+    for endings, reader in FORMATS.items():
+        if path.suffix in endings:
+            return reader(path)
+    known = ", ".join(ending for endings in FORMATS for ending in endings)
+    raise InputError(
+        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {known}, a directory, an index"
+    )
+
+
+def _in_directory(folder: Path) -> Path:
+    for pattern in IN_DIRECTORY:
+        hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
+        if len(hits) == 1:
+            return hits[0]
+        if hits:
+            listed = ", ".join(file.name for file in hits[:4]) + (", ..." if len(hits) > 4 else "")
+            raise InputError(
+                f"{folder}: several checkpoints without an index ({listed}); name one of the files"
+            )
+    if (folder / "adapter_config.json").exists():
+        raise InputError(
+            f"{folder}: a LoRA adapter, not a whole model; merge it into its base model "
+            "(merge_and_unload in peft) and audit the result"
+        )
+    raise InputError(f"{folder}: holds no checkpoint (looked for {', '.join(IN_DIRECTORY)})")
