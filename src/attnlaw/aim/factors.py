@@ -1,0 +1,68 @@
+"""The factorised student: attention weights W trained with weight decay, by L-BFGS with a written-out gradient.
+
+arXiv:2509.24914: `S = W W^T / sqrt(m d)`, W of shape (d, m); with kappa = m/d and lt = sqrt(kappa) lambda
+
+    F(W) = R(S) + lambda |W|_F^2 = R(S) + lt d Tr S
+    dF/dW = 2 (R'(S) + lt d I) W / sqrt(m d)
+
+For every m at least the rank of the minimiser over positive semidefinite S the two minima agree (linear output:
+R is convex in S); here m = d, which always suffices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+
+from attnlaw.aim.risk import Risk
+from attnlaw.aim.sensing import Array
+from attnlaw.aim.trained import Trained, proximal_step, relative_move
+
+MEMORY = 20
+MOST_STEPS = 20_000
+GRADIENT = 1e-10
+
+
+def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator) -> Trained:
+    """Minimise R(W W^T/d) + lt d Tr S over square W from standard Gaussian weights.
+
+    Slow as lt -> 0 below interpolation (steps grow like 1/sqrt(lt)): use `train_splitting` there.
+
+    >>> from attnlaw.aim.risk import Linear
+    >>> from attnlaw.aim.sensing import TokenSensing
+    >>> x = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
+    >>> tokens = TokenSensing(x)
+    >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
+    >>> trained = train_factors(risk, 1e-3, np.random.default_rng(0))
+    >>> trained.converged, trained.matrix.round(2).tolist()
+    (True, [[2.0, 0.0], [0.0, 0.0]])
+    """
+    size = risk.sensing.shape[2]
+    result = minimize(
+        lambda w: factors_objective(risk, weight_decay, w.reshape(size, size)),
+        rng.standard_normal(size * size),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxcor": MEMORY,
+            "maxiter": MOST_STEPS,
+            "maxfun": 2 * MOST_STEPS,
+            "ftol": 0.0,
+            "gtol": GRADIENT,
+        },
+    )
+    w = result.x.reshape(size, size)
+    matrix = w @ w.T / size
+    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
+    return Trained(polished, relative_move(polished, matrix), int(result.nit), "factors")
+
+
+def factors_objective(risk: Risk, weight_decay: float, w: Array) -> tuple[float, Array]:
+    """F(W)/d^2 and its gradient, flat, for W of shape (d, m)."""
+    size, width = w.shape
+    scale = 1.0 / np.sqrt(size * width)
+    matrix = scale * (w @ w.T)
+    value, gradient = risk(matrix)
+    value += weight_decay * size * np.trace(matrix)
+    gradient = 2.0 * scale * (gradient @ w + weight_decay * size * w)
+    return value / size**2, gradient.reshape(-1) / size**2

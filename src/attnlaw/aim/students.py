@@ -1,0 +1,51 @@
+"""Which solver trains which student.
+
+| student | output, regime | solver |
+|---|---|---|
+| factorized | any | `train_factors`, L-BFGS on the weights W |
+| factorized | linear, weight decay below 0.02, fewer observations than unknowns | `train_splitting` on S |
+| direct | linear | conjugate gradients on S |
+| direct | softmax | L-BFGS on S |
+
+The factorised student and the convex one have the same minimum; L-BFGS on W needs steps like 1/sqrt(lt), so
+the small weight decays that stand for the limit lt -> 0 are solved in their convex form.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnlaw.aim.convex import train_splitting
+from attnlaw.aim.direct import train_direct
+from attnlaw.aim.factors import train_factors
+from attnlaw.aim.problem import Problem
+from attnlaw.aim.risk import Linear, Risk
+from attnlaw.aim.trained import Trained
+from attnlaw.errors import InputError
+
+SMALL_WEIGHT_DECAY = 0.02
+
+
+def train(problem: Problem, risk: Risk, rng: np.random.Generator) -> Trained:
+    """Train the problem's student on the data in `risk`.
+
+    >>> from attnlaw.aim.sensing import draw_sensing
+    >>> rng = np.random.default_rng(0)
+    >>> sensing = draw_sensing("tokens", samples=200, tokens=1, size=10, rng=rng)
+    >>> risk = Risk(sensing, Linear(np.ones((200, 1))), sensing.fields(np.eye(10)))
+    >>> train(Problem(alpha=2.0, weight_decay=1e-3), risk, rng).matrix.trace().round(1).item()
+    10.0
+    """
+    if problem.student == "direct":
+        return train_direct(risk, problem.weight_decay)
+    if problem.student != "factorized":
+        raise InputError(
+            f"student: found {problem.student!r}, which is computed and not trained; "
+            "simulate the factorized or the direct student"
+        )
+    samples, tokens, size = risk.sensing.shape
+    observations = samples * tokens * (tokens + 1) // 2
+    small = problem.weight_decay < SMALL_WEIGHT_DECAY and observations < size * (size + 1) // 2
+    if small and isinstance(risk.output, Linear):
+        return train_splitting(risk, problem.weight_decay)
+    return train_factors(risk, problem.weight_decay, rng)
