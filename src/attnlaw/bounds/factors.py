@@ -1,0 +1,147 @@
+"""Amplification and sensitivity factors, in natural logarithms throughout (they pass float64 with depth).
+
+Notation of arXiv 2605.07297, matrices on row vectors, c2 the spectral norm:
+
+| letter | here | meaning |
+|---|---|---|
+| L, N | `depth`, `hidden_size` | layers, hidden size |
+| alpha_l | `log_alpha` | product over layers k > l of the layer's Lipschitz factor; 1 for the last |
+| gamma | `log_sensitivity` | how far an error in one matrix moves the output of its own layer |
+| scale | `log_scale` | gamma * alpha_l * L |
+
+A layer's factor is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`, and gamma is
+`2 c2(VO_h) c2(M_out) c2(M_in)` for QK, `c2(M_out) c2(M_in)` for VO, `c2(M_out)` for M_in, 1 for M_out.
+
+Extensions beyond the paper (every output that uses one says so)
+----------------------------------------------------------------
+Throughout, as in the paper, tokens have norm at most 1 where a block reads them, and residuals, norm
+gains (pre- or post-norm), biases, masks, rotary positions and query/key norms are ignored.
+
+Grouped-query attention: query head h with key/value head floor(h H_kv / H) is a head like any other.
+
+Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is
+`(phi'(xG) * dx G) * xU + phi(xG) * (dx U)`, and with |x| <= 1, |phi(t)| <= Lphi |t| both terms are at
+most `Lphi c2(G) c2(U) |dx|`. So `Lphi c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error
+dU moves the output by at most `Lphi c2(G) c2(M) |dU|`; the paper leaves Lphi out of gamma, and so do
+we: gamma is `c2(G) c2(M)` for U, `c2(U) c2(M)` for G, 1 for M, and `c2(M_out) c2(M_in)` becomes
+`2 c2(G) c2(U) c2(M)` in the gammas of QK and VO.
+
+Cross attention, softmax(x QK m^T) m VO with memory m: it is at most `2 c2(QK) c2(VO)`-Lipschitz in x
+and `c2(VO) (1 + 2 c2(QK))` in m, together `c2(VO) (1 + 4 c2(QK))` in the larger of the two errors: the
+factor of self attention. Encoder and decoder are one chain of L = L_enc + L_dec layers; a decoder
+layer's factor is the product of both attention factors and the feed-forward's (an upper bound while
+these factors are at least 1, so that the memory's own error never dominates). The gammas of self
+attention are multiplied by the cross attention's factor, which comes after it.
+
+Shared layers: alpha counts every application. An error in a shared matrix enters at each of them, so
+its alpha is the sum of alpha over its applications; the sums over matrices count it once. The other
+count, every application as a layer of its own, is given beside it.
+
+No feed-forward: its factors are 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlaw.bounds.network import Heads, LayerSpectra, Network
+from attnlaw.numerics.logs import log_sum
+from attnlaw.spectra import Spectrum
+
+
+@dataclass(frozen=True)
+class MatrixFactors:
+    """One matrix with its place, its spectrum and the logarithms of its gamma and alpha."""
+
+    layer: int
+    kind: str
+    head: int | None
+    spectrum: Spectrum
+    log_gamma: float
+    log_alpha: float
+
+    @property
+    def log_norm_gamma(self) -> float:
+        """The norm-based bounds' gamma: the same without the 2 of QK."""
+        return self.log_gamma - (np.log(2.0) if self.kind in ("qk", "cross_qk") else 0.0)
+
+
+def matrix_factors(network: Network, per_application: bool = False) -> list[MatrixFactors]:
+    """Every matrix with its factors: distinct matrices once, or once per application."""
+    alpha = log_alpha(network)
+    if per_application:
+        placed = [(layer, alpha[depth]) for depth, layer in enumerate(network.applications)]
+    else:
+        placed = [
+            (
+                layer,
+                log_sum([alpha[depth] for depth, used in enumerate(network.applications) if used == layer]),
+            )
+            for layer in range(len(network.layers))
+        ]
+    return [
+        MatrixFactors(
+            layer, kind, head, spectrum, log_sensitivity(network.layers[layer], kind, head), log_alpha_l
+        )
+        for layer, log_alpha_l in placed
+        for kind, head, spectrum in network.layers[layer].matrices()
+    ]
+
+
+def log_alpha(network: Network) -> list[float]:
+    """ln alpha after each application of a layer: the product of the factors of all later ones."""
+    factors = [log_layer_factor(layer, network.lipschitz) for layer in network.layers]
+    later = [factors[layer] for layer in network.applications[1:]] + [0.0]
+    return [float(value) for value in np.cumsum(later[::-1])[::-1]]
+
+
+def log_layer_factor(layer: LayerSpectra, lipschitz: float) -> float:
+    """ln of the Lipschitz factor of one layer."""
+    feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if layer.inner is not None else 0.0)
+    return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)
+
+
+def log_sensitivity(layer: LayerSpectra, kind: str, head: int | None) -> float:
+    """ln gamma of one matrix: spectral norms of what comes after it in its layer."""
+    after_attention = _log_feed_forward(layer)
+    outer, inner, gate = _log_norm(layer.outer), _log_norm(layer.inner), _log_norm(layer.gate)
+    if kind == "ffn_out":
+        return 0.0
+    if kind == "ffn_in":
+        return outer + gate
+    if kind == "ffn_gate":
+        return outer + inner
+    block = layer.cross if kind.startswith("cross_") else layer.attention
+    assert block is not None
+    assert head is not None
+    after_block = after_attention + (0.0 if block is layer.cross else _log_attention(layer.cross))
+    if kind.endswith("vo"):
+        return after_block
+    return float(np.log(2.0)) + _log_norm(block.vo[head]) + after_block
+
+
+def _log_feed_forward(layer: LayerSpectra) -> float:
+    """ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate: no Lphi."""
+    gate = 0.0 if layer.gate is None else float(np.log(2.0)) + _log_norm(layer.gate)
+    return _log_norm(layer.inner) + _log_norm(layer.outer) + gate
+
+
+def _log_attention(block: Heads | None) -> float:
+    """ln sum_h c2(VO_h) (1 + 4 c2(QK_h)); 0 where there is no such block."""
+    if block is None:
+        return 0.0
+    return log_sum(
+        [
+            _log_norm(vo) + float(np.logaddexp(0.0, np.log(4.0) + _log_norm(qk)))
+            for qk, vo in zip(block.qk, block.vo, strict=True)
+        ]
+    )
+
+
+def _log_norm(spectrum: Spectrum | None) -> float:
+    """ln c2; 0 for a matrix that is not there, -inf for a zero matrix."""
+    if spectrum is None:
+        return 0.0
+    return float(np.log(spectrum.spectral)) if spectrum.spectral > 0 else -np.inf

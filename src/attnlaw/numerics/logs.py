@@ -1,0 +1,28 @@
+"""Sums of numbers that are only held as natural logarithms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+LN10 = float(np.log(10.0))
+
+
+def log_sums(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln of the sum of exponentials along the last axis; -inf for a sum of zeros.
+
+    >>> log_sums(np.array([[0.0, -np.inf], [-np.inf, -np.inf], [1000.0, 1000.0]]))
+    array([   0.        ,         -inf, 1000.69314718])
+    """
+    peak = logs.max(axis=-1, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore"):
+        total: NDArray[np.float64] = np.log(np.exp(logs - peak).sum(axis=-1)) + peak[..., 0]
+    return total
+
+
+def log_sum(logs: Sequence[float] | NDArray[np.float64]) -> float:
+    """ln of the sum of exponentials of a list."""
+    return float(log_sums(np.asarray(logs, dtype=np.float64)))

@@ -1,0 +1,7 @@
+"""Singular spectra of matrices and of products of thin factors."""
+
+from attnlaw.spectra.exact import matrix_spectrum
+from attnlaw.spectra.factored import product_spectrum
+from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
+
+__all__ = ["RANK_TOLERANCE", "Spectrum", "matrix_spectrum", "product_spectrum"]

@@ -1,0 +1,164 @@
+"""Every matrix of a model, measured: read, factorised and dropped again, in threads, in a fixed order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from threadpoolctl import threadpool_limits
+
+from attnlaw.checkpoints import Attention, Model, View
+from attnlaw.errors import InputError
+from attnlaw.spectra.exact import matrix_spectrum
+from attnlaw.spectra.factored import product_spectrum
+from attnlaw.spectra.spectrum import Spectrum
+
+Progress = Callable[[int, int], None]
+
+# What `only` accepts, and the kinds of matrix that each word selects.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "qk": ("qk",),
+    "vo": ("vo",),
+    "cross": ("cross_qk", "cross_vo"),
+    "ffn": ("ffn_in", "ffn_gate", "ffn_out"),
+    "embedding": ("embedding",),
+    "unembedding": ("unembedding",),
+}
+BY_DEFAULT = ("qk", "vo", "cross", "ffn")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which layers and kinds of matrix to measure; None means all layers."""
+
+    layers: range | None = None
+    groups: tuple[str, ...] = BY_DEFAULT
+
+    @classmethod
+    def parse(cls, layers: str | None, only: str | None, depth: int) -> Selection:
+        """From `"0:4"` (as a slice) or `"3"`, and `"qk,vo"`.
+
+        >>> Selection.parse("1:3", "qk", depth=4)
+        Selection(layers=range(1, 3), groups=('qk',))
+        """
+        groups = tuple(dict.fromkeys(only.split(","))) if only else BY_DEFAULT
+        for group in groups:
+            if group not in GROUPS:
+                raise InputError(
+                    f"--only {group}: unknown; choose from {', '.join(GROUPS)}, joined by commas"
+                )
+        if layers is None:
+            return cls(None, groups)
+        try:
+            parts = [int(part) if part else None for part in layers.split(":")]
+            chosen = range(depth)[slice(*parts)] if len(parts) > 1 else range(depth)[parts[0] :][:1]
+        except (ValueError, TypeError) as error:
+            raise InputError(f"--layers {layers}: expected START:STOP, such as 0:4, or one number") from error
+        if not chosen:
+            raise InputError(f"--layers {layers}: selects none of the {depth} layers (0 to {depth - 1})")
+        return cls(chosen, groups)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every matrix of every layer is measured, as the bounds need it."""
+        return self.layers is None and set(BY_DEFAULT) <= set(self.groups)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One matrix of a model: its place, the tensors it comes from, its spectrum."""
+
+    layer: int | None
+    stack: str | None
+    head: int | None
+    kind: str
+    tensors: tuple[str, ...]
+    spectrum: Spectrum
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is read together: one matrix, or all heads of one product of two tensors."""
+
+    layer: int | None
+    stack: str | None
+    kind: str
+    views: tuple[View, ...]
+    attention: Attention | None = None
+
+
+def measure(
+    model: Model, selection: Selection, jobs: int | None = None, progress: Progress | None = None
+) -> list[Measured]:
+    """Measure the selected matrices; rows in the model's order whatever the number of threads.
+
+    Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
+    """
+    units = list(_units(model, selection))
+    if not units:
+        raise InputError(
+            f"{model.name}: has no matrices of kind {','.join(selection.groups)}; choose another"
+        )
+    results: dict[int, list[Measured]] = {}
+    with threadpool_limits(1), ThreadPoolExecutor(jobs or usable_cores()) as pool:
+        futures = {pool.submit(_measure_unit, model, unit): place for place, unit in enumerate(units)}
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                results[futures[future]] = future.result()
+                if progress is not None:
+                    progress(done, len(units))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [row for place in range(len(units)) for row in results[place]]
+
+
+def usable_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _units(model: Model, selection: Selection) -> Iterator[_Unit]:
+    kinds = [kind for group in selection.groups for kind in GROUPS[group]]
+    for layer in model.layers:
+        if selection.layers is not None and layer.index not in selection.layers:
+            continue
+        found: list[tuple[str, Sequence[View | None], Attention | None]] = []
+        for prefix, block in (("", layer.attention), ("cross_", layer.cross)):
+            if block is not None:
+                found.append((f"{prefix}qk", (block.query, block.key), block))
+                found.append((f"{prefix}vo", (block.value, block.output), block))
+        if layer.feed_forward is not None:
+            found.append(("ffn_in", (layer.feed_forward.inner,), None))
+            found.append(("ffn_gate", (layer.feed_forward.gate,), None))
+            found.append(("ffn_out", (layer.feed_forward.outer,), None))
+        for kind, views, attention in found:
+            present = tuple(view for view in views if view is not None)
+            if kind in kinds and present:
+                yield _Unit(layer.index, layer.stack, kind, present, attention)
+    for kind, view in (("embedding", model.embedding_view), ("unembedding", model.unembedding_view)):
+        if kind in kinds and view is not None:
+            yield _Unit(None, None, kind, (view,))
+
+
+def _measure_unit(model: Model, unit: _Unit) -> list[Measured]:
+    names = tuple(view.tensor for view in unit.views)
+    if unit.attention is None:
+        spectrum = matrix_spectrum(model.read(unit.views[0]))
+        return [Measured(unit.layer, unit.stack, None, unit.kind, names, spectrum)]
+    first, second = (model.read(view) for view in unit.views)
+    block, size = unit.attention, unit.attention.head_size
+    rows = []
+    for head in range(block.heads):
+        own = slice(head * size, (head + 1) * size)
+        shared = slice(block.kv_head(head) * size, (block.kv_head(head) + 1) * size)
+        if unit.kind.endswith("qk"):
+            spectrum = product_spectrum(first[:, own], second[:, shared].T)
+        else:
+            spectrum = product_spectrum(first[:, shared], second[own])
+        rows.append(Measured(unit.layer, unit.stack, head, unit.kind, names, spectrum))
+    return rows
