@@ -60,7 +60,7 @@ class TokenSensing:
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
             np.einsum("ni,ni->n", self.x[a], z[b], out=h[:, p])
         h[:, first == second] -= np.trace(matrix)
-        return h / np.sqrt(size)
+        return np.asarray(h / np.sqrt(size))
 
     def adjoint(self, weights: Array) -> Array:
         """Sum over samples and pairs of weight times (sym(x_a x_b^T) - delta_ab I) / sqrt(d)."""
@@ -72,7 +72,7 @@ class TokenSensing:
         g = self.x.reshape(-1, size).T @ u.reshape(-1, size)
         g = 0.5 * (g + g.T)
         g[np.diag_indices(size)] -= weights[:, first == second].sum()
-        return g / np.sqrt(size)
+        return np.asarray(g / np.sqrt(size))
 
     def gram(self) -> Array:
         """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
@@ -99,7 +99,8 @@ class TokenSensing:
 class MatrixSensing:
     """Fields of independent Gaussian symmetric matrices, `rows` of shape (nP, d(d+1)/2).
 
-    The rows hold isometric coordinates. Those of S are S_ii and sqrt(2) S_ij (i < j), so that Euclidean and Frobenius norms agree.
+    The rows hold isometric coordinates: those of S are S_ii and sqrt(2) S_ij (i < j), so that Euclidean and
+    Frobenius norms agree.
 
     >>> sensing = MatrixSensing(np.array([[1.0, np.sqrt(2.0), 3.0]]), tokens=1, size=2)
     >>> sensing.adjoint(np.ones((1, 1))).round(12).tolist()

@@ -1,8 +1,8 @@
 """The experiment beside the theory: draw data, train the student, measure what it has learned.
 
 The same frozen `Problem` feeds `state_evolution` and `simulate`. At size d the target is the deterministic
-diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), the sample count is
-n = round(alpha d^2), and every seed draws its own data and noise.
+diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), the sample count
+is n = round(alpha d^2), and every seed draws its own data and noise.
 
 | quantity | definition |
 |---|---|
@@ -27,8 +27,8 @@ from threadpoolctl import threadpool_limits
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.risk import Linear, Output, Risk, Softmax
 from attnlaw.aim.sensing import Array, SensingName, TokenSensing, draw_sensing
-from attnlaw.aim.students import train
-from attnlaw.aim.trained import Trained
+from attnlaw.aim.students.train import train
+from attnlaw.aim.students.trained import Trained
 from attnlaw.errors import InputError
 
 QUANTITIES = (
@@ -53,7 +53,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What `seeds` trained students of size d have learned; `eigenvalues` has shape (seeds, d), ascending."""
+    """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending."""
 
     problem: Problem
     size: int
@@ -93,9 +93,9 @@ def simulate(
     """Train the problem's student at size d on `seeds` independent data sets, in threads.
 
     `jobs` threads (default: the cores) hold one BLAS thread each, so that the numbers do not depend on it.
-    Cost per gradient: 4 n T d^2 operations with tokens, n T(T+1) d^2 with Gaussian matrices (`sensing="goe"`).
-    Fails with an `InputError` when d times the target's rank ratio is not whole, for the Bayes-optimal student
-    (nothing is trained), and when the data would not fit into memory.
+    Cost per gradient: 4 n T d^2 operations with tokens, n T(T+1) d^2 with Gaussian matrices ("goe").
+    Fails with an `InputError` when d times the target's rank ratio is not whole, for the Bayes-optimal
+    student (nothing is trained), and when the data would not fit into memory.
 
     >>> from attnlaw.aim.problem import Target
     >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
@@ -115,7 +115,7 @@ def simulate(
     samples = round(problem.alpha * size * size)
     if samples < 1:
         raise InputError(
-            f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size or alpha"
+            f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
         )
     children = np.random.SeedSequence(seed).spawn(seeds)
     runs: list[_Run | None] = [None] * seeds
@@ -183,7 +183,7 @@ def _run(
     risk = draw_risk(problem, target, samples, sensing, rng)
     trained = train(problem, risk, rng)
     matrix, size = trained.matrix, target.size
-    eigenvalues = np.linalg.eigvalsh(matrix)
+    eigenvalues = np.asarray(np.linalg.eigvalsh(matrix), dtype=float)
     error = matrix - np.diag(target)
     # Round-off leaves the zero eigenvalues of a positive semidefinite matrix at about 1e-16 of the largest.
     eigenvalues[np.abs(eigenvalues) <= 1e-12 * np.abs(eigenvalues).max()] = 0.0

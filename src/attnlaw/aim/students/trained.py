@@ -1,8 +1,9 @@
 """What training hands back: the matrix, how well it solves its optimality condition, and in how many steps.
 
-The penalised problem over positive semidefinite S is `min R(S) + lt d Tr S`. Its solutions are the fixed points
-of the proximal step `S -> (S - t (R'(S) + lt d I))_+`, where `(.)_+` drops the negative eigenvalues, for every
-t > 0: the relative move of one such step, t = 1/curvature, is the residual of every solver of this problem.
+The penalised problem over positive semidefinite S is `min R(S) + lt d Tr S`. Its solutions are the fixed
+points of the proximal step `S -> (S - t (R'(S) + lt d I))_+`, where `(.)_+` drops the negative eigenvalues,
+for every t > 0: the relative move of one such step, t = 1/curvature, is the residual that gradient solvers
+report; splitting reports the gap between its two half-steps, which vanishes at the same points.
 """
 
 from __future__ import annotations
@@ -51,5 +52,5 @@ def relative_move(after: Array, before: Array) -> float:
 
 
 def proximal_step(risk: Risk, matrix: Array, shift: float, step: float) -> Array:
-    """`(S - t (R'(S) + shift I))_+` with `shift = lt d`: sets directions outside the solution to exactly zero."""
+    """`(S - t (R'(S) + shift I))_+` with `shift = lt d`: directions outside the solution become zero."""
     return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from attnlaw.aim.risk import Linear, Risk
-from attnlaw.aim.trained import Trained, positive_part, proximal_step, relative_move
+from attnlaw.aim.students.trained import Trained, positive_part, proximal_step, relative_move
 from attnlaw.errors import InputError
 
 TOLERANCE = 1e-10

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from attnlaw.aim.risk import Linear, Risk
 from attnlaw.aim.sensing import Array
-from attnlaw.aim.trained import Trained, relative_move
+from attnlaw.aim.students.trained import Trained, relative_move
 
 TOLERANCE = 1e-10
 MOST_STEPS = 20_000

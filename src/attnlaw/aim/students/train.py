@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlaw.aim.convex import train_splitting
-from attnlaw.aim.direct import train_direct
-from attnlaw.aim.factors import train_factors
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.risk import Linear, Risk
-from attnlaw.aim.trained import Trained
+from attnlaw.aim.students.convex import train_splitting
+from attnlaw.aim.students.direct import train_direct
+from attnlaw.aim.students.factors import train_factors
+from attnlaw.aim.students.trained import Trained
 from attnlaw.errors import InputError
 
 SMALL_WEIGHT_DECAY = 0.02

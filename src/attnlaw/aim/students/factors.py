@@ -1,12 +1,12 @@
-"""The factorised student: attention weights W trained with weight decay, by L-BFGS with a written-out gradient.
+"""The factorised student: weights W trained with weight decay, by L-BFGS with a written-out gradient.
 
 arXiv:2509.24914: `S = W W^T / sqrt(m d)`, W of shape (d, m); with kappa = m/d and lt = sqrt(kappa) lambda
 
     F(W) = R(S) + lambda |W|_F^2 = R(S) + lt d Tr S
     dF/dW = 2 (R'(S) + lt d I) W / sqrt(m d)
 
-For every m at least the rank of the minimiser over positive semidefinite S the two minima agree (linear output:
-R is convex in S); here m = d, which always suffices.
+For every m at least the rank of the minimiser over positive semidefinite S the two minima agree (linear
+output: R is convex in S); here m = d, which always suffices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from attnlaw.aim.risk import Risk
 from attnlaw.aim.sensing import Array
-from attnlaw.aim.trained import Trained, proximal_step, relative_move
+from attnlaw.aim.students.trained import Trained, proximal_step, relative_move
 
 MEMORY = 20
 MOST_STEPS = 20_000
