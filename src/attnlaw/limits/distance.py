@@ -1,0 +1,135 @@
+"""Distances between two laws of one output coordinate, each with a standard error.
+
+| here   | means                                                                      |
+|--------|----------------------------------------------------------------------------|
+| p, q   | densities of the law and of the reference; F, G their distribution functions |
+| u      | log |y|: the variable of integration                                        |
+| K      | batches of the jackknife                                                   |
+
+Densities are averages of normals (see `mixture`), so integrals over y are smooth: the trapezoidal
+rule in u = log |y| converges geometrically (for N(0, v) its error at step h is of order
+exp(-pi^2 / (2 h)): below 1e-21 at h = 0.1), also where the density is singular at zero, as at n = 1.
+The grid's ends cost about 1e-10.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from attnlaw.limits.mixture import Estimate, Law, combine
+from attnlaw.limits.wishart import Array
+
+_STEP = 0.1
+_REFINE = 20
+
+
+@dataclass(frozen=True)
+class Distances:
+    """KL(law, reference), Wasserstein-1 and Kolmogorov-Smirnov distance, with standard errors.
+
+    `residual` is the larger of |integral of p - 1| and |integral of q - 1| on the grid: the quadrature's
+    error.
+    """
+
+    kl: Estimate
+    w1: Estimate
+    ks: Estimate
+    residual: float
+
+
+def distances(law: Law, reference: Law) -> Distances:
+    """How far the law of one coordinate is from a reference.
+
+    `KL = integral p log(p/q) - p + q`, `W1 = integral |F - G|`, `KS = sup |F - G|`. Errors come from the
+    jackknife over K = 40 batches of draws, the same batches of both laws left out together, so that
+    laws drawn with one seed (which share their normals) may be compared. KL's bias of order 1/draws is
+    corrected, so a value within its error of zero may be negative; W1 and KS, absolute values, are not
+    smooth: they stay uncorrected and are biased upwards where they are of the order of their errors.
+
+    >>> wide, narrow = (Law(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
+    >>> found = distances(wide, narrow)
+    >>> abs(found.kl.value - (2 - 1 - math.log(2)) / 2) < 1e-9, found.residual < 1e-9
+    (True, True)
+    """
+    even = law.means is None and reference.means is None
+    y = _half_line(law, reference)
+    # An even law needs the right half only, counted twice.
+    points = y if even else np.concatenate([-y[::-1], y])
+    sides = [slice(None)] if even else [slice(len(y) - 1, None, -1), slice(len(y), None)]
+    times = 2.0 if even else 1.0
+    weights = times * (_weights(y) if even else np.concatenate([_weights(y)[::-1], _weights(y)]))
+    log_p, log_q = law.log_density(points), reference.log_density(points)
+    tables = law.distribution(points), reference.distribution(points)
+
+    def gaps(f: Array, g: Array) -> list[tuple[float, float]]:
+        return [_gaps(y, (f - g)[side]) for side in sides]
+
+    kl = _jackknife(lambda p, q: _kl(p, q, weights), (log_p, log_q), _log_average, corrected=True)
+    w1 = _jackknife(lambda f, g: times * sum(area for area, _ in gaps(f, g)), tables, _average)
+    ks = _jackknife(lambda f, g: max(height for _, height in gaps(f, g)), tables, _average)
+    masses = [abs(float(np.exp(_log_average(table)) @ weights) - 1) for table in (log_p, log_q)]
+    return Distances(kl, w1, ks, max(masses))
+
+
+def _half_line(law: Law, reference: Law) -> Array:
+    """Points y > 0, even in log y: from 1e-3 deviations of the narrowest normal to 11 of the widest."""
+    variances = np.concatenate([law.variances, reference.variances])
+    shift = max((float(np.abs(m).max()) for m in (law.means, reference.means) if m is not None), default=0.0)
+    first = math.log(1e-3 * math.sqrt(float(variances.min())))
+    last = math.log(shift + 11 * math.sqrt(float(variances.max())))
+    points: Array = np.exp(np.arange(first, last + _STEP, _STEP))
+    return points
+
+
+def _weights(y: Array) -> Array:
+    """Weights of the trapezoidal rule in log y; densities are constant below the first point."""
+    weights = _STEP * y
+    weights[0] /= 1 - math.exp(-_STEP)  # the geometric series of the points left out
+    return weights
+
+
+def _kl(log_p: Array, log_q: Array, weights: Array) -> float:
+    p = np.exp(log_p)
+    # p log(p/q) - p + q = p (t + expm1(-t)) with t = log(p/q): never negative, no cancellation. Where
+    # p is smaller than q by a factor e^-500, q alone is left.
+    t = log_p - log_q
+    integrand = np.where(t > -500, p * (t + np.expm1(-np.maximum(t, -500))), np.exp(log_q))
+    return float(integrand @ weights)
+
+
+def _gaps(y: Array, difference: Array) -> tuple[float, float]:
+    """Integral over y and supremum of |difference| on one half line, by a cubic spline in log |y|."""
+    u = np.log(y)
+    fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
+    values = np.abs(CubicSpline(u, difference)(fine))
+    area = float(np.trapezoid(values * np.exp(fine), fine)) + float(values[0] * y[0])
+    return area, float(values.max())
+
+
+def _jackknife(
+    statistic: Callable[[Array, Array], float],
+    tables: tuple[Array, Array],
+    average: Callable[[Array], Array],
+    corrected: bool = False,
+) -> Estimate:
+    p, q = tables
+    left_out = [
+        statistic(average(np.delete(p, k, axis=0)), average(np.delete(q, k, axis=0))) for k in range(len(p))
+    ]
+    return combine(statistic(average(p), average(q)), left_out, corrected)
+
+
+def _average(table: Array) -> Array:
+    result: Array = table.mean(axis=0)
+    return result
+
+
+def _log_average(table: Array) -> Array:
+    top = table.max(axis=0)
+    result: Array = top + np.log(np.exp(table - top).mean(axis=0))
+    return result

@@ -1,0 +1,206 @@
+"""The tokens that enter a layer: the paper's random inputs, independent normals, or given tokens.
+
+| here       | means                                                                             |
+|------------|-----------------------------------------------------------------------------------|
+| X          | s x n, one token a row                                                            |
+| Sigma      | X X^T / n, or its limit as n grows                                                |
+| L          | a root of Sigma: a layer's law depends on X through L alone                       |
+| m          | coordinates of the tokens that are kept in view (needed with a residual)          |
+
+With m > 0, a root has m leading columns `X[:, :m] / sqrt(n)`, so that `L = [X_m, rest] / sqrt(n)`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from attnlaw.errors import InputError
+from attnlaw.limits.kernels import activation
+from attnlaw.limits.wishart import Array, Streams, bartlett, root_of_rows, symmetric_root
+
+# Random tokens are drawn in slabs that stay in a core's cache.
+_SLAB = 2**17
+
+
+class Inputs(Protocol):
+    """What a layer asks of its inputs."""
+
+    @property
+    def tokens(self) -> int:
+        """The number s of tokens."""
+
+    def least_width(self) -> int:
+        """The smallest width in which such tokens exist."""
+
+    def limit_root(self) -> Array:
+        """A root (s, r) of the limit's Sigma."""
+
+    def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
+        """m coordinates of the tokens at infinite width, (draws, s, m)."""
+
+    def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
+        """Roots (draws or 1, s, m + r) of X X^T / n at width n."""
+
+
+@dataclass(frozen=True)
+class RandomInputs:
+    """The paper's inputs (arXiv 2506.00846): x^i = psi(W^i h), h ~ N(0, I_n), W^i with N(0, 1/n) entries.
+
+    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). For the identity
+    `L = Bart(s, n) sqrt(r / n)`; other activations draw X itself, at a cost of O(s n).
+    With `shared=False`, h is left out (r = 1): tokens with independent psi(N(0, 1)) entries.
+
+    >>> RandomInputs(2, "relu").limit_root().shape
+    (2, 2)
+    """
+
+    tokens: int
+    activation: str = "identity"
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        _check_count("tokens", self.tokens)
+        activation(self.activation)
+
+    def least_width(self) -> int:
+        """Random tokens exist in every width."""
+        return 1
+
+    def limit_root(self) -> Array:
+        """The symmetric root of the Gram matrix with E psi^2 on and (E psi)^2 off the diagonal."""
+        psi = activation(self.activation)
+        off = np.full((self.tokens, self.tokens), psi.squared_mean)
+        return symmetric_root(off + (psi.second_moment - psi.squared_mean) * np.eye(self.tokens))
+
+    def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
+        """psi of independent standard normals: r tends to 1."""
+        return activation(self.activation).function(draw.inputs.standard_normal((draws, self.tokens, m)))
+
+    def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
+        """Roots of X X^T / n, one for each draw."""
+        r = draw.chis.chisquare(width, draws) / width if self.shared else np.ones(draws)
+        scale = np.sqrt(r)[:, None, None]
+        if activation(self.activation).linear:
+            known = draw.inputs.standard_normal((draws, self.tokens, m))
+            rest = bartlett(self.tokens, width - m, (draws,), draw)
+            return np.concatenate([known, rest], axis=-1) * (scale / math.sqrt(width))
+        slab = max(1, _SLAB // (self.tokens * width))
+        parts = [self._drawn(width, scale[i : i + slab], draw, m) for i in range(0, draws, slab)]
+        return np.concatenate(parts)
+
+    def _drawn(self, width: int, scale: Array, draw: Streams, m: int) -> Array:
+        normals = draw.inputs.standard_normal((len(scale), self.tokens, width))
+        normals *= scale
+        x = activation(self.activation).function(normals)
+        root = root_of_rows(x) if m == 0 else np.concatenate([x[..., :m], root_of_rows(x[..., m:])], axis=-1)
+        return root / math.sqrt(width)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenInputs:
+    """Fixed tokens, given by their Gram matrix `Sigma_ij = x^i . x^j / n` (s, s), at every width.
+
+    A Gram matrix fixes tokens up to a rotation, and so does the law of a layer's output. Where single
+    coordinates of the tokens matter (a residual), the rotation is uniform: a coordinate is read along
+    a random direction.
+
+    Fails for a matrix that is not square, finite, symmetric and positive semi-definite.
+
+    >>> GivenInputs(np.eye(3)).tokens
+    3
+    """
+
+    gram: Array
+
+    def __post_init__(self) -> None:
+        gram = np.asarray(self.gram, dtype=np.float64)
+        _check_gram(gram)
+        object.__setattr__(self, "gram", (gram + gram.T) / 2)
+
+    @classmethod
+    def from_tokens(cls, tokens: Array) -> GivenInputs:
+        """Tokens as rows of an s x N matrix; `Sigma = X X^T / N`.
+
+        >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+        """
+        x = np.asarray(tokens, dtype=np.float64)
+        if x.ndim != 2 or 0 in x.shape:
+            raise InputError(f"tokens have shape {x.shape}; expected a matrix with one token in each row")
+        if not np.isfinite(x).all():
+            row = int(np.argwhere(~np.isfinite(x))[0][0])
+            raise InputError(
+                f"token {row + 1} of {len(x)} holds a NaN or infinite entry; expected finite embeddings, "
+                "so repair the checkpoint or choose other tokens"
+            )
+        return cls(x @ x.T / x.shape[1])
+
+    @property
+    def tokens(self) -> int:
+        """The number s of tokens."""
+        return len(self.gram)
+
+    @cached_property
+    def _root(self) -> Array:
+        values, vectors = np.linalg.eigh(self.gram)
+        keep = values > 1e-12 * max(float(values[-1]), 0.0)
+        root: Array = vectors[:, keep] * np.sqrt(values[keep])
+        return root
+
+    def least_width(self) -> int:
+        """The rank of Sigma: no narrower tokens have this Gram matrix."""
+        return max(1, int(self._root.shape[1]))
+
+    def limit_root(self) -> Array:
+        """A root of Sigma with as many columns as its rank."""
+        return self._root
+
+    def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
+        """Along random directions, N(0, Sigma)."""
+        return self._root @ draw.inputs.standard_normal((draws, self._root.shape[1], m))
+
+    def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
+        """The same root at every width; with m > 0, its first columns along m random directions.
+
+        The rows of the random rotation U are `B^-1 Z`, Z standard r x n with `Z Z^T = B B^T`.
+        """
+        if m == 0:
+            return self._root[None]
+        r = self._root.shape[1]
+        z = np.concatenate(
+            [draw.inputs.standard_normal((draws, r, m)), bartlett(r, width - m, (draws,), draw)], axis=-1
+        )
+        b = np.linalg.cholesky(z @ np.swapaxes(z, -1, -2))
+        rotated: Array = self._root @ np.linalg.solve(b, z)
+        return rotated
+
+
+def _check_count(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} is {value!r}; expected an integer of at least 1")
+
+
+def _check_gram(gram: Array) -> None:
+    if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or gram.size == 0:
+        raise InputError(f"the Gram matrix has shape {gram.shape}; expected a square matrix, one row a token")
+    if not np.isfinite(gram).all():
+        raise InputError("the Gram matrix holds a NaN or infinite entry; expected finite numbers")
+    size = float(np.abs(gram).max())
+    skew = np.abs(gram - gram.T)
+    if skew.max() > 1e-8 * size:
+        i, j = np.unravel_index(int(skew.argmax()), skew.shape)
+        raise InputError(
+            f"the Gram matrix is not symmetric: entry ({i + 1}, {j + 1}) is {gram[i, j]:.6g} and "
+            f"({j + 1}, {i + 1}) is {gram[j, i]:.6g}; give X X^T / n"
+        )
+    lowest = float(np.linalg.eigvalsh(gram)[0])
+    if lowest < -1e-8 * size:
+        raise InputError(
+            f"the Gram matrix is not positive semi-definite: its lowest eigenvalue is {lowest:.6g}; "
+            "give X X^T / n"
+        )

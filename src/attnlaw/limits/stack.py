@@ -1,0 +1,243 @@
+"""Stacks of layers: a Markov chain on roots of Gram matrices, exact at every width.
+
+| here  | means                                                                                |
+|-------|--------------------------------------------------------------------------------------|
+| L     | state: root (S x r) of the Gram matrix over n of s tokens and m fixed rows F          |
+| F_k   | `sqrt(n) e_k`, so that coordinate k of token i is `sqrt(n) (L L^T)_{i, F_k}`          |
+| R     | root of the block's output covariance: the block adds `R Z`, Z standard k x n         |
+| P     | Z seen from the old tokens: `Z = P^T U / sqrt(n) + (rest)`, `[X; F] = L U`, `U U^T = n I` |
+
+Blocks are attention and, with `mlp`, `W_2 psi(W_1 x)` with N(0, 1/n) entries and n hidden units. A
+block only shows its R; then `Z Z^T = P^T P + W W^T` with `W = Bart(k, n - r)`, and the new tokens are
+`[L_x + R P^T / sqrt(n), R W / sqrt(n)]` (L_x only with a residual). In the limit `L <- [L_x, R]`.
+The cost does not depend on n, except for MLP blocks (O(s n)) and inputs that need it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlaw.errors import InputError
+from attnlaw.limits.finite import check_token, chunks, score_variance, token_roots, unit_rows
+from attnlaw.limits.heads import attention_root, score_matrices
+from attnlaw.limits.kernels import KERNELS, activation, kernel_map
+from attnlaw.limits.layer import Layer
+from attnlaw.limits.mixture import Law
+from attnlaw.limits.wishart import (
+    Array,
+    Streams,
+    bartlett,
+    compress,
+    root_of_rows,
+    streams,
+    symmetric_root,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """`depth` copies of a layer with fresh weights; optional residual, MLP blocks and RMSNorm before blocks.
+
+    `mlp` is `relu` or `gelu`: each attention block is then followed by an MLP block with the same residual.
+
+    >>> from attnlaw.limits import RandomInputs
+    >>> Stack(Layer(RandomInputs(3)), depth=2, residual=True).blocks
+    ('attention', 'attention')
+    """
+
+    layer: Layer
+    depth: int = 1
+    residual: bool = False
+    mlp: str | None = None
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.depth, int | np.integer) or self.depth < 1:
+            raise InputError(f"depth is {self.depth!r}; expected an integer of at least 1")
+        if self.mlp is not None and self.mlp not in KERNELS:
+            raise InputError(
+                f"MLP activation {self.mlp!r} is unknown; choose {' or '.join(KERNELS)}, or None"
+            )
+        if self.layer.width == math.inf and self.layer.narrow and self.depth > 1:
+            raise InputError(
+                "a stack of infinite width needs heads of infinite width; "
+                "leave the head width out or give a width"
+            )
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The names of the blocks in order."""
+        return ("attention",) * self.depth if self.mlp is None else ("attention", "mlp") * self.depth
+
+
+@dataclass(frozen=True, eq=False)
+class StackSample:
+    """Draws of a stack: Gram matrices (draws, depth + 1, s, s), last scores and outputs (draws, s, m)."""
+
+    grams: Array
+    scores: Array
+    outputs: Array
+
+
+@dataclass(frozen=True, eq=False)
+class StackLaw:
+    """The law of one output coordinate, and per draw and depth 0..D two numbers of the Gram matrix.
+
+    `squared_lengths` is Sigma_ii of the token, `cosines` the mean cosine between different tokens (1
+    when all tokens have become parallel; None for a single token): each (draws, depth + 1).
+    """
+
+    law: Law
+    squared_lengths: Array
+    cosines: Array | None
+
+
+@dataclass
+class _State:
+    """One chunk of a run: the root, and at infinite width the coordinates in view beside it."""
+
+    stack: Stack
+    draws: int
+    draw: Streams
+    m: int
+
+    def __post_init__(self) -> None:
+        layer, s = self.stack.layer, self.stack.layer.tokens
+        self.finite = layer.width != math.inf
+        tokens = token_roots(layer, self.draws, self.draw, self.m)
+        tokens = np.broadcast_to(tokens, (self.draws, *tokens.shape[1:]))
+        self.scores = np.empty((self.draws, layer.heads, s, s))
+        if self.finite:
+            fixed = np.zeros((self.draws, self.m, tokens.shape[-1]))
+            fixed[:, range(self.m), range(self.m)] = 1.0
+            self.root = compress(np.concatenate([tokens, fixed], axis=1))
+        else:
+            self.root = compress(tokens)
+            self.in_view = layer.inputs.limit_coordinates(self.draws, self.m, self.draw)
+
+    @property
+    def tokens(self) -> Array:
+        return self.root[:, : self.stack.layer.tokens]
+
+    def coordinates(self) -> Array:
+        """The m coordinates of every token, (draws, s, m)."""
+        if not self.finite:
+            return self.in_view
+        fixed = self.root[:, self.stack.layer.tokens :]
+        coordinates: Array = math.sqrt(self.stack.layer.width) * (self.tokens @ np.swapaxes(fixed, -1, -2))
+        return coordinates
+
+    def seen(self) -> Array:
+        """What the next block reads: the tokens, of length 1 if normalised."""
+        return unit_rows(self.tokens) if self.stack.normalise else self.tokens
+
+    def block(self, kind: str) -> Array:
+        """R (draws, s, k) of the next block."""
+        layer, seen = self.stack.layer, self.seen()
+        if kind == "attention":
+            self.scores = score_matrices(layer, seen, self.draws, self.draw)
+            return compress(attention_root(layer, seen, self.scores, self.draw))
+        assert self.stack.mlp is not None
+        if not self.finite:
+            return symmetric_root(kernel_map(self.stack.mlp, seen @ np.swapaxes(seen, -1, -2)))
+        n = int(layer.width)
+        hidden = seen @ self.draw.inputs.standard_normal((self.draws, seen.shape[-1], n))
+        return root_of_rows(activation(self.stack.mlp).function(hidden)) / math.sqrt(n)
+
+    def advance(self, r: Array) -> None:
+        """Add the block's output `R Z` to the tokens (or put it in their place)."""
+        k, old = r.shape[-1], self.tokens
+        if not self.finite:
+            noise = r @ self.draw.normals.standard_normal((self.draws, k, self.m))
+            self.in_view = self.in_view + noise if self.stack.residual else noise
+            self.root = compress(np.concatenate([old, r], axis=-1) if self.stack.residual else r)
+            return
+        n, rank = int(self.stack.layer.width), self.root.shape[-1]
+        p = self.draw.normals.standard_normal((self.draws, k, rank))
+        along = r @ p / math.sqrt(n)
+        across = r @ bartlett(k, n - rank, (self.draws,), self.draw) / math.sqrt(n)
+        fixed = self.root[:, self.stack.layer.tokens :]
+        fixed = np.concatenate([fixed, np.zeros((self.draws, self.m, across.shape[-1]))], axis=-1)
+        tokens = np.concatenate([old + along if self.stack.residual else along, across], axis=-1)
+        self.root = compress(np.concatenate([tokens, fixed], axis=1))
+
+
+def sample_stack(stack: Stack, draws: int, seed: int, coordinates: int = 1) -> StackSample:
+    """Joint draws of a stack: Gram matrices over n at every depth, last scores, output coordinates.
+
+    >>> from attnlaw.limits import RandomInputs
+    >>> drawn = sample_stack(Stack(Layer(RandomInputs(3), width=10**9), depth=2), 5, seed=0)
+    >>> drawn.grams.shape, drawn.scores.shape, drawn.outputs.shape
+    ((5, 3, 3, 3), (5, 1, 3, 3), (5, 3, 1))
+    """
+    if not 1 <= coordinates <= stack.layer.width:
+        raise InputError(
+            f"{coordinates} coordinates of a stack of width {stack.layer.width} were asked for; "
+            "choose a number from 1 to the width"
+        )
+    grams, scores, outputs = [], [], []
+    for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
+        state = _State(stack, size, streams(seed, number), coordinates)
+        path = [_gram(state.tokens)]
+        for i, kind in enumerate(stack.blocks):
+            state.advance(state.block(kind))
+            if (i + 1) % (len(stack.blocks) // stack.depth) == 0:
+                path.append(_gram(state.tokens))
+        grams.append(np.stack(path, axis=1))
+        scores.append(state.scores)
+        outputs.append(state.coordinates())
+    return StackSample(np.concatenate(grams), np.concatenate(scores), np.concatenate(outputs))
+
+
+def stack_law(stack: Stack, draws: int, seed: int, token: int = 0) -> StackLaw:
+    """The law of one output coordinate of one token after the last block, and the path of its tokens.
+
+    Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii) with mu
+    its value before that block (zero without a residual).
+
+    >>> from attnlaw.limits import RandomInputs
+    >>> found = stack_law(Stack(Layer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)
+    >>> found.law.variances.shape, found.squared_lengths.shape
+    ((100,), (100, 3))
+    """
+    check_token(token, stack.layer.tokens)
+    m = 1 if stack.residual else 0
+    parts: list[tuple[Array, ...]] = []
+    for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
+        state = _State(stack, size, streams(seed, number), m)
+        path = [_gram(state.tokens)]
+        last = state.seen()
+        for i, kind in enumerate(stack.blocks):
+            if kind == "attention":
+                last = state.seen()
+            r = state.block(kind)
+            before = state.coordinates()[:, token, 0] if m else np.zeros(size)
+            state.advance(r)
+            if (i + 1) % (len(stack.blocks) // stack.depth) == 0:
+                path.append(_gram(state.tokens))
+        variances = np.einsum("dk,dk->d", r[:, token], r[:, token])
+        grams = np.stack(path, axis=1)
+        lengths = grams[:, :, token, token]
+        parts.append((variances, before, score_variance(stack.layer, last, token), lengths, _cosines(grams)))
+    v, mu, scores, lengths, cosines = (np.concatenate(column) for column in zip(*parts, strict=True))
+    law = Law(v, mu if m else None, scores)
+    return StackLaw(law, lengths, cosines if stack.layer.tokens > 1 else None)
+
+
+def _gram(root: Array) -> Array:
+    gram: Array = root @ np.swapaxes(root, -1, -2)
+    return gram
+
+
+def _cosines(grams: Array) -> Array:
+    """Mean cosine over pairs of different tokens, (draws, depth + 1); zero tokens count as orthogonal."""
+    s = grams.shape[-1]
+    lengths = np.sqrt(np.diagonal(grams, axis1=-2, axis2=-1))
+    scale = lengths[..., :, None] * lengths[..., None, :]
+    cosines = np.divide(grams, scale, out=np.zeros_like(grams), where=scale > 0)
+    off = cosines.sum(axis=(-2, -1)) - np.trace(cosines, axis1=-2, axis2=-1)
+    result: Array = off / max(s * (s - 1), 1)
+    return result

@@ -1,0 +1,135 @@
+"""Small random matrices that stand in for large ones, and square roots of Gram matrices.
+
+| here          | means                                                                    |
+|---------------|--------------------------------------------------------------------------|
+| `df`          | degrees of freedom: the number of columns of the large Gaussian matrix   |
+| `Bart(p, df)` | p x min(p, df) lower trapezoidal; `Bart Bart^T ~ Wishart_p(df)`          |
+| root          | any L with `L L^T` equal to the Gram matrix                              |
+
+A p x df standard normal matrix Z is `Bart(p, df) Q` in law, Q with orthonormal rows and independent
+of the first factor (Bartlett 1933), so a product `Z Z'^T` of two independent ones is
+`Bart(p, df) N` with N standard normal of size min(p, df) x p: nothing of size df is ever drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+ComplexArray = npt.NDArray[np.complex128]
+
+
+class Streams(NamedTuple):
+    """Separate generators for the normals, the chi variables and the inputs of one chunk of draws.
+
+    Samplers of different widths that use the same seed share their normals (common random numbers):
+    differences between widths are then far less noisy than either law.
+    """
+
+    normals: np.random.Generator
+    chis: np.random.Generator
+    inputs: np.random.Generator
+
+
+def streams(seed: int, chunk: int = 0) -> Streams:
+    """The generators of chunk number `chunk` of a run with the given seed.
+
+    >>> float(streams(0).normals.standard_normal()) == float(streams(0).normals.standard_normal())
+    True
+    """
+    children = np.random.SeedSequence(seed, spawn_key=(chunk,)).spawn(3)
+    return Streams(*(np.random.Generator(np.random.SFC64(child)) for child in children))
+
+
+def bartlett(rows: int, df: int, shape: tuple[int, ...], draw: Streams) -> Array:
+    """Bartlett's factor of a Wishart matrix, for every integer df >= 0 (also df < rows).
+
+    Entry (i, i), i from 0, is a chi variable with df - i degrees of freedom; below stand normals.
+    Returns (*shape, rows, min(rows, df)).
+
+    >>> bartlett(3, 10**9, (5,), streams(0)).shape, bartlett(3, 2, (5,), streams(0)).shape
+    ((5, 3, 3), (5, 3, 2))
+    """
+    columns = min(rows, df)
+    factor = np.zeros((*shape, rows, columns))
+    below = np.tril_indices(rows, -1, columns)
+    factor[..., below[0], below[1]] = draw.normals.standard_normal((*shape, below[0].size))
+    for i in range(columns):
+        factor[..., i, i] = np.sqrt(draw.chis.chisquare(df - i, shape))
+    return factor
+
+
+def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], draw: Streams) -> ComplexArray:
+    """The same factor for complex normals with E|z|^2 = 1: the squared diagonal is Gamma(df - i).
+
+    >>> complex_bartlett(3, 1, (5,), streams(0)).shape
+    (5, 3, 1)
+    """
+    columns = min(rows, df)
+    factor = np.zeros((*shape, rows, columns), dtype=np.complex128)
+    below = np.tril_indices(rows, -1, columns)
+    factor[..., below[0], below[1]] = complex_normals((*shape, below[0].size), draw.normals)
+    for i in range(columns):
+        factor[..., i, i] = np.sqrt(draw.chis.standard_gamma(df - i, shape))
+    return factor
+
+
+def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
+    """Complex standard normals, E|z|^2 = 1.
+
+    >>> complex_normals((2, 3), np.random.default_rng(0)).shape
+    (2, 3)
+    """
+    pairs = rng.standard_normal((*shape, 2)) * math.sqrt(0.5)
+    return pairs.view(np.complex128)[..., 0]
+
+
+def compress(root: Array) -> Array:
+    """A root with no more columns than rows and the same `L L^T`, by QR (rank deficiency is harmless).
+
+    Shapes: (..., S, c) to (..., S, min(S, c)).
+
+    >>> wide = np.arange(6.0).reshape(2, 3)
+    >>> narrow = compress(wide)
+    >>> narrow.shape, bool(np.allclose(narrow @ narrow.T, wide @ wide.T))
+    ((2, 2), True)
+    """
+    rows, columns = root.shape[-2:]
+    if columns <= rows:
+        return root
+    upper = np.linalg.qr(np.swapaxes(root, -1, -2), mode="r")
+    # A non-negative diagonal makes the root a continuous function of the Gram matrix, so that runs
+    # of different widths with the same normals stay close.
+    signs = np.where(np.diagonal(upper, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
+    lower: Array = np.swapaxes(upper * signs[..., :, None], -1, -2)
+    return lower
+
+
+def symmetric_root(gram: Array) -> Array:
+    """The symmetric square root of positive semi-definite matrices (..., s, s).
+
+    Eigenvalues below zero by rounding count as zero.
+
+    >>> symmetric_root(np.diag([4.0, 0.0])).round(12).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(gram)
+    scaled = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    root: Array = scaled @ np.swapaxes(vectors, -1, -2)
+    return root
+
+
+def root_of_rows(rows: Array) -> Array:
+    """A root of `X X^T` for tall or wide X (..., s, n): X's own columns when n <= s, else s x s.
+
+    >>> root_of_rows(np.ones((2, 5))).round(6).tolist()
+    [[1.581139, 1.581139], [1.581139, 1.581139]]
+    """
+    tokens, columns = rows.shape[-2:]
+    if columns <= tokens:
+        return rows
+    return symmetric_root(rows @ np.swapaxes(rows, -1, -2))
