@@ -43,8 +43,7 @@ def train_proximal(risk: Risk, weight_decay: float) -> Trained:
     matrix = ahead = np.zeros((size, size))
     momentum, residual, steps = 1.0, np.inf, 0
     while residual > TOLERANCE and steps < MOST_STEPS:
-        following = proximal_step(risk, ahead, weight_decay * size, step)
-        residual = relative_move(following, ahead)
+        following, residual = proximal_step(risk, ahead, weight_decay * size, step)
         if np.vdot(ahead - following, following - matrix) > 0:
             momentum = 1.0
         grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))

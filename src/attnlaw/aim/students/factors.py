@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from attnlaw.aim.risk import Risk
 from attnlaw.aim.sensing import Array
-from attnlaw.aim.students.trained import Trained, proximal_step, relative_move
+from attnlaw.aim.students.trained import Trained, proximal_step
 
 MEMORY = 20
 MOST_STEPS = 20_000
@@ -53,8 +53,8 @@ def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator) -> 
     )
     w = result.x.reshape(size, size)
     matrix = w @ w.T / size
-    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
-    return Trained(polished, relative_move(polished, matrix), int(result.nit), "factors")
+    polished, residual = proximal_step(risk, matrix, weight_decay * size, risk.step())
+    return Trained(polished, residual, int(result.nit), "factors")
 
 
 def factors_objective(risk: Risk, weight_decay: float, w: Array) -> tuple[float, Array]:

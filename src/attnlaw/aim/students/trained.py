@@ -51,6 +51,13 @@ def relative_move(after: Array, before: Array) -> float:
     return float(np.linalg.norm(after - before)) / scale if scale else 0.0
 
 
-def proximal_step(risk: Risk, matrix: Array, shift: float, step: float) -> Array:
-    """`(S - t (R'(S) + shift I))_+` with `shift = lt d`: directions outside the solution become zero."""
-    return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))
+def proximal_step(risk: Risk, matrix: Array, shift: float, step: float) -> tuple[Array, float]:
+    """`(S - t (R'(S) + shift I))_+` with `shift = lt d`, and its move relative to |S|_F or |t R'(S)|_F.
+
+    The larger scale counts, so that the residual vanishes too where the solution is the zero matrix.
+    Directions outside the solution become exactly zero.
+    """
+    move = step * risk(matrix)[1]
+    after = positive_part(matrix - move - step * shift * np.eye(len(matrix)))
+    scale = max(float(np.linalg.norm(each)) for each in (matrix, after, move))
+    return after, float(np.linalg.norm(after - matrix)) / scale if scale else 0.0
