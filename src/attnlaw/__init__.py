@@ -10,7 +10,12 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_PUBLIC: dict[str, str] = {}
+_PUBLIC: dict[str, str] = {
+    "Audit": "attnlaw.auditing",
+    "InputError": "attnlaw.errors",
+    "audit": "attnlaw.auditing",
+    "open_model": "attnlaw.checkpoints",
+}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
 

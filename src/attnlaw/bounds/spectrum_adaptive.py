@@ -85,7 +85,8 @@ def value_of_adaptivity(curves: NDArray[np.float64], log_values: NDArray[np.floa
     total = log_sum(log_values)
     if total == -np.inf:
         return None
-    return float(np.exp(np.min(log_sums(curves.T)) - total))
+    # At least 1 by definition; two orders of summation may differ in the last digit.
+    return max(1.0, float(np.exp(np.min(log_sums(curves.T)) - total)))
 
 
 def _valley(log_values: NDArray[np.float64], log_scale: float, hidden_size: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from attnlaw import __version__
+from attnlaw.cli import audit
 
 app = typer.Typer(
     name="attnlaw",
@@ -29,3 +30,6 @@ def _root(
     ),
 ) -> None:
     """The spectral theory of attention, executable."""
+
+
+app.command("audit")(audit.command)

@@ -1,0 +1,106 @@
+"""Rows of an audit: one per matrix, one per spectrum, one per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from attnlaw import __version__
+from attnlaw.bounds import Proxies
+from attnlaw.checkpoints import Model
+from attnlaw.numerics.logs import LN10, log_sum
+from attnlaw.spectra.measure import GROUPS, Measured
+
+Row = dict[str, Any]
+
+
+def log10_or_none(log: float) -> float | None:
+    """log10 from a natural logarithm; None for the logarithm of zero.
+
+    >>> log10_or_none(np.log(1000.0)), log10_or_none(-np.inf)
+    (3.0, None)
+    """
+    return float(log) / LN10 if np.isfinite(log) else None
+
+
+def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:
+    """Norms and ranks of every matrix, and what it contributes to the proxy."""
+    chosen: dict[tuple[int | None, str, int | None], Row] = {}
+    if bounds is not None:
+        total = log_sum([part.log_value for part in bounds.contributions])
+        for part in bounds.contributions:
+            chosen[part.factors.layer, part.factors.kind, part.factors.head] = {
+                "log10_gamma": log10_or_none(part.factors.log_gamma),
+                "log10_alpha": log10_or_none(part.factors.log_alpha),
+                "log10_scale": log10_or_none(part.log_scale),
+                "p": part.p,
+                "log10_contribution": log10_or_none(part.log_value),
+                "continuous_p": part.continuous_p,
+                "continuous_log10_contribution": log10_or_none(part.continuous_log_value),
+                "log10_curve": [log10_or_none(value) for value in part.log_curve],
+                "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
+            }
+    for row in measured:
+        spectrum = row.spectrum
+        yield {
+            **_place(model, row),
+            "family": model.family,
+            "tensors": list(row.tensors),
+            "rows": spectrum.shape[0],
+            "cols": spectrum.shape[1],
+            "spectral_norm": spectrum.spectral,
+            "frobenius_norm": spectrum.frobenius,
+            "nuclear_norm": spectrum.nuclear,
+            "norm_21": spectrum.norm_21,
+            "norm_11": spectrum.norm_11,
+            "stable_rank": spectrum.stable_rank,
+            "effective_rank": spectrum.effective_rank,
+            "numerical_rank": spectrum.numerical_rank,
+            "condition": spectrum.condition,
+            "route": spectrum.route,
+            **chosen.get((row.layer, row.kind, row.head), {}),
+            "attnlaw_version": __version__,
+        }
+
+
+def spectrum_rows(model: Model, measured: list[Measured]) -> Iterator[Row]:
+    """All singular values of every matrix."""
+    for row in measured:
+        yield {**_place(model, row), "singular_values": row.spectrum.values}
+
+
+def layer_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:
+    """Each measured layer's amplification, and the share of the proxy that each type of matrix has in it."""
+    present = {row.layer for row in measured}
+    for layer in model.layers:
+        if layer.index not in present:
+            continue
+        row: Row = {
+            "model": model.name,
+            "layer": layer.index,
+            "stack": layer.stack,
+            "applications": model.applications.count(layer.index),
+        }
+        if bounds is not None:
+            parts = [part for part in bounds.contributions if part.factors.layer == layer.index]
+            total = log_sum([part.log_value for part in parts])
+            for group in ("qk", "vo", "cross", "ffn"):
+                logs = [part.log_value for part in parts if part.factors.kind in GROUPS[group]]
+                row[f"share_{group}"] = (
+                    float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
+                )
+            row["log10_alpha"] = log10_or_none(parts[0].factors.log_alpha)
+            row["adaptivity"] = bounds.per_layer_adaptivity[layer.index]
+        yield row
+
+
+def _place(model: Model, row: Measured) -> Row:
+    return {
+        "model": model.name,
+        "layer": row.layer,
+        "stack": row.stack,
+        "head": row.head,
+        "kind": row.kind,
+    }

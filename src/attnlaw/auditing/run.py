@@ -1,0 +1,89 @@
+"""Audit one model: open, measure, bound, and put the numbers into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attnlaw.auditing.result import Audit
+from attnlaw.auditing.rows import layer_rows, matrix_rows, spectrum_rows
+from attnlaw.auditing.summary import summarize
+from attnlaw.bounds import Heads, LayerSpectra, Network, Proxies, proxies
+from attnlaw.bounds.activations import lipschitz
+from attnlaw.checkpoints import Model, open_model
+from attnlaw.errors import InputError
+from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.spectra.measure import Measured, Selection, measure
+
+
+def audit(
+    source: Any,
+    *,
+    heads: int | None = None,
+    layers: str | None = None,
+    only: str | None = None,
+    jobs: int | None = None,
+    samples: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audit:
+    """Audit a checkpoint: the spectra of every head and feed-forward matrix, and the proxies they imply.
+
+    `source` is a path (file, directory or index), a state dict or an `nn.Module`. `layers` ("0:4") and
+    `only` ("qk,vo", also "cross", "ffn", "embedding", "unembedding") restrict what is measured; the
+    proxies need every matrix and are null otherwise. `samples` adds proxy / sqrt(samples).
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
+    >>> audit(block, heads=2).matrices.select("kind", "head", "spectral_norm", "numerical_rank").rows()
+    [('qk', 0, 1.0, 2), ('qk', 1, 1.0, 2), ('vo', 0, 2.0, 2), ('vo', 1, 2.0, 2)]
+    """
+    for option, value in (("--samples", samples), ("--jobs", jobs)):
+        if value is not None and value < 1:
+            raise InputError(f"{option} {value}: expected a positive number")
+    model = open_model(source, heads)
+    selection = Selection.parse(layers, only, len(model.layers))
+    measured = measure(model, selection, jobs, progress)
+    bounds, per_application, reason = _bounds(model, measured, selection)
+    return Audit(
+        (summarize(model, measured, bounds, per_application, samples, reason),),
+        frame(matrix_rows(model, measured, bounds), MATRICES),
+        frame(spectrum_rows(model, measured), SPECTRA),
+        frame(layer_rows(model, measured, bounds), LAYERS),
+    )
+
+
+def _bounds(
+    model: Model, measured: list[Measured], selection: Selection
+) -> tuple[Proxies | None, Proxies | None, str | None]:
+    """The proxies, the same per application where layers are shared, or why there are none."""
+    if not selection.whole:
+        return None, None, "no proxies: they need every matrix of every layer"
+    try:
+        constant = lipschitz(model.activation)
+    except InputError as error:
+        return None, None, f"no proxies: {error}"
+    network = _network(model, measured, constant)
+    shared = len(model.applications) > len(model.layers)
+    return proxies(network), proxies(network, per_application=True) if shared else None, None
+
+
+def _network(model: Model, measured: list[Measured], constant: float) -> Network:
+    found = {(row.layer, row.kind, row.head): row.spectrum for row in measured}
+
+    def heads(layer: int, prefix: str, count: int) -> Heads:
+        qk, vo = (
+            tuple(found[layer, f"{prefix}{kind}", head] for head in range(count)) for kind in ("qk", "vo")
+        )
+        return Heads(qk, vo)
+
+    layers = tuple(
+        LayerSpectra(
+            attention=heads(layer.index, "", layer.attention.heads),
+            cross=heads(layer.index, "cross_", layer.cross.heads) if layer.cross else None,
+            inner=found.get((layer.index, "ffn_in", None)),
+            gate=found.get((layer.index, "ffn_gate", None)),
+            outer=found.get((layer.index, "ffn_out", None)),
+        )
+        for layer in model.layers
+    )
+    return Network(layers, model.applications, model.hidden_size, constant)

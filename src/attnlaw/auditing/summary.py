@@ -1,0 +1,65 @@
+"""The summary of one model: plain values, the contract of `summary.json` and `--json`."""
+
+from __future__ import annotations
+
+from math import log
+from typing import Any
+
+from attnlaw import __version__
+from attnlaw.auditing.rows import log10_or_none
+from attnlaw.bounds import Proxies
+from attnlaw.checkpoints import Model
+from attnlaw.spectra.measure import Measured
+
+MEANING = (
+    "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
+    "they are not probabilities and not guarantees."
+)
+
+
+def summarize(
+    model: Model,
+    measured: list[Measured],
+    bounds: Proxies | None,
+    per_application: Proxies | None,
+    samples: int | None,
+    reason: str | None,
+) -> dict[str, Any]:
+    """Sizes, proxies (as log10), amplification per depth, and what to know about them."""
+    summary: dict[str, Any] = {
+        "model": model.name,
+        "family": model.family,
+        "layers": len(model.applications),
+        "distinct_layers": len(model.layers),
+        "hidden_size": model.hidden_size,
+        "heads": model.heads,
+        "matrices": len(measured),
+        "activation": model.activation,
+        "proxies": None if bounds is None else _proxies(bounds),
+        "per_application": None if per_application is None else _proxies(per_application),
+        "log10_alpha": None if bounds is None else [log10_or_none(value) for value in bounds.log_alpha],
+        "value_of_adaptivity": None if bounds is None else bounds.adaptivity,
+        "rank_count": None if bounds is None else bounds.rank_count,
+        "extensions": list(model.extensions),
+        "warnings": [*model.warnings, *([reason] if reason else [])],
+        "meaning": MEANING,
+        "attnlaw_version": __version__,
+    }
+    if samples is not None and bounds is not None:
+        summary["samples"] = samples
+        summary["proxy_over_sqrt_samples"] = {
+            "log10": log10_or_none(bounds.spectrum_adaptive - log(samples) / 2)
+        }
+    return summary
+
+
+def _proxies(bounds: Proxies) -> dict[str, Any]:
+    def as_log10(value: float) -> dict[str, float | None]:
+        return {"log10": log10_or_none(value)}
+
+    return {
+        "spectrum_adaptive": as_log10(bounds.spectrum_adaptive),
+        "spectrum_adaptive_continuous": as_log10(bounds.continuous),
+        **{name: as_log10(value) for name, value in bounds.norm_based.items()},
+        "fixed_p": {str(p): as_log10(value) for p, value in bounds.fixed.items()},
+    }

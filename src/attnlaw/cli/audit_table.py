@@ -1,0 +1,167 @@
+"""An audit in the terminal: one line per layer, the proxies, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnlaw.auditing import Audit
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+NAMES = {
+    "spectrum_adaptive": "spectrum-adaptive (post hoc p per matrix)",
+    "edelman": "norm-based, Edelman (2,1)",
+    "trauger_tewari": "norm-based, Trauger-Tewari (1,1)",
+}
+
+
+def sparkline(values: Sequence[float], top: float) -> str:
+    """One block per value, as high as the value is against `top`.
+
+    >>> sparkline([0.0, 1.0, 2.0], top=2.0)
+    '▁▄█'
+    """
+    steps = len(BLOCKS) - 1
+    return "".join(BLOCKS[round(steps * value / top) if top > 0 else 0] for value in values)
+
+
+def _bins(values: Sequence[float], most: int) -> list[float]:
+    """The values, or the maxima of neighbours where there are more than `most`."""
+    size = -(-len(values) // most)
+    return [max(values[i : i + size]) for i in range(0, len(values), size)]
+
+
+def bar(fraction: float, width: int = 8) -> str:
+    """A horizontal bar, in eighths of a character.
+
+    >>> bar(0.5, width=4)
+    '██'
+    """
+    eighths = round(fraction * width * 8)
+    return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")
+
+
+def show(audit: Audit, console: Console) -> None:
+    """Print one model's audit."""
+    summary = audit.summary
+    facts = (
+        f"{summary['family']}, {summary['layers']} layers, hidden size {summary['hidden_size']}, "
+        f"{summary['heads']} heads, {summary['matrices']} matrices, activation {summary['activation']}"
+    )
+    console.print()
+    console.print(Text(summary["model"], style="bold"), soft_wrap=True)
+    console.print(Text(facts, style="dim"), soft_wrap=True)
+    if audit.layers.height:
+        console.print(_layer_table(audit, blocks=12 if console.width >= 100 else 6))
+    others = audit.matrices.filter(pl.col("layer").is_null())
+    for row in others.iter_rows(named=True):
+        console.print(
+            f"{row['kind']} {row['rows']} x {row['cols']}: spectral norm {row['spectral_norm']:.4g}, "
+            f"stable rank {row['stable_rank'] or 0:.3g}, effective rank {row['effective_rank'] or 0:.4g}"
+        )
+    if summary["proxies"]:
+        console.print(_proxy_table(summary))
+    for line in _remarks(summary):
+        console.print(Text(line, style="dim"))
+    for warning in summary["warnings"]:
+        console.print(Text(f"warning: {warning}", style="yellow"))
+    console.print()
+
+
+def _layer_table(audit: Audit, blocks: int) -> Table:
+    """One line per layer, and a second one for its cross attention; sparklines of at most `blocks`."""
+    matrices = audit.matrices
+    present = set(matrices["kind"])
+    heads = [kind for kind in ("qk", "vo") if {kind, f"cross_{kind}"} & present]
+    plain = [kind for kind in ("ffn_in", "ffn_gate", "ffn_out") if kind in present]
+    tops = {kind: _spectral_norms(matrices, kind, f"cross_{kind}").max() for kind in heads}
+    bounded = audit.summary["proxies"] is not None
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
+    table.add_column("\nlayer", no_wrap=True)
+    for kind in heads:
+        table.add_column(f"{kind.upper()}\nnorm by head", no_wrap=True)
+        table.add_column("stable\nrank", justify="right", no_wrap=True)
+    for kind in plain:
+        table.add_column(kind.replace("ffn_", "FFN\n"), justify="right", no_wrap=True)
+    if bounded:
+        table.add_column("log10\nα", justify="right", no_wrap=True)
+        table.add_column("share of\nproxy", no_wrap=True)
+    shares = dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
+    largest = max(shares.values()) or 1.0
+    for layer in audit.layers.iter_rows(named=True):
+        rows = matrices.filter(pl.col("layer") == layer["layer"])
+        cells = [f"{layer['stack'] or ''} {layer['layer']}".strip()]
+        cells += [cell for kind in heads for cell in _head_cells(rows, kind, tops[kind], blocks)]
+        cells += [_number(_spectral_norms(rows, kind).max(), ".3g") for kind in plain]
+        if bounded:
+            share = shares[layer["layer"]]
+            cells += [_number(layer["log10_alpha"], ".2f"), f"{bar(share / largest, width=5):<5} {share:.1%}"]
+        table.add_row(*cells)
+        if rows["kind"].str.starts_with("cross_").any():
+            cross = [
+                cell for kind in heads for cell in _head_cells(rows, f"cross_{kind}", tops[kind], blocks)
+            ]
+            table.add_row("  + cross", *cross, style="dim")
+    return table
+
+
+def _head_cells(rows: pl.DataFrame, kind: str, top: Any, blocks: int) -> list[str]:
+    """A sparkline of the norms with their maximum, and the median stable rank."""
+    norms = _spectral_norms(rows, kind).to_list()
+    rank = rows.filter(pl.col("kind") == kind)["stable_rank"].median()
+    return [f"{sparkline(_bins(norms, blocks), top)} {max(norms):.3g}" if norms else "", _number(rank, ".1f")]
+
+
+def _spectral_norms(rows: pl.DataFrame, *kinds: str) -> pl.Series:
+    return rows.filter(pl.col("kind").is_in(kinds))["spectral_norm"]
+
+
+def _number(value: Any, form: str) -> str:
+    return "" if value is None else format(float(value), form)
+
+
+def _proxy_table(summary: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("proxy")
+    table.add_column("log10", justify="right")
+    both = summary["per_application"]
+    if both:
+        table.add_column("log10, per application", justify="right")
+    proxies = summary["proxies"]
+    entries = [(name, proxies[key], both and both[key]) for key, name in NAMES.items()]
+    entries[1:1] = [
+        (f"one index for all, p = {p}", value, both and both["fixed_p"][p])
+        for p, value in proxies["fixed_p"].items()
+    ]
+    for name, value, other in entries:
+        table.add_row(name, f"{value['log10']:.4f}", *([f"{other['log10']:.4f}"] if both else []))
+    return table
+
+
+def _remarks(summary: dict[str, Any]) -> list[str]:
+    """What a reader must know about the numbers above."""
+    if not summary["proxies"]:
+        return []
+    lines = [summary["meaning"]]
+    if "samples" in summary:
+        value = summary["proxy_over_sqrt_samples"]["log10"]
+        lines.append(
+            f"spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: log10 = {value:.4f} "
+            f"({'vacuous: above 1' if value > 0 else 'below 1'}; still a proxy)."
+        )
+    if summary["rank_count"]:
+        lines.append(
+            "p = 0 won for every matrix: the spectrum-adaptive proxy counts ranks here, "
+            "the rest of the spectrum played no part."
+        )
+    else:
+        gain = summary["value_of_adaptivity"]
+        lines.append(f"Value of adaptivity: the best single p costs {gain:.4g} times the post hoc choice.")
+    if summary["extensions"]:
+        lines.append(f"Extension beyond the paper's setting: {', '.join(summary['extensions'])}.")
+    return lines
