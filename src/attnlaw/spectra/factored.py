@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from attnlaw.spectra.exact import absolute_sum, power_scaled
+from attnlaw.spectra.exact import absolute_sum, power_scaled, rescaled
 from attnlaw.spectra.spectrum import Spectrum
 
 Matrix = NDArray[np.float64]
@@ -23,23 +23,25 @@ BLOCK = 2**18
 def product_spectrum(left: Matrix, right: Matrix) -> Spectrum:
     """The spectrum of `left @ right`; min(rows, inner, cols) singular values.
 
+    Raises OverflowError where a norm of the product exceeds float64.
+
     >>> rank_one = product_spectrum(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
     >>> rank_one.values, rank_one.norm_21, rank_one.norm_11
     (array([10.]), 10.0, 14.0)
     """
     left, left_scale = power_scaled(left)
     right, right_scale = power_scaled(right)
-    scale = left_scale * right_scale
     left_root = _triangle(left)
     right_root = _triangle(right.T)
     columns = left_root @ right
-    return Spectrum(
-        svdvals(left_root @ right_root.T, check_finite=False) * scale,
+    spectrum = Spectrum(
+        svdvals(left_root @ right_root.T, check_finite=False),
         (left.shape[0], right.shape[1]),
-        norm_21=float(np.sqrt(np.einsum("ij,ij->j", columns, columns)).sum()) * scale,
-        norm_11=_absolute_product_sum(left, right) * scale,
+        norm_21=float(np.sqrt(np.einsum("ij,ij->j", columns, columns)).sum()),
+        norm_11=_absolute_product_sum(left, right),
         route="qr",
     )
+    return rescaled(spectrum, left_scale * right_scale)
 
 
 def _triangle(matrix: Matrix) -> Matrix:

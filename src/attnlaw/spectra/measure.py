@@ -52,8 +52,7 @@ class Selection:
         if layers is None:
             return cls(None, groups)
         try:
-            parts = [int(part) if part else None for part in layers.split(":")]
-            chosen = range(depth)[slice(*parts)] if len(parts) > 1 else range(depth)[parts[0] :][:1]
+            chosen = _slice(depth, layers)
         except (ValueError, TypeError) as error:
             raise InputError(f"--layers {layers}: expected START:STOP, such as 0:4, or one number") from error
         if not chosen:
@@ -64,6 +63,14 @@ class Selection:
     def whole(self) -> bool:
         """Whether every matrix of every layer is measured, as the bounds need it."""
         return self.layers is None and set(BY_DEFAULT) <= set(self.groups)
+
+
+def _slice(depth: int, text: str) -> range:
+    """The layers of `"3"` or `"0:4"`; none where they do not exist."""
+    if ":" in text:
+        return range(depth)[slice(*[int(part) if part else None for part in text.split(":")])]
+    number = int(text)
+    return range(number, number + 1) if 0 <= number < depth else range(0)
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,16 @@ def _units(model: Model, selection: Selection) -> Iterator[_Unit]:
 
 def _measure_unit(model: Model, unit: _Unit) -> list[Measured]:
     names = tuple(view.tensor for view in unit.views)
+    try:
+        return _spectra(model, unit, names)
+    except OverflowError as error:
+        raise InputError(
+            f"{model.tensors.source}: {unit.kind} from {', '.join(names)}: {error}; "
+            "training diverged, use an earlier checkpoint"
+        ) from error
+
+
+def _spectra(model: Model, unit: _Unit, names: tuple[str, ...]) -> list[Measured]:
     if unit.attention is None:
         spectrum = matrix_spectrum(model.read(unit.views[0]))
         return [Measured(unit.layer, unit.stack, None, unit.kind, names, spectrum)]

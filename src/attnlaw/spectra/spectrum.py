@@ -81,9 +81,10 @@ class Spectrum:
 
     @property
     def condition(self) -> float | None:
-        """None where the smallest value is zero."""
+        """None where the smallest value is zero, or so small that the ratio leaves float64."""
         smallest = float(self.values[-1])
-        return self.spectral / smallest if smallest > 0 else None
+        ratio = self.spectral / smallest if smallest > 0 else np.inf
+        return ratio if ratio < np.inf else None
 
     def schatten_sum(self, p: float) -> float:
         """sum s_i^p over the values above the tolerance; the numerical rank at p = 0."""
