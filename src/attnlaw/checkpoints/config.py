@@ -53,7 +53,7 @@ def read_config(path: Path) -> Config:
         return Config(source=str(path))
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON; restore the model's config.json or remove it") from error
     if not isinstance(values, Mapping):
         raise InputError(

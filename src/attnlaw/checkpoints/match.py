@@ -34,12 +34,18 @@ class Match:
 
 
 def match_family(tensors: Tensors, config: Config) -> Match:
-    """The family config.json names if its tensors are there, else the first whose tensors are."""
+    """The family that config.json names if some of its tensors are there, else the first that fits whole."""
     refuse_unreadable(tensors, config)
     named = config.text("model_type")
-    ordered = sorted(FAMILIES, key=lambda family: named not in family.model_types)
-    for family in ordered:
-        stacks = [found for stack in family.stacks for found in _find(stack, tensors)]
+    declared = next((family for family in FAMILIES if named in family.model_types), None)
+    for family in sorted(FAMILIES, key=lambda family: family is not declared):
+        whole = family is not declared
+        stacks = [found for stack in family.stacks for found in _find(stack, tensors, whole)]
+        if stacks and declared and family.name != declared.name:
+            raise InputError(
+                f"{tensors.source}: its tensors have the names of {family.name}, but {config.source} says "
+                f"{named} (model_type); give the config.json that belongs to these weights"
+            )
         if stacks:
             return Match(family, tuple(_ordered(family, stacks, tensors)))
     known = ", ".join(dict.fromkeys(family.name for family in FAMILIES))
@@ -54,13 +60,15 @@ def match_family(tensors: Tensors, config: Config) -> Match:
 def refuse_unreadable(tensors: Tensors, config: Config) -> None:
     """Adapters and quantised weights look like models; their tensors are not the model's matrices."""
     names = tensors.shapes
-    if _first(names, r"\.(lora_[AB]|lora_embedding_[AB]|hada_w1_a|oft_R)\b"):
+    if _first(names, r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a|oft_R)\b"):
         raise InputError(
             f"{tensors.source}: a LoRA adapter, not a whole model; merge it into its base model "
             "(merge_and_unload in peft) and audit the result"
         )
     coded = _first(
-        names, r"\.(qweight|qzeros|g_idx|SCB|weight_packed)$|weight\.(absmax|quant_map|quant_state)"
+        names,
+        r"\.(qweight|qzeros|g_idx|SCB|weight_packed|weight_scale|weight_scale_inv)$"
+        r"|weight\.(absmax|quant_map|quant_state)",
     )
     if coded or "quantization_config" in config:
         what = f"tensor {coded}" if coded else f"quantization_config in {config.source}"
@@ -73,30 +81,28 @@ def _first(names: Iterable[str], pattern: str) -> str | None:
     return next((name for name in names if re.search(pattern, name)), None)
 
 
-def _find(stack: Stack, tensors: Tensors) -> list[MatchedStack]:
-    """Every prefix under which the stack's attention tensors are there, each with its layers in order."""
-    anchor = next(name for roles, name in stack.attention.items() if "query" in roles.split(","))
-    pattern = re.escape(stack.layer + anchor)
+def _find(stack: Stack, tensors: Tensors, whole: bool) -> list[MatchedStack]:
+    """Every prefix under which attention tensors of the stack are there, each with its layers in order.
+
+    With `whole`, some layer must have them all: families share some names, but not all of them.
+    """
+    layer = re.escape(stack.layer)
     for placeholder in ("group", "layer"):
-        pattern = pattern.replace(re.escape("{" + placeholder + "}"), r"(\d+)")
+        layer = layer.replace(re.escape("{" + placeholder + "}"), r"(\d{1,9})")
+    attention = "|".join(re.escape(name) for name in stack.attention.values())
+    pattern = re.compile(rf"((?:.*\.)?){layer}({attention})", re.DOTALL)
     found: dict[str, dict[Position, str]] = {}
     for name in tensors.shapes:
-        hit = re.fullmatch(r"((?:.*\.)?)" + pattern, name)
-        if hit:
-            position = tuple(int(number) for number in hit.groups()[1:])
-            found.setdefault(hit.group(1), {})[position] = name.removesuffix(anchor)
-    complete = {
-        prefix: layers
-        for prefix, layers in found.items()
-        if all(
-            layer + name in tensors.shapes
-            for name in stack.attention.values()
-            for layer in [min(layers.values())]
-        )
-    }
+        if hit := pattern.fullmatch(name):
+            prefix, *position, tensor = hit.groups()
+            found.setdefault(prefix, {})[tuple(map(int, position))] = name.removesuffix(tensor)
     return [
         MatchedStack(stack, prefix, tuple(layers[key] for key in sorted(layers)), tuple(sorted(layers)))
-        for prefix, layers in complete.items()
+        for prefix, layers in found.items()
+        if not whole
+        or any(
+            all(at + name in tensors.shapes for name in stack.attention.values()) for at in layers.values()
+        )
     ]
 
 

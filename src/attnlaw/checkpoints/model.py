@@ -109,8 +109,10 @@ class Model:
         columns = slice(view.start, view.start + view.shape[1])
         part = stored[columns].T if view.stored_out_in else stored[:, columns]
         matrix: Matrix = part.astype(np.float64)
-        # One pass without a temporary array: a sum of finite numbers can only overflow, never be NaN.
-        if not np.isfinite(matrix.sum()) and not np.isfinite(matrix).all():
+        # One pass without a temporary array: only where the sum is not finite can an entry be so.
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = matrix.sum()
+        if not np.isfinite(total) and not np.isfinite(matrix).all():
             bad = int(matrix.size - np.count_nonzero(np.isfinite(matrix)))
             raise InputError(
                 f"{self.tensors.source}: tensor {view.tensor} has {bad} NaN or infinite entries; "

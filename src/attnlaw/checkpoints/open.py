@@ -74,14 +74,29 @@ def open_model(source: Source, heads: int | None = None, name: str | None = None
 
 
 def _module_sizes(module: Any, heads: int | None) -> tuple[Config, int | None]:
-    """Sizes from a Hugging Face config or from the first `MultiheadAttention` inside."""
+    """Sizes from a Hugging Face config, or from the torch layers inside."""
     config = getattr(module, "config", None)
     if config is not None and hasattr(config, "to_dict"):
         return Config(config.to_dict(), f"{type(module).__name__}.config"), heads
-    counts = (getattr(part, "num_heads", None) for part in module.modules())
-    return Config(source=type(module).__name__), heads or next(
-        (n for n in counts if isinstance(n, int)), None
+    parts = list(module.modules())
+    counts = {part.num_heads for part in parts if isinstance(getattr(part, "num_heads", None), int)}
+    if len(counts) > 1:
+        raise InputError(
+            f"{type(module).__name__}: its attention blocks have different numbers of heads "
+            f"({', '.join(map(str, sorted(counts)))}); pass each part on its own"
+        )
+    layer = next(
+        (part for part in parts if hasattr(part, "norm_first") and hasattr(part, "activation")), None
     )
+    values = (
+        {
+            "activation": getattr(layer.activation, "__name__", type(layer.activation).__name__.lower()),
+            "norm_first": layer.norm_first,
+        }
+        if layer is not None
+        else {}
+    )
+    return Config(values, type(module).__name__), heads or next(iter(counts), None)
 
 
 def _open_path(path: Path) -> Tensors:
@@ -117,7 +132,7 @@ def _in_directory(folder: Path) -> Path:
             raise InputError(
                 f"{folder}: several checkpoints without an index ({listed}); name one of the files"
             )
-    if (folder / "adapter_config.json").exists():
+    if any(folder.glob("adapter_*")):
         raise InputError(
             f"{folder}: a LoRA adapter, not a whole model; merge it into its base model "
             "(merge_and_unload in peft) and audit the result"

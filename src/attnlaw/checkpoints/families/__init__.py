@@ -1,6 +1,6 @@
-"""The table of families. A new family is a file here and a line below; order matters only for the last row.
+"""The table of families. A new family is a file here and a line below; order matters only for the last rows.
 
-`TORCH_ATTENTION` comes last: its names also occur inside `TORCH_TRANSFORMER`.
+The names of `TORCH_ATTENTION` also occur inside `TORCH_LAYER`, and those inside `TORCH_TRANSFORMER`.
 """
 
 from attnlaw.checkpoints.families.albert import ALBERT
@@ -8,7 +8,7 @@ from attnlaw.checkpoints.families.bert import BERT, DISTILBERT, MPNET
 from attnlaw.checkpoints.families.family import Family, Stack
 from attnlaw.checkpoints.families.gpt2 import GPT2
 from attnlaw.checkpoints.families.llama import LLAMA, PHI3
-from attnlaw.checkpoints.families.torch_nn import TORCH_ATTENTION, TORCH_TRANSFORMER
+from attnlaw.checkpoints.families.torch_nn import TORCH_ATTENTION, TORCH_LAYER, TORCH_TRANSFORMER
 from attnlaw.checkpoints.families.whisper import WHISPER, WHISPER_OPENAI
 
 FAMILIES: tuple[Family, ...] = (
@@ -22,6 +22,7 @@ FAMILIES: tuple[Family, ...] = (
     WHISPER,
     WHISPER_OPENAI,
     TORCH_TRANSFORMER,
+    TORCH_LAYER,
     TORCH_ATTENTION,
 )
 

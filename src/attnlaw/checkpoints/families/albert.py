@@ -16,6 +16,7 @@ ALBERT = Family(
                 "output": "attention.dense.weight",
             },
             feed_forward={"in": "ffn.weight", "out": "ffn_output.weight"},
+            depth=("num_hidden_groups", "inner_group_num"),
         ),
     ),
     embedding=("embeddings.word_embeddings.weight",),

@@ -52,7 +52,7 @@ MPNET = Family(
 DISTILBERT = Family(
     name="distilbert",
     model_types=("distilbert",),
-    hidden_size=("dim",),
+    hidden_size="dim",
     activation=("activation",),
     stacks=(
         Stack(
@@ -64,8 +64,9 @@ DISTILBERT = Family(
                 "output": "attention.out_lin.weight",
             },
             feed_forward={"in": "ffn.lin1.weight", "out": "ffn.lin2.weight"},
-            heads=("n_heads",),
+            heads="n_heads",
             depth=("n_layers",),
+            inner_size="hidden_dim",
         ),
     ),
     embedding=_EMBEDDING,

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-ATTENTION_ROLES = frozenset({"query", "key", "value", "output"})
-
 
 @dataclass(frozen=True)
 class Stack:
-    """A run of like layers. `layer` is the common part of the names, with `{layer}` for the index."""
+    """A run of like layers. `layer` is the common part of the names, with `{layer}` for the index.
+
+    `heads`, `depth` and `inner_size` are the keys of config.json that must agree with the tensors;
+    `depth` has one key for each number in `layer`.
+    """
 
     layer: str
     attention: Mapping[str, str]
@@ -22,8 +24,9 @@ class Stack:
     cross: Mapping[str, str] = field(default_factory=dict)
     query_norm: str | None = None
     name: str | None = None
-    heads: tuple[str, ...] = ("num_attention_heads",)
+    heads: str = "num_attention_heads"
     depth: tuple[str, ...] = ("num_hidden_layers",)
+    inner_size: str = "intermediate_size"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Family:
     stacks: tuple[Stack, ...]
     model_types: tuple[str, ...] = ()
     stored_out_in: bool = True
-    hidden_size: tuple[str, ...] = ("hidden_size",)
+    hidden_size: str = "hidden_size"
     activation: tuple[str, ...] = ("hidden_act",)
     default_activation: str = "gelu"
     default_head_size: int | None = None

@@ -14,7 +14,7 @@ _OPENAI = ("query", "key", "value", "out")
 WHISPER = Family(
     name="whisper",
     model_types=("whisper",),
-    hidden_size=("d_model",),
+    hidden_size="d_model",
     activation=("activation_function",),
     stacks=(
         Stack(
@@ -22,8 +22,9 @@ WHISPER = Family(
             layer="encoder.layers.{layer}.",
             attention=_attention("self_attn", *_HF),
             feed_forward={"in": "fc1.weight", "out": "fc2.weight"},
-            heads=("encoder_attention_heads",),
+            heads="encoder_attention_heads",
             depth=("encoder_layers",),
+            inner_size="encoder_ffn_dim",
         ),
         Stack(
             name="decoder",
@@ -31,8 +32,9 @@ WHISPER = Family(
             attention=_attention("self_attn", *_HF),
             cross=_attention("encoder_attn", *_HF),
             feed_forward={"in": "fc1.weight", "out": "fc2.weight"},
-            heads=("decoder_attention_heads",),
+            heads="decoder_attention_heads",
             depth=("decoder_layers",),
+            inner_size="decoder_ffn_dim",
         ),
     ),
     embedding=("decoder.embed_tokens.weight",),
@@ -42,7 +44,7 @@ WHISPER = Family(
 
 WHISPER_OPENAI = Family(
     name="whisper",
-    hidden_size=("n_text_state",),
+    hidden_size="n_text_state",
     activation=(),
     default_head_size=64,  # in every model OpenAI published
     stacks=(
@@ -51,7 +53,7 @@ WHISPER_OPENAI = Family(
             layer="encoder.blocks.{layer}.",
             attention=_attention("attn", *_OPENAI),
             feed_forward={"in": "mlp.0.weight", "out": "mlp.2.weight"},
-            heads=("n_audio_head",),
+            heads="n_audio_head",
             depth=("n_audio_layer",),
         ),
         Stack(
@@ -60,7 +62,7 @@ WHISPER_OPENAI = Family(
             attention=_attention("attn", *_OPENAI),
             cross=_attention("cross_attn", *_OPENAI),
             feed_forward={"in": "mlp.0.weight", "out": "mlp.2.weight"},
-            heads=("n_text_head",),
+            heads="n_text_head",
             depth=("n_text_layer",),
         ),
     ),

@@ -24,4 +24,4 @@ class InMemory(Tensors):
         self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
 
     def read(self, name: str) -> NDArray[Any]:
-        return as_numpy(self._tensors[name])
+        return as_numpy(self._tensors[name], self.source, name)

@@ -37,7 +37,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         entries = {str(name): file for name, file in weight_map.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f'{index}: not a shard index (JSON with {{"weight_map": {{tensor: file}}}}); download it again'
         ) from error
@@ -54,6 +54,8 @@ def _inside(index: Path, file: str) -> Path:
             f"{index}: names the shard {file!r}, which lies outside its directory; "
             "only file names beside the index are read"
         )
+    if file.endswith(".index.json"):
+        raise InputError(f"{index}: names another index, {file!r}, as a shard; download it again")
     if not shard.is_file():
-        raise InputError(f"{index}: the shard {file} is missing; download it into the same directory")
+        raise InputError(f"{index}: the shard {file!r} is missing; download it into the same directory")
     return shard

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
+import struct
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,26 @@ from attnlaw.errors import InputError
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
 
+NARROW: dict[str, Any] = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+# What `torch.load` raises on files that are cut, damaged, or something else altogether.
+DAMAGE = (
+    pickle.UnpicklingError,
+    struct.error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
 
 class TorchFile(Tensors):
     """The tensors of one pickled checkpoint; its pages are read from disk when a tensor is."""
@@ -28,7 +51,7 @@ class TorchFile(Tensors):
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
     def read(self, name: str) -> NDArray[Any]:
-        return as_numpy(self._tensors[name])
+        return as_numpy(self._tensors[name], self.source, name)
 
 
 def import_torch(reason: str) -> Any:
@@ -45,49 +68,52 @@ def is_tensor(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def as_numpy(tensor: Any) -> NDArray[Any]:
+def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
     """A torch tensor (or array) as a numpy array of the same precision; bfloat16 keeps its bits."""
     if isinstance(tensor, np.ndarray):
         return tensor
-    tensor = tensor.detach().cpu()
-    name = str(tensor.dtype).removeprefix("torch.")
-    narrow = {
-        "bfloat16": ("int16", ml_dtypes.bfloat16),
-        "float8_e4m3fn": ("int8", ml_dtypes.float8_e4m3fn),
-        "float8_e5m2": ("int8", ml_dtypes.float8_e5m2),
-    }
-    if name in narrow:
-        import torch
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    try:
+        tensor = tensor.detach().cpu()
+        if dtype in NARROW:
+            import torch
 
-        bits, dtype = narrow[name]
-        raw: NDArray[Any] = tensor.contiguous().view(getattr(torch, bits)).numpy()
-        return raw.view(dtype)
-    array: NDArray[Any] = tensor.numpy()
+            bits: NDArray[Any] = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+            return bits.view(NARROW[dtype]).reshape(tensor.shape)
+        array: NDArray[Any] = tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InputError(
+            f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense "
+            "array of weights; dequantise or materialise it first"
+        ) from error
     return array
 
 
 def _load(path: Path, torch: Any) -> Any:
     """Unpickle tensors and plain containers only, mapped where the file's layout allows it."""
-    refused = (
-        f"{path}: not a checkpoint of plain tensors, and nothing else is loaded from a pickle; "
-        "save the model's state_dict (or safetensors) and read that"
-    )
-    broken = f"{path}: not a complete PyTorch checkpoint; copy or download it again"
     for mapped in (True, False):
         try:
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-        except pickle.UnpicklingError as error:
-            raise InputError(refused if _looks_like_pickle(path) else broken) from error
-        except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            with warnings.catch_warnings(action="ignore"):
+                return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        except DAMAGE as error:
             # Files written before PyTorch 1.6 cannot be mapped: the second attempt reads them whole.
             if not mapped:
-                raise InputError(broken) from error
+                raise InputError(f"{path}: {_reason(error)}") from error
     raise AssertionError("both attempts return or raise")
 
 
-def _looks_like_pickle(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+def _reason(error: BaseException) -> str:
+    """One line for what `torch.load` says in many."""
+    text = str(error)
+    foreign = re.search(r"GLOBAL (\S+)", text)
+    if foreign:
+        return (
+            f"holds the Python object {foreign.group(1)}, and only plain tensors are loaded from a pickle; "
+            "save the model's state_dict (or safetensors) and read that"
+        )
+    if "TorchScript" in text:
+        return "a TorchScript archive, not weights; save the model's state_dict (or safetensors)"
+    return "not a complete PyTorch checkpoint of plain tensors; copy, download or save it again"
 
 
 def _weights(loaded: Any, source: str) -> tuple[dict[str, Any], dict[str, Any]]:

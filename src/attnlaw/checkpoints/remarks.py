@@ -1,0 +1,71 @@
+"""What a reader must know beyond the matrices: departures from the plain encoder, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.families import FAMILIES
+from attnlaw.checkpoints.match import Match
+from attnlaw.checkpoints.model import Layer, View
+from attnlaw.checkpoints.tensors import Tensors
+
+
+def extensions(match: Match, layers: Sequence[Layer], config: Config) -> tuple[str, ...]:
+    """What goes beyond the plain post-norm encoder that the bounds were stated for."""
+    family = match.family
+    blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
+    present = {
+        "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
+        "gated feed-forward": any(layer.feed_forward and layer.feed_forward.gate for layer in layers),
+        "cross attention": any(layer.cross for layer in layers),
+        "no feed-forward": any(layer.feed_forward is None for layer in layers),
+        "shared layers": family.name == "albert",
+        "pre-norm": family.pre_norm or config.values.get("norm_first") is True,
+        "rotary positions": family.rotary,
+    }
+    return tuple(name for name, there in present.items() if there)
+
+
+def warnings(match: Match, layers: Sequence[Layer], tensors: Tensors, config: Config) -> tuple[str, ...]:
+    """What makes the numbers mean less than they seem to, one sentence each."""
+    found = []
+    if any(
+        stack.stack.query_norm and stack.layers[0] + stack.stack.query_norm in tensors.shapes
+        for stack in match.stacks
+    ):
+        found.append(
+            "queries and keys are normalised before their product: QK is the map of the weights, "
+            "not the scores of the model"
+        )
+    if config.values.get("attn_logit_softcapping") is not None:
+        found.append("scores are soft-capped after QK (attn_logit_softcapping)")
+    if match.family.name == "albert" and "num_hidden_layers" not in config:
+        found.append(
+            f"{config.source} does not say how often the shared layers are applied: each is counted once"
+        )
+    model_type = config.text("model_type")
+    if model_type and not any(model_type in family.model_types for family in FAMILIES):
+        found.append(f"model type {model_type} is not in the table: read as {match.family.name} by its names")
+    left_out = _left_out(match, layers, tensors)
+    if left_out:
+        found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
+    return tuple(found)
+
+
+def _left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:
+    """Matrices (or stacks of them, such as experts) in a layer that its family's table does not name."""
+    read = {
+        view.tensor
+        for layer in layers
+        for block in (layer.attention, layer.cross, layer.feed_forward)
+        if block
+        for view in vars(block).values()
+        if isinstance(view, View)
+    }
+    inside = tuple(layer for stack in match.stacks for layer in stack.layers)
+    return [
+        name
+        for name, shape in tensors.shapes.items()
+        if len(shape) in (2, 3) and name not in read and name.startswith(inside)
+    ]
