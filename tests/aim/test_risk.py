@@ -1,4 +1,4 @@
-"""The empirical risk: gradients by finite differences, the logistic form at T = 2, bounds of the curvature."""
+"""The empirical risk: gradients by finite differences, the logistic form at T = 2, bounds of curvature."""
 
 import numpy as np
 import pytest

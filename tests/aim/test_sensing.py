@@ -1,4 +1,4 @@
-"""Fields under tokens and under Gaussian matrices: against loops, against each other, adjoints, Gram matrices."""
+"""Fields under tokens and Gaussian matrices: against loops and each other, adjoints, Gram matrices."""
 
 import numpy as np
 import pytest
