@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.linalg import svdvals
 
-from attnlaw.spectra import matrix_spectrum
+from attnlaw.spectra import exact, matrix_spectrum
 from attnlaw.spectra.exact import GRAM_LIMIT
 
 
@@ -85,6 +85,23 @@ def test_identity_repeated_values_and_rank_one():
     assert rank_one.numerical_rank == 1
     assert rank_one.norm_21 == pytest.approx(5 * 9, rel=1e-14)
     assert rank_one.norm_11 == pytest.approx(7 * 9, rel=1e-14)
+
+
+def test_the_sum_of_absolute_entries_does_not_depend_on_where_the_matrix_lies():
+    entries = np.random.default_rng(3).standard_normal(40 * 30)
+    sums = set()
+    for offset in range(8):
+        place = np.empty(entries.size + 8)[offset : offset + entries.size]
+        place[:] = entries
+        sums.add(matrix_spectrum(place.reshape(40, 30)).norm_11)
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize("block", [1, 7, 10**9])
+def test_the_sum_of_absolute_entries_does_not_depend_on_the_blocks(block, monkeypatch):
+    matrix = np.random.default_rng(4).standard_normal((13, 9))
+    monkeypatch.setattr(exact, "BLOCK", block)
+    assert matrix_spectrum(matrix).norm_11 == pytest.approx(np.abs(matrix).sum(), rel=1e-14)
 
 
 def test_a_zero_matrix():

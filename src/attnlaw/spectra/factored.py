@@ -11,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from attnlaw.spectra.exact import absolute_sum, power_scaled, rescaled
+from attnlaw.spectra.exact import BLOCK, absolute_sum, power_scaled, rescaled
 from attnlaw.spectra.spectrum import Spectrum
 
 Matrix = NDArray[np.float64]
-
-# Entries of the product formed at a time: 2 MB, which stays in a core's cache.
-BLOCK = 2**18
 
 
 def product_spectrum(left: Matrix, right: Matrix) -> Spectrum:
