@@ -102,7 +102,7 @@ class Problem:
             raise InputError(f"student: found {self.student!r}, expected one of {', '.join(STUDENTS)}")
         if not 0 < self.alpha < math.inf:
             raise InputError(
-                f"alpha: found {self.alpha:g}, expected a number above 0; give n/d^2 for n samples in dimension d"
+                f"alpha: found {self.alpha:g}, expected a number above 0; give n/d^2 for n samples"
             )
         if isinstance(self.tokens, bool) or int(self.tokens) != self.tokens or self.tokens < 1:
             raise InputError(f"tokens: found {self.tokens}, expected a whole number of at least 1")
@@ -152,7 +152,7 @@ class Problem:
         if self.observations <= threshold:
             per_sample = self.observations / self.alpha
             raise InputError(
-                f"weight decay 0 at alpha {self.alpha:g}: below interpolation (alpha {threshold / per_sample:.6g})"
+                f"weight decay 0 at alpha {self.alpha:g}: below interpolation ({threshold / per_sample:.6g})"
                 " many students fit the data; set a small weight decay such as 1e-4, or raise alpha"
             )
 

@@ -23,12 +23,12 @@ from scipy.special import zeta
 
 from attnlaw.errors import InputError
 from attnlaw.laws.discrete import Discrete
-from attnlaw.laws.law import Law
+from attnlaw.laws.free_convolution import Base
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 
 Reals = NDArray[np.float64]
-# Eigenvalues of a power law beyond this index are gathered in bins of 2% width in k.
-EXACT_MODES = 400
+# Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
+EXACT_MODES = 100
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Target:
         return replace(self, spikes=tuple(float(spike) for spike in spikes))
 
     @cached_property
-    def law(self) -> Law:
+    def law(self) -> Base:
         """The bulk of the spectrum as a law."""
         if self.rank_ratio is not None:
             return MarchenkoPastur(self.rank_ratio)
@@ -113,11 +113,16 @@ class Target:
         """`Tr S* / d`."""
         return float(np.sqrt(self.rank_ratio)) if self.rank_ratio is not None else self.law.moment(1)
 
+    @cached_property
+    def rank_fraction(self) -> float:
+        """Fraction of eigenvalues that are not zero."""
+        return 1.0 - sum(weight for place, weight in self.law.atoms if place == 0.0)
+
     def quantiles(self, size: int) -> Reals:
         """`size` eigenvalues, ascending, of a deterministic target: mid-level quantiles and the spikes.
 
-        A Marchenko-Pastur target keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and that
-        product must be whole. A power law has the size of its own dimension.
+        A Marchenko-Pastur target keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and
+        that product must be whole. A power law has the size of its own dimension.
         """
         if size < 1 + len(self.spikes):
             raise InputError(f"size: found {size}, expected at least {1 + len(self.spikes)}")
@@ -145,8 +150,8 @@ class Target:
                 and abs(size * self.rank_ratio - round(size * self.rank_ratio)) > 1e-9 * size
             ):
                 raise InputError(
-                    f"size {size} times target rank {self.rank_ratio:g} is {size * self.rank_ratio:g}, expected "
-                    "a whole number; choose another size or rank ratio"
+                    f"size {size} times target rank {self.rank_ratio:g} is {size * self.rank_ratio:g}, "
+                    "expected a whole number; choose another size or rank ratio"
                 )
             values = self.law.quantile((np.arange(bulk) + 0.5) / bulk)
         return np.sort(np.concatenate([values, self.spikes]))
@@ -175,7 +180,7 @@ def _binned(values: Reals) -> Discrete:
     """The leading eigenvalues one by one, the tail in narrow bins at their root mean square (Q* is kept)."""
     size = values.size
     head = min(size, EXACT_MODES)
-    count = max(int(np.ceil(np.log(size / head) / np.log(1.02))), 1)
+    count = max(int(np.ceil(np.log(size / head) / np.log(1.05))), 1)
     ends = np.unique(np.round(np.geomspace(head, size, count + 1)).astype(int))
     sums = np.concatenate([[0.0], np.cumsum(values**2)])
     widths = np.diff(ends)

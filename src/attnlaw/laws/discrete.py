@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +36,16 @@ class Discrete(Law):
             raise InputError(
                 f"eigenvalues: the weights sum to {sum(self.weights):.6g}; divide them by their sum"
             )
+
+    def scaled(self, factor: float) -> Discrete:
+        """The law of `factor X`."""
+        return Discrete(tuple(factor * value for value in self.values), self.weights)
+
+    @cached_property
+    def arrays(self) -> tuple[Reals, Reals]:
+        """Values in ascending order and their weights, equal values gathered."""
+        values, place = np.unique(np.array(self.values, dtype=float), return_inverse=True)
+        return values, np.asarray(np.bincount(place, weights=self.weights), dtype=float)
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

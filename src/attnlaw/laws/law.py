@@ -60,16 +60,13 @@ class Law(ABC):
     def mass_of_atoms(self) -> float:
         return float(sum(weight for _, weight in self.atoms))
 
-    def nodes(self, count: int = NODES) -> tuple[Reals, Reals]:
+    def nodes(self) -> tuple[Reals, Reals]:
         """Points and weights such that `int f dmu = sum(weights * f(points))` over the continuous part."""
-        points, weights = [], []
+        points, weights = np.empty(0), np.empty(0)
         for low, high in self.intervals:
-            x, w = chebyshev_angle_rule(low, high, count)
-            points.append(x)
-            weights.append(w * self.density(x))
-        if not points:
-            return np.empty(0), np.empty(0)
-        return np.concatenate(points), np.concatenate(weights)
+            x, w = chebyshev_angle_rule(low, high, NODES)
+            points, weights = np.append(points, x), np.append(weights, w * self.density(x))
+        return points, weights
 
     def moment(self, order: int) -> float:
         """`int x^order dmu`."""
@@ -109,6 +106,29 @@ class Law(ABC):
     def sample(self, size: int, seed: int | np.random.Generator) -> Reals:
         """Independent draws, by inversion of the distribution function; `size` values."""
         return self.quantile(np.random.default_rng(seed).random(size))
+
+    def stieltjes_by_quadrature(self, z: ArrayLike) -> Complexes:
+        """`g(z)` from the density alone; at a real x through `int (rho(t) - rho(x))/(x - t) dt`."""
+        z = np.asarray(z)
+        place = z.astype(complex)
+        g = np.zeros(z.shape, dtype=complex)
+        for at, weight in self.atoms:
+            g = g + weight / (place - at)
+        if np.iscomplexobj(z):
+            points, weights = self.nodes()
+            return np.asarray(g + (weights / (place[..., None] - points)).sum(-1))
+        x = np.asarray(z, dtype=float)
+        here = self.density(x)
+        g = g - 1j * np.pi * here
+        for low, high in self.intervals:
+            points, widths = chebyshev_angle_rule(low, high, NODES)
+            inside = (x > low) & (x < high)
+            own = np.where(inside, here, 0.0)
+            distance = x[..., None] - points
+            smooth = (self.density(points) - own[..., None]) / np.where(distance == 0, np.inf, distance)
+            ratio = np.where(inside, (x - low) / np.where(inside, high - x, 1.0), 1.0)
+            g = g + (widths * smooth).sum(-1) + own * np.log(ratio)
+        return np.asarray(g)
 
     @cached_property
     def _table(self) -> tuple[Reals, Reals]:

@@ -7,7 +7,7 @@ Normalisation, stated once: `W` is d x m with standard Gaussian entries, `kappa 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,10 @@ class MarchenkoPastur(Law):
             )
         if not 0 < self.scale < np.inf:
             raise InputError(f"Marchenko-Pastur: found scale {self.scale}, expected a number above 0")
+
+    def scaled(self, factor: float) -> MarchenkoPastur:
+        """The law of `factor X`."""
+        return replace(self, scale=self.scale * factor)
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

@@ -1,0 +1,235 @@
+"""State evolution: the sharp limit of what a student learns, for one problem or many at once.
+
+`state_evolution(problem)` and `state_evolutions(problems)` are the theory's only doors. Problems that share
+target, student and output are solved together (linear output and Bayes) or one from the other (softmax).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.aim import bayes, direct, factorized, softmax
+from attnlaw.aim.outliers import find_outliers
+from attnlaw.aim.prediction import Prediction
+from attnlaw.aim.problem import Problem
+from attnlaw.aim.target import Target
+from attnlaw.laws.free_convolution import FreeConvolution
+from attnlaw.laws.rectified import Rectified
+from attnlaw.laws.shrunk import Shrunk
+
+Reals = NDArray[np.float64]
+Progress = Callable[[int, int], None] | None
+RESIDUAL = 1e-8
+
+
+def state_evolution(problem: Problem) -> Prediction:
+    """The prediction for one problem.
+
+    >>> prediction = state_evolution(Problem(alpha=0.2, noise=0.5, weight_decay=0.1))
+    >>> round(prediction.estimation_error, 6), round(prediction.rank_fraction, 6), prediction.status
+    (0.802029, 0.385931, 'converged')
+    """
+    return state_evolutions([problem])[0]
+
+
+def state_evolutions(problems: Sequence[Problem], progress: Progress = None) -> list[Prediction]:
+    """Predictions in the order of the problems; `progress(done, total)` is called as groups finish."""
+    groups: dict[tuple[str, str, Target, int], list[int]] = {}
+    for index, problem in enumerate(problems):
+        kind = (problem.student, problem.output, problem.target, len(problem.channels))
+        groups.setdefault(kind, []).append(index)
+    found: dict[int, Prediction] = {}
+    for (student, output, _, _), places in groups.items():
+        members = [problems[place] for place in places]
+        if student == "bayes":
+            results = _bayes(members)
+        elif output == "softmax":
+            results = _softmax(members, lambda done: progress and progress(len(found) + done, len(problems)))
+        elif student == "direct":
+            results = _direct(members)
+        else:
+            results = _factorized(members)
+        found.update(zip(places, results, strict=True))
+        if progress:
+            progress(len(found), len(problems))
+    return [found[index] for index in range(len(problems))]
+
+
+def _batch(problems: list[Problem]) -> factorized.Batch:
+    channels = [problem.channels for problem in problems]
+    return factorized.Batch(
+        problems[0].target,
+        np.array([[channel.alpha for channel in row] for row in channels]),
+        np.array([[channel.weight for channel in row] for row in channels]),
+        np.array([[channel.noise for channel in row] for row in channels]),
+        np.array([problem.weight_decay for problem in problems]),
+    )
+
+
+def _training_loss(batch: factorized.Batch, problems: list[Problem], V: Reals, E: Reals) -> Reals:
+    """Per sample, over all (a, b): `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`."""
+    alpha = np.array([problem.alpha for problem in problems])
+    terms = batch.alpha * batch.weight * (E[:, None] + batch.noise)
+    terms = terms / (1 + 2 * batch.weight * V[:, None]) ** 2
+    return np.asarray(terms.sum(axis=1) / alpha)
+
+
+def _status(residual: float, found: bool) -> str:
+    if not found:
+        return (
+            "recovered: the error is below what double precision resolves and is given as its bound; "
+            "lower alpha or raise the weight decay for a resolved value"
+        )
+    if residual > RESIDUAL:
+        return f"residual {residual:.1e}: ill-conditioned equations; raise the weight decay or the noise"
+    return "converged"
+
+
+def _factorized(problems: list[Problem]) -> list[Prediction]:
+    batch = _batch(problems)
+    point = factorized.solve(batch)
+    train = _training_loss(batch, problems, point.V, point.E)
+    results = []
+    for i, problem in enumerate(problems):
+        delta, b, E = float(point.delta[i]), float(point.b[i]), float(max(point.E[i], 0.0))
+        q = float(point.integrals.J[i])
+        T = problem.tokens
+        results.append(
+            Prediction(
+                problem=problem,
+                estimation_error=E,
+                prediction_error=T * (T + 1) * E,
+                training_loss=float(train[i]),
+                overlap=0.5 * (problem.target.second_moment + q - E),
+                norm=q,
+                rank_fraction=float(point.integrals.mass[i]),
+                trace=float(point.integrals.M1[i]),
+                noise_level=delta,
+                threshold=b,
+                shrinkage=1.0,
+                spectrum=Rectified(FreeConvolution(problem.target.law, delta), b),
+                outliers=find_outliers(problem.target, delta, b, 1.0),
+                status=_status(float(point.residual[i]), bool(point.found[i])),
+                residual=float(point.residual[i]),
+                steps=point.steps,
+            )
+        )
+    return results
+
+
+def _direct(problems: list[Problem]) -> list[Prediction]:
+    batch = _batch(problems)
+    point = direct.solve(batch)
+    train = _training_loss(batch, problems, point.V, point.E)
+    results = []
+    for i, problem in enumerate(problems):
+        delta, s, E = float(point.delta[i]), float(point.s[i]), float(point.E[i])
+        Q, T = problem.target.second_moment, problem.tokens
+        results.append(
+            Prediction(
+                problem=problem,
+                estimation_error=E,
+                prediction_error=T * (T + 1) * E,
+                training_loss=float(train[i]),
+                overlap=s * Q,
+                norm=s * s * (Q + delta * delta),
+                rank_fraction=1.0,
+                trace=s * problem.target.mean,
+                noise_level=delta,
+                threshold=None,
+                shrinkage=s,
+                spectrum=FreeConvolution(problem.target.law.scaled(s), s * delta),
+                outliers=find_outliers(problem.target, delta, 0.0, s),
+                status=_status(float(point.residual[i]), True),
+                residual=float(point.residual[i]),
+                steps=point.steps,
+            )
+        )
+    return results
+
+
+def _bayes(problems: list[Problem]) -> list[Prediction]:
+    target, output = problems[0].target, problems[0].output
+    batch = _batch(problems)
+    if output == "hardmax":
+        alpha = np.array([problem.alpha for problem in problems])
+        noise = np.array([problem.noise for problem in problems])
+        information = bayes.hardmax_information(alpha, noise, target.second_moment)
+    else:
+        information = bayes.channel_information(batch.alpha, batch.noise)
+    point = bayes.solve(target, information, len(problems))
+    results = []
+    for i, problem in enumerate(problems):
+        E, a, T = float(max(point.E[i], 0.0)), float(point.a[i]), problem.tokens
+        results.append(
+            Prediction(
+                problem=problem,
+                estimation_error=E,
+                prediction_error=T * (T + 1) * E if output == "linear" else None,
+                training_loss=None,
+                overlap=target.second_moment - E,
+                norm=target.second_moment - E,
+                rank_fraction=1.0,
+                trace=target.mean,
+                noise_level=a,
+                threshold=None,
+                shrinkage=1.0,
+                spectrum=Shrunk(FreeConvolution(target.law, a)),
+                outliers=(),
+                status=_status(float(point.residual[i]), bool(point.found[i])),
+                residual=float(point.residual[i]),
+                steps=point.steps,
+            )
+        )
+    return results
+
+
+def _softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    order = sorted(
+        range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
+    )
+    results: dict[int, Prediction] = {}
+    start = None
+    for done, i in enumerate(order, start=1):
+        problem = problems[i]
+        point = softmax.solve(problem, start)
+        start = (point.m, point.q, point.V) if point.iteration.converged else None
+        results[i] = _softmax_prediction(problem, point)
+        report(done)
+    return [results[i] for i in range(len(problems))]
+
+
+def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Prediction:
+    law, residual = problem.target.law, point.iteration.residual
+    is_direct = problem.student == "direct"
+    status = "converged"
+    if not point.iteration.converged:
+        status = (
+            f"plateau at relative residual {residual:.1e} after {point.iteration.steps} steps: values hold "
+            "to about that; lower beta or raise the weight decay for a unique proximal point"
+        )
+    return Prediction(
+        problem=problem,
+        estimation_error=problem.target.second_moment - 2 * point.m + point.q,
+        prediction_error=point.test,
+        training_loss=point.train,
+        overlap=point.m,
+        norm=point.q,
+        rank_fraction=point.rank,
+        trace=point.trace,
+        noise_level=point.a,
+        threshold=None if is_direct else point.b,
+        shrinkage=point.r,
+        spectrum=(
+            FreeConvolution(law.scaled(point.r), point.r * point.a)
+            if is_direct
+            else Rectified(FreeConvolution(law, point.a), point.b, point.r)
+        ),
+        outliers=find_outliers(problem.target, point.a, point.b, point.r),
+        status=status,
+        residual=residual,
+        steps=point.iteration.steps,
+    )

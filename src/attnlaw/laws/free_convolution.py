@@ -1,0 +1,199 @@
+"""Free convolution with a semicircle: the spectrum of a matrix seen through symmetric Gaussian noise.
+
+`mu_a` is the limiting law of the eigenvalues of `S + a Z`: S with the base law, Z symmetric Gaussian with
+spectrum on [-2, 2]. `Truncated` gives integrals of mu_a above any threshold for a batch of a's;
+`FreeConvolution` is one mu_a as a `Law`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.errors import InputError
+from attnlaw.laws.convolution_nodes import Nodes, biane_curve, biane_nodes, cubic_nodes, cubic_stieltjes
+from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above
+
+Indices = NDArray[np.intp]
+Base = MarchenkoPastur | Discrete
+
+
+class Truncated:
+    """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
+
+    The nodes depend on a only, so many thresholds b cost little once they are there.
+
+    >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
+    >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
+    [1.59, 2.5]
+    """
+
+    def __init__(self, base: Base, a: Reals) -> None:
+        a = np.asarray(a, dtype=float)
+        self.a = a
+        if isinstance(base, MarchenkoPastur):
+            scale = base.scale
+            self._members: list[tuple[Indices, tuple[Nodes, ...]]] = [
+                (rows, (_rescaled(nodes, scale),)) for rows, nodes in cubic_nodes(base.rank_ratio, a / scale)
+            ]
+        else:
+            s, p = base.arrays
+            self._members = [(np.array([i]), biane_nodes(s, p, float(width))) for i, width in enumerate(a)]
+        self._series = [[_Series(nodes) for nodes in groups] for _, groups in self._members]
+        self._owner, self._row = np.empty((2, a.size), dtype=int)
+        for owner, (rows, _) in enumerate(self._members):
+            self._owner[rows], self._row[rows] = owner, np.arange(rows.size)
+
+    @property
+    def top(self) -> Reals:
+        """The upper edge of each mu_a."""
+        tops = np.empty(self.a.size)
+        for rows, groups in self._members:
+            tops[rows] = np.max([nodes.high.max(axis=1) for nodes in groups], axis=0)
+        return tops
+
+    def above(self, b: Reals, which: Indices | None = None) -> Reals:
+        """The five integrals above b, shape (5, batch), for all members or those indexed by `which`."""
+        chosen = np.arange(self.a.size) if which is None else which
+        result = np.zeros((5, chosen.size))
+        for owner, series in enumerate(self._series):
+            place = np.flatnonzero(self._owner[chosen] == owner)
+            for part in series if place.size else ():
+                result[:, place] += part.above(b[place], self._row[chosen[place]])
+        return result
+
+    def everywhere(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
+        """The nodes themselves, as pairs (members of the batch, their groups of intervals)."""
+        return tuple(self._members)
+
+
+def _rescaled(nodes: Nodes, scale: float) -> Nodes:
+    return Nodes(nodes.low * scale, nodes.high * scale, nodes.x * scale, nodes.mass, nodes.re_g / scale)
+
+
+class _Series:
+    """Sine series of the five integrals on the intervals of one group of nodes."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        functions = np.stack([np.ones_like(nodes.x), nodes.x, nodes.x**2, nodes.re_g, nodes.x * nodes.re_g])
+        self.coefficients = cosine_coefficients(functions * nodes.mass)
+        self.position = cosine_coefficients(nodes.x)
+        self.total = np.pi * self.coefficients[..., 0]
+
+    def above(self, b: Reals, which: Indices) -> Reals:
+        low, high = self.nodes.low[which], self.nodes.high[which]
+        total = np.where(b[:, None] < high, self.total[:, which], 0.0)
+        cut = (low < b[:, None]) & (b[:, None] < high)
+        rows, columns = np.nonzero(cut)
+        if rows.size:
+            theta = angle_of(self.position[which[rows], columns], b[rows])
+            total[:, rows, columns] = integral_above(self.coefficients[:, which[rows], columns], theta)
+        return np.asarray(total.sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class FreeConvolution(Law):
+    """The law of `S + sigma Z`: base law (Marchenko-Pastur or discrete) and semicircle (Voiculescu, Biane).
+
+    >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
+    >>> abs(law.moment(2) - 2.5) < 1e-11
+    True
+    """
+
+    base: Base
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Base):
+            raise InputError(
+                f"free convolution: found a base law {type(self.base).__name__}, expected Marchenko-Pastur "
+                "or discrete; turn it into a Discrete law of its quantiles"
+            )
+        if not 0 < self.sigma < np.inf:
+            raise InputError(f"free convolution: found sigma {self.sigma}, expected a number above 0")
+
+    @cached_property
+    def _groups(self) -> tuple[Nodes, ...]:
+        return Truncated(self.base, np.array([self.sigma])).everywhere()[0][1]
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        pairs = [
+            (float(low), float(high))
+            for nodes in self._groups
+            for low, high in zip(nodes.low[0], nodes.high[0], strict=True)
+            if high > low
+        ]
+        return tuple(sorted(pairs))
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return ()
+
+    def density(self, x: ArrayLike) -> Reals:
+        return np.asarray(-self.stieltjes(x).imag / np.pi)
+
+    def nodes(self) -> tuple[Reals, Reals]:
+        x = [nodes.x.ravel() for nodes in self._groups]
+        weights = [nodes.mass.ravel() * (np.pi / nodes.x.shape[-1]) for nodes in self._groups]
+        return np.concatenate(x), np.concatenate(weights)
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        """At real points the boundary value, by the route of the base; elsewhere by subordination."""
+        z = np.asarray(z)
+        if np.iscomplexobj(z):
+            return self._subordinate(z.astype(complex))
+        x = np.asarray(z, dtype=float)
+        inside = np.zeros(x.shape, dtype=bool)
+        for low, high in self.intervals:
+            inside |= (x > low) & (x < high)
+        g = np.empty(x.shape, dtype=complex)
+        g[inside] = self._boundary(x[inside])
+        # Off the support g is real: the limit from a hair above the line.
+        g[~inside] = self._subordinate(x[~inside] + 1e-14j * self.sigma).real
+        return g
+
+    def _boundary(self, x: Reals) -> Complexes:
+        if isinstance(self.base, MarchenkoPastur):
+            scale = self.base.scale
+            re_g, density = cubic_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
+            return np.asarray((re_g - 1j * np.pi * density) / scale)
+        s, p = self.base.arrays
+        below, above = x - 2 * self.sigma - s.max(), x + 2 * self.sigma - s.min()
+        for _ in range(56):
+            middle = 0.5 * (below + above)
+            short = biane_curve(s, p, self.sigma, middle)[0] < x
+            below, above = np.where(short, middle, below), np.where(short, above, middle)
+        u = 0.5 * (below + above)
+        v = biane_curve(s, p, self.sigma, u)[1]
+        return np.asarray((x - u - 1j * v) / self.sigma**2)
+
+    def _subordinate(self, z: Complexes) -> Complexes:
+        """Solve `w = z - a^2 g_base(w)` in z's half plane; then `g(z) = g_base(w)`."""
+        side = np.where(z.imag < 0, -1.0, 1.0)
+
+        def step(w: Complexes) -> Complexes:
+            return np.asarray(z - self.sigma**2 * self.base.stieltjes(w))
+
+        w = z + 1j * self.sigma * side
+        for _ in range(200):
+            first = step(w)
+            second = step(first)
+            # Steffensen's extrapolation where it stays in the half plane, else the averaged iteration.
+            bend = second - 2 * first + w
+            with np.errstate(divide="ignore", invalid="ignore"):
+                new = w - (first - w) ** 2 / bend
+            usable = np.isfinite(new) & (new.imag * side > 0)
+            new = np.where(usable, new, 0.5 * (first + second))
+            settled = np.abs(first - w) <= 1e-15 * (1 + np.abs(w))
+            w = np.where(settled, first, new)
+            if settled.all():
+                break
+        return self.base.stieltjes(w)

@@ -1,0 +1,127 @@
+"""Solvers that always stop and say how: bracketed roots of many equations at once, damped iteration.
+
+Both return values, never exceptions: a residual, the steps used and a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Roots of a batch of scalar equations, with the values there and the width of the final brackets."""
+
+    x: Reals
+    residual: Reals
+    width: Reals
+    steps: int
+
+
+def bracketed_roots(
+    function: Callable[[Reals, NDArray[np.intp]], Reals],
+    low: Reals,
+    high: Reals,
+    *,
+    tolerance: float = 1e-13,
+    max_steps: int = 80,
+) -> Roots:
+    """Solve `function(x, which) = 0` for each member of a batch by Chandrupatla's method (1997).
+
+    `function` gets the points of the members still active and their indices, and returns their values; the
+    signs at `low` and `high` must differ (a member for which they do not keeps its end of smaller absolute
+    value). `tolerance` is on the width of the bracket relative to `|x|`.
+
+    >>> targets = np.array([2.0, 5.0])
+    >>> bracketed_roots(lambda x, i: x * x - targets[i], np.zeros(2), np.full(2, 9.0)).x.round(12).tolist()
+    [1.414213562373, 2.2360679775]
+    """
+    every = np.arange(low.size)
+    a, b = high.astype(float).copy(), low.astype(float).copy()
+    fa, fb = function(a, every), function(b, every)
+    c, fc = a.copy(), fa.copy()
+    t = np.full(low.size, 0.5)
+    active = np.sign(fa) * np.sign(fb) < 0
+    steps = 0
+    while active.any() and steps < max_steps:
+        steps += 1
+        i = np.flatnonzero(active)
+        x = a[i] + t[i] * (b[i] - a[i])
+        fx = function(x, i)
+        same = np.sign(fx) == np.sign(fa[i])
+        c[i], fc[i] = np.where(same, a[i], b[i]), np.where(same, fa[i], fb[i])
+        b[i], fb[i] = np.where(same, b[i], a[i]), np.where(same, fb[i], fa[i])
+        a[i], fa[i] = x, fx
+        best = np.where(np.abs(fa[i]) < np.abs(fb[i]), a[i], b[i])
+        width = np.abs(b[i] - a[i])
+        limit = 0.5 * (tolerance * np.abs(best) + 1e-300)
+        t[i] = _next_step(a[i], b[i], c[i], fa[i], fb[i], fc[i], limit / np.maximum(width, 1e-300))
+        active[i] = (width > 2 * limit) & (fx != 0.0)
+    x = np.where(np.abs(fa) < np.abs(fb), a, b)
+    residual = np.where(np.abs(fa) < np.abs(fb), fa, fb)
+    return Roots(x, residual, np.abs(a - b), steps)
+
+
+def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, least: Reals) -> Reals:
+    """Inverse quadratic interpolation where it is safe, else bisection, kept off the ends of the bracket."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        xi = (a - b) / (c - b)
+        phi = (fa - fb) / (fc - fb)
+        inside = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
+        step = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+    step = np.where(inside & np.isfinite(step), step, 0.5)
+    least = np.minimum(least, 0.5)
+    return np.asarray(np.clip(step, least, 1 - least))
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """Outcome of a damped iteration: `converged`, else a plateau of the residual or the step limit."""
+
+    state: Reals
+    residual: float
+    steps: int
+    converged: bool
+
+
+def damped_iteration(
+    update: Callable[[Reals], Reals],
+    start: Reals,
+    *,
+    damping: float = 0.5,
+    tolerance: float = 1e-9,
+    max_steps: int = 400,
+    patience: int = 40,
+) -> Iteration:
+    """Iterate `x <- damping x + (1 - damping) update(x)` until the relative change of the update is small.
+
+    The residual is `max |update(x) - x| / max(|x|, 1e-12)`. It stops early, not converged, when the residual
+    has not halved for `patience` steps: then the best state so far is returned.
+
+    >>> result = damped_iteration(np.cos, np.array([1.0]))
+    >>> result.converged, float(result.state[0].round(6))
+    (True, 0.739085)
+    """
+    x = np.asarray(start, dtype=float)
+    best, least, mark, since = x, np.inf, np.inf, 0
+    for step in range(1, max_steps + 1):
+        new = update(x)
+        residual = float(np.max(np.abs(new - x) / np.maximum(np.abs(x), 1e-12)))
+        if not np.isfinite(residual):
+            return Iteration(best, least, step, False)
+        if residual < least:
+            best, least = new, residual
+        if residual <= tolerance:
+            return Iteration(new, residual, step, True)
+        since = 0 if least < 0.5 * mark else since + 1
+        mark = least if since == 0 else mark
+        if since >= patience:
+            return Iteration(best, least, step, False)
+        x = damping * x + (1 - damping) * new
+    return Iteration(best, least, max_steps, False)
