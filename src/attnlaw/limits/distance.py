@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from attnlaw.limits.mixture import Estimate, Law, combine
+from attnlaw.limits.mixture import Estimate, Law, combine, log_mean
 from attnlaw.limits.wishart import Array
 
 _STEP = 0.1
@@ -32,11 +32,12 @@ _REFINE = 20
 class Distances:
     """KL(law, reference), Wasserstein-1 and Kolmogorov-Smirnov distance, with standard errors.
 
-    `residual` is the larger of |integral of p - 1| and |integral of q - 1| on the grid: the quadrature's
-    error.
+    `kl` is None where it does not exist: a law that is exactly zero in some draws has no density.
+    `residual`, the quadrature's error, is the larger deviation of the two densities' integrals from
+    what they should be.
     """
 
-    kl: Estimate
+    kl: Estimate | None
     w1: Estimate
     ks: Estimate
     residual: float
@@ -64,21 +65,24 @@ def distances(law: Law, reference: Law) -> Distances:
     times = 2.0 if even else 1.0
     weights = times * (_weights(y) if even else np.concatenate([_weights(y)[::-1], _weights(y)]))
     log_p, log_q = law.log_density(points), reference.log_density(points)
-    tables = law.distribution(points), reference.distribution(points)
-
-    def gaps(f: Array, g: Array) -> list[tuple[float, float]]:
-        return [_gaps(y, (f - g)[side]) for side in sides]
-
-    kl = _jackknife(lambda p, q: _kl(p, q, weights), (log_p, log_q), _log_average, corrected=True)
-    w1 = _jackknife(lambda f, g: times * sum(area for area, _ in gaps(f, g)), tables, _average)
-    ks = _jackknife(lambda f, g: max(height for _, height in gaps(f, g)), tables, _average)
-    masses = [abs(float(np.exp(_log_average(table)) @ weights) - 1) for table in (log_p, log_q)]
+    kl = None
+    if law.has_density and reference.has_density:
+        kl = _estimate(_kl(_left_out(log_p, log_mean), _left_out(log_q, log_mean), weights), corrected=True)
+    difference = _left_out(law.distribution(points) - reference.distribution(points), _average)
+    areas, heights = zip(*(_gaps(y, difference[:, side]) for side in sides), strict=True)
+    w1 = _estimate(times * np.sum(areas, axis=0), corrected=False)
+    ks = _estimate(np.max(heights, axis=0), corrected=False)
+    masses = [
+        abs(float(np.exp(log_mean(table)) @ weights) - float((side.variances > 0).mean()))
+        for table, side in ((log_p, law), (log_q, reference))
+    ]
     return Distances(kl, w1, ks, max(masses))
 
 
 def _half_line(law: Law, reference: Law) -> Array:
     """Points y > 0, even in log y: from 1e-3 deviations of the narrowest normal to 11 of the widest."""
     variances = np.concatenate([law.variances, reference.variances])
+    variances = variances[variances > 0]
     shift = max((float(np.abs(m).max()) for m in (law.means, reference.means) if m is not None), default=0.0)
     first = math.log(1e-3 * math.sqrt(float(variances.min())))
     last = math.log(shift + 11 * math.sqrt(float(variances.max())))
@@ -93,43 +97,38 @@ def _weights(y: Array) -> Array:
     return weights
 
 
-def _kl(log_p: Array, log_q: Array, weights: Array) -> float:
-    p = np.exp(log_p)
+def _left_out(table: Array, average: Callable[[Array], Array]) -> Array:
+    """Averages over the K batches (K, points): over all of them, then without each one; (K + 1, points)."""
+    rows = [average(table), *(average(np.delete(table, k, axis=0)) for k in range(len(table)))]
+    return np.stack(rows)
+
+
+def _estimate(values: Array, corrected: bool) -> Estimate:
+    return combine(float(values[0]), values[1:].tolist(), corrected)
+
+
+def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
     # p log(p/q) - p + q = p (t + expm1(-t)) with t = log(p/q): never negative, no cancellation. Where
     # p is smaller than q by a factor e^-500, q alone is left.
     t = log_p - log_q
-    integrand = np.where(t > -500, p * (t + np.expm1(-np.maximum(t, -500))), np.exp(log_q))
-    return float(integrand @ weights)
+    integrand = np.where(t > -500, np.exp(log_p) * (t + np.expm1(-np.maximum(t, -500))), np.exp(log_q))
+    result: Array = integrand @ weights
+    return result
 
 
-def _gaps(y: Array, difference: Array) -> tuple[float, float]:
-    """Integral over y and supremum of |difference| on one half line, by a cubic spline in log |y|."""
+def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
+    """Integral over y and supremum of each row of |difference| on one half line.
+
+    A cubic spline in u = log |y| on a grid of step h = 0.005: the supremum errs by less than
+    (h/2)^2 / 2 = 3e-6 times the second derivative in u.
+    """
     u = np.log(y)
     fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
-    values = np.abs(CubicSpline(u, difference)(fine))
-    area = float(np.trapezoid(values * np.exp(fine), fine)) + float(values[0] * y[0])
-    return area, float(values.max())
-
-
-def _jackknife(
-    statistic: Callable[[Array, Array], float],
-    tables: tuple[Array, Array],
-    average: Callable[[Array], Array],
-    corrected: bool = False,
-) -> Estimate:
-    p, q = tables
-    left_out = [
-        statistic(average(np.delete(p, k, axis=0)), average(np.delete(q, k, axis=0))) for k in range(len(p))
-    ]
-    return combine(statistic(average(p), average(q)), left_out, corrected)
+    values = np.abs(CubicSpline(u, difference, axis=1)(fine))
+    areas: Array = np.trapezoid(values * np.exp(fine), fine, axis=1) + values[:, 0] * y[0]
+    return areas, values.max(axis=1)
 
 
 def _average(table: Array) -> Array:
     result: Array = table.mean(axis=0)
-    return result
-
-
-def _log_average(table: Array) -> Array:
-    top = table.max(axis=0)
-    result: Array = top + np.log(np.exp(table - top).mean(axis=0))
     return result

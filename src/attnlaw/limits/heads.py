@@ -45,7 +45,7 @@ def score_matrices(layer: Layer, root: Array, draws: int, draw: Streams) -> Arra
         return _rotary_matrices(layer, root, draws, draw)
     if layer.narrow:
         n_h = int(layer.inner_width)
-        factor = bartlett(r, n_h, (draws, layer.heads), draw)
+        factor = bartlett(r, n_h, (draws, layer.heads), draw.widths)
         core = factor @ draw.normals.standard_normal((draws, layer.heads, min(r, n_h), r))
         core /= math.sqrt(n_h)
     else:
@@ -62,7 +62,9 @@ def _rotary_matrices(layer: Layer, root: Array, draws: int, draw: Streams) -> Ar
     if layer.narrow:
         n_h = int(layer.inner_width)
         k = n_h // (2 * planes)
-        core = complex_bartlett(r, k, shape, draw) @ complex_normals((*shape, min(r, k), r), draw.normals)
+        core = complex_bartlett(r, k, shape, draw.widths) @ complex_normals(
+            (*shape, min(r, k), r), draw.normals
+        )
         core *= 2 / math.sqrt(n_h)
     else:
         core = complex_normals((*shape, r, r), draw.normals) * math.sqrt(2 / planes)
@@ -97,7 +99,7 @@ def score_row(layer: Layer, root: Array, token: int, draws: int, draw: Streams) 
     row: Array = root @ draw.normals.standard_normal((draws, r, layer.heads))
     if layer.narrow:
         n_h = int(layer.inner_width)
-        length = length * np.sqrt(draw.chis.chisquare(n_h, (draws, 1, layer.heads)) / n_h)
+        length = length * np.sqrt(draw.widths.chisquare(n_h, (draws, 1, layer.heads)) / n_h)
     row *= length
     return row
 
@@ -108,7 +110,7 @@ def _rotary_row(layer: Layer, root: Array, token: int, draws: int, draw: Streams
     row *= _phases(layer)[:, token, :, None]
     if layer.narrow:
         n_h = int(layer.inner_width)
-        gammas = draw.chis.standard_gamma(n_h // (2 * planes), (draws, planes, 1, layer.heads))
+        gammas = draw.widths.standard_gamma(n_h // (2 * planes), (draws, planes, 1, layer.heads))
         row *= np.sqrt(gammas) * (2 / math.sqrt(n_h))
     else:
         row *= math.sqrt(2 / planes)
@@ -129,7 +131,7 @@ def value_roots(layer: Layer, r: int, draws: int, draw: Streams) -> Array:
     if not layer.narrow:
         return np.eye(r)[None, None]
     n_h = int(layer.inner_width)
-    return bartlett(r, n_h, (draws, layer.heads), draw) / math.sqrt(n_h)
+    return bartlett(r, n_h, (draws, layer.heads), draw.widths) / math.sqrt(n_h)
 
 
 def attention_root(layer: Layer, root: Array, scores: Array, draw: Streams) -> Array:

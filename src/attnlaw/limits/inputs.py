@@ -83,11 +83,11 @@ class RandomInputs:
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
         """Roots of X X^T / n, one for each draw."""
-        r = draw.chis.chisquare(width, draws) / width if self.shared else np.ones(draws)
+        r = draw.inputs.chisquare(width, draws) / width if self.shared else np.ones(draws)
         scale = np.sqrt(r)[:, None, None]
         if activation(self.activation).linear:
             known = draw.inputs.standard_normal((draws, self.tokens, m))
-            rest = bartlett(self.tokens, width - m, (draws,), draw)
+            rest = bartlett(self.tokens, width - m, (draws,), draw.inputs)
             return np.concatenate([known, rest], axis=-1) * (scale / math.sqrt(width))
         slab = max(1, _SLAB // (self.tokens * width))
         parts = [self._drawn(width, scale[i : i + slab], draw, m) for i in range(0, draws, slab)]
@@ -173,7 +173,8 @@ class GivenInputs:
             return self._root[None]
         r = self._root.shape[1]
         z = np.concatenate(
-            [draw.inputs.standard_normal((draws, r, m)), bartlett(r, width - m, (draws,), draw)], axis=-1
+            [draw.inputs.standard_normal((draws, r, m)), bartlett(r, width - m, (draws,), draw.inputs)],
+            axis=-1,
         )
         b = np.linalg.cholesky(z @ np.swapaxes(z, -1, -2))
         rotated: Array = self._root @ np.linalg.solve(b, z)

@@ -22,6 +22,8 @@ from attnlaw.errors import InputError
 from attnlaw.limits.wishart import Array, streams
 
 BATCHES = 40
+# No sampler comes this far, so a coordinate's own normal is independent of its (mu, v) at equal seeds.
+_LAST_CHUNK = 2**32 - 1
 # Numbers in one slab of the (draws x points) tables below.
 _SLAB = 2**17
 
@@ -50,11 +52,15 @@ class Law:
     score_variances: Array
 
     def __post_init__(self) -> None:
-        if not (self.variances > 0).all():
+        if not (self.variances > 0).any():
             raise InputError(
-                "the output has variance zero, so it has no density; choose a token that sees a token "
-                "other than zero"
+                "the output is zero in every draw; choose a token that sees a token other than zero"
             )
+
+    @property
+    def has_density(self) -> bool:
+        """False when some draws are exactly zero, as when ReLU tokens of small width vanish together."""
+        return bool((self.variances > 0).all())
 
     def score_variance(self) -> Estimate:
         """Var p_ii, the randomness of the inputs included."""
@@ -79,20 +85,20 @@ class Law:
         >>> Law(np.ones(3), None, np.ones(3)).draw(0).shape
         (3,)
         """
-        normals = streams(seed).inputs.standard_normal(len(self.variances))
+        normals = streams(seed, _LAST_CHUNK).normals.standard_normal(len(self.variances))
         y: Array = np.sqrt(self.variances) * normals
         return y if self.means is None else y + self.means
 
     def log_density(self, y: Array) -> Array:
         """log p(y) of each of the K batches, (K, points); log sums, so tails do not underflow."""
-        return _by_batch(self, y, _log_normals, _log_mean)
+        return _by_batch(self, y, _log_normals, log_mean)
 
     def distribution(self, y: Array) -> Array:
         """P(Y <= y) of each of the K batches, (K, points)."""
         return _by_batch(self, y, _normal_distribution, lambda table: table.mean(axis=0))
 
     def density(self, y: Array) -> Array:
-        """p(y), averaged over the batches (whose sizes differ by one draw at most).
+        """p(y) without atoms, averaged over the batches (whose sizes differ by one draw at most).
 
         >>> round(float(Law(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
         0.398942
@@ -108,7 +114,7 @@ def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
     `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)` over the values theta_(k) without batch k, and the
     correction `(K-1)(theta - mean theta_(k))` removes the bias of order 1/draws.
 
-    >>> jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value
+    >>> round(jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value, 9)
     39.5
     """
     parts = np.array_split(values, _batches(len(values)))
@@ -166,19 +172,28 @@ def _by_batch(
 
 
 def _log_normals(y: Array, mu: Array, v: Array) -> Array:
-    """log N(y; mu, v), (draws, points)."""
-    squares = (y - mu[:, None]) ** 2
-    squares *= (-0.5 / v)[:, None]
-    squares -= 0.5 * np.log(2 * math.pi * v)[:, None]
-    return squares
+    """log N(y; mu, v), (draws, points); an atom (v = 0) has no density and counts as minus infinity."""
+    positive = np.where(v > 0, v, 1.0)
+    table: Array = (y - mu[:, None]) ** 2
+    table *= (-0.5 / positive)[:, None]
+    table -= 0.5 * np.log(2 * math.pi * positive)[:, None]
+    table[v == 0] = -np.inf
+    return table
 
 
-def _log_mean(table: Array) -> Array:
-    top = table.max(axis=0)
+def log_mean(table: Array) -> Array:
+    """log of the mean of exp(table) over its rows, without underflow.
+
+    >>> log_mean(np.array([[-1000.0], [-1000.0]])).tolist()
+    [-1000.0]
+    """
+    top = np.maximum(table.max(axis=0), -1e300)
     result: Array = top + np.log(np.exp(table - top).mean(axis=0))
     return result
 
 
 def _normal_distribution(y: Array, mu: Array, v: Array) -> Array:
-    result: Array = ndtr((y - mu[:, None]) / np.sqrt(v)[:, None])
+    distance = y - mu[:, None]
+    result: Array = ndtr(distance / np.sqrt(np.where(v > 0, v, 1.0))[:, None])
+    result[v == 0] = distance[v == 0] >= 0
     return result

@@ -158,7 +158,7 @@ class _State:
         n, rank = int(self.stack.layer.width), self.root.shape[-1]
         p = self.draw.normals.standard_normal((self.draws, k, rank))
         along = r @ p / math.sqrt(n)
-        across = r @ bartlett(k, n - rank, (self.draws,), self.draw) / math.sqrt(n)
+        across = r @ bartlett(k, n - rank, (self.draws,), self.draw.widths) / math.sqrt(n)
         fixed = self.root[:, self.stack.layer.tokens :]
         fixed = np.concatenate([fixed, np.zeros((self.draws, self.m, across.shape[-1]))], axis=-1)
         tokens = np.concatenate([old + along if self.stack.residual else along, across], axis=-1)

@@ -24,14 +24,15 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """Separate generators for the normals, the chi variables and the inputs of one chunk of draws.
+    """Separate generators for one chunk of draws, by what they are for.
 
-    Samplers of different widths that use the same seed share their normals (common random numbers):
-    differences between widths are then far less noisy than either law.
+    `normals` draws what the limit has too, `widths` what only a finite width has (Bartlett's factors),
+    `inputs` the tokens. Samplers of different widths that use the same seed share their normals (common
+    random numbers): differences between widths are then far less noisy than either law.
     """
 
     normals: np.random.Generator
-    chis: np.random.Generator
+    widths: np.random.Generator
     inputs: np.random.Generator
 
 
@@ -45,36 +46,37 @@ def streams(seed: int, chunk: int = 0) -> Streams:
     return Streams(*(np.random.Generator(np.random.SFC64(child)) for child in children))
 
 
-def bartlett(rows: int, df: int, shape: tuple[int, ...], draw: Streams) -> Array:
+def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """Bartlett's factor of a Wishart matrix, for every integer df >= 0 (also df < rows).
 
     Entry (i, i), i from 0, is a chi variable with df - i degrees of freedom; below stand normals.
     Returns (*shape, rows, min(rows, df)).
 
-    >>> bartlett(3, 10**9, (5,), streams(0)).shape, bartlett(3, 2, (5,), streams(0)).shape
+    >>> rng = np.random.default_rng(0)
+    >>> bartlett(3, 10**9, (5,), rng).shape, bartlett(3, 2, (5,), rng).shape
     ((5, 3, 3), (5, 3, 2))
     """
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns))
     below = np.tril_indices(rows, -1, columns)
-    factor[..., below[0], below[1]] = draw.normals.standard_normal((*shape, below[0].size))
+    factor[..., below[0], below[1]] = rng.standard_normal((*shape, below[0].size))
     for i in range(columns):
-        factor[..., i, i] = np.sqrt(draw.chis.chisquare(df - i, shape))
+        factor[..., i, i] = np.sqrt(rng.chisquare(df - i, shape))
     return factor
 
 
-def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], draw: Streams) -> ComplexArray:
+def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
     """The same factor for complex normals with E|z|^2 = 1: the squared diagonal is Gamma(df - i).
 
-    >>> complex_bartlett(3, 1, (5,), streams(0)).shape
+    >>> complex_bartlett(3, 1, (5,), np.random.default_rng(0)).shape
     (5, 3, 1)
     """
     columns = min(rows, df)
     factor = np.zeros((*shape, rows, columns), dtype=np.complex128)
     below = np.tril_indices(rows, -1, columns)
-    factor[..., below[0], below[1]] = complex_normals((*shape, below[0].size), draw.normals)
+    factor[..., below[0], below[1]] = complex_normals((*shape, below[0].size), rng)
     for i in range(columns):
-        factor[..., i, i] = np.sqrt(draw.chis.standard_gamma(df - i, shape))
+        factor[..., i, i] = np.sqrt(rng.standard_gamma(df - i, shape))
     return factor
 
 

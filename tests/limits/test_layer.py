@@ -1,0 +1,129 @@
+"""What a layer refuses, each with one clear line; and what it accepts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnlaw.errors import InputError
+from attnlaw.limits import (
+    GivenInputs,
+    Layer,
+    RandomInputs,
+    Scores,
+    Stack,
+    WeightVariances,
+    compare_widths,
+    output_law,
+    sample,
+)
+
+
+@pytest.mark.parametrize(
+    ("gram", "message"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], r"not symmetric: entry \(1, 2\) is 0.5 and \(2, 1\) is 0.4"),
+        ([[1.0, 2.0], [2.0, 1.0]], "not positive semi-definite: its lowest eigenvalue is -1"),
+        ([[1.0, math.nan], [math.nan, 1.0]], "NaN"),
+        ([[1.0, 2.0]], r"shape \(1, 2\)"),
+        ([1.0, 2.0], r"shape \(2,\)"),
+    ],
+)
+def test_bad_gram_matrices(gram, message):
+    with pytest.raises(InputError, match=message) as caught:
+        GivenInputs(np.array(gram))
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_tokens():
+    tokens = np.ones((3, 8))
+    tokens[1, 2] = math.nan
+    with pytest.raises(InputError, match="token 2 of 3 holds a NaN"):
+        GivenInputs.from_tokens(tokens)
+    with pytest.raises(InputError, match="shape"):
+        GivenInputs.from_tokens(np.ones(3))
+    with pytest.raises(InputError, match="tokens is 0"):
+        RandomInputs(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "width is 0"),
+        ({"width": -3}, "width is -3"),
+        ({"width": 2.5}, "width is 2.5"),
+        ({"width": math.nan}, "width is nan"),
+        ({"heads": 0}, "heads is 0"),
+        ({"width": 16, "head_width": 5}, "head width 5 does not divide the width 16"),
+        ({"width": 16, "head_width": 0}, "head width is 0"),
+        ({"width": 6, "scores": Scores(frequencies=(1.0, 2.0))}, "not a multiple of 4"),
+        ({"scores": Scores(mask=np.eye(3, dtype=bool))}, r"shape \(3, 3\)"),
+        ({"scores": Scores(mask=np.diag([True, False]))}, "hides every token from token 2"),
+        ({"scores": Scores(mask="diagonal")}, "mask 'diagonal'"),
+    ],
+)
+def test_bad_layers(options, message):
+    with pytest.raises(InputError, match=message):
+        Layer(RandomInputs(2), **options)
+
+
+def test_a_gram_matrix_needs_room():
+    with pytest.raises(InputError, match="rank 3, and tokens of width 2"):
+        Layer(GivenInputs(np.eye(3)), width=2)
+    assert Layer(GivenInputs(np.ones((3, 3))), width=1).tokens == 3
+
+
+def test_other_bad_options():
+    with pytest.raises(InputError, match="value variance is 0"):
+        WeightVariances(value=0.0)
+    with pytest.raises(InputError, match="score function 'tanh'"):
+        Scores("tanh")
+    with pytest.raises(InputError, match="scaling 'n'"):
+        Scores(scaling="n")
+    with pytest.raises(InputError, match="not all finite"):
+        Scores(frequencies=(math.inf,))
+    layer = Layer(RandomInputs(2), width=4)
+    with pytest.raises(InputError, match="5 coordinates"):
+        sample(layer, 10, 0, coordinates=5)
+    with pytest.raises(InputError, match="draws is 0"):
+        sample(layer, 0, 0)
+    with pytest.raises(InputError, match="token 3 does not exist; choose one from 1 to 2"):
+        output_law(layer, 100, 0, token=2)
+
+
+@given(st.integers(1, 6), st.sampled_from(["none", "causal", "band:0", "band:2"]), st.integers(0, 2**20))
+def test_softmax_weights_sum_to_one_under_every_mask(tokens, mask, seed):
+    scores = Scores(mask=mask)
+    allowed = scores.allowed(tokens)
+    p = 300 * np.random.default_rng(seed).standard_normal((3, tokens, tokens))
+    weights = scores.attention(p, allowed)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=1e-12)
+    assert (weights[:, ~allowed] == 0).all()
+
+
+def test_equal_seeds_repeat_and_share_their_normals():
+    layer = Layer(RandomInputs(4), heads=3, width=10**9)
+    one, again = (sample(layer, 500, seed=1) for _ in range(2))
+    np.testing.assert_array_equal(one.outputs, again.outputs)
+    assert not np.array_equal(one.outputs, sample(layer, 500, seed=2).outputs)
+    limit = output_law(layer.at_width(math.inf), 500, seed=1).variances
+    np.testing.assert_allclose(output_law(layer, 500, seed=1).variances, limit, rtol=1e-3)
+
+
+def test_progress_and_order_of_a_comparison():
+    seen = []
+    rows = compare_widths(
+        Stack(Layer(RandomInputs(3)), depth=2, residual=True),
+        (math.inf, 8),
+        draws=100,
+        seed=0,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert [row.width for row in rows] == [math.inf, 8]
+    assert rows[0].kl_to_limit is None
+    assert rows[1].path is not None
+    assert seen == [(0, 2), (1, 2), (2, 2)]
