@@ -92,14 +92,9 @@ class _Builder:
         width = self._shape(output)[0]  # heads * head_size, however query, key and value are stored
         heads = self._heads(output, width, stack.heads)
         head_size = width // heads
-        kv_width = self._key_value_width(prefix, roles, width)
-        kv_heads = kv_width // head_size
-        views = self._views(prefix, roles, {"query": width, "key": kv_width, "value": kv_width})
-        if kv_heads < 1 or kv_heads * head_size != kv_width or heads % kv_heads:
-            raise InputError(
-                f"{self.tensors.source}: tensor {views['key'].tensor} has {kv_width} key outputs, which do "
-                f"not serve {heads} query heads of size {head_size}; {self._remedy}"
-            )
+        kv_heads = self._key_value_heads(prefix, roles, heads, head_size)
+        sizes = {"query": width, "key": kv_heads * head_size, "value": kv_heads * head_size}
+        views = self._views(prefix, roles, sizes)
         if not cross:
             self._agree(views["key"].tensor, "key/value heads", kv_heads, "num_key_value_heads")
         self._agree(output, "inputs per head", head_size, "head_dim")
@@ -138,13 +133,20 @@ class _Builder:
             )
         return heads
 
-    def _key_value_width(self, prefix: str, roles: Mapping[str, str], width: int) -> int:
-        """Number of key outputs, as many as value outputs, whether stored alone or fused."""
+    def _key_value_heads(self, prefix: str, roles: Mapping[str, str], heads: int, head_size: int) -> int:
+        """Number of key heads, as many as value heads, whether stored alone or fused."""
         parts, name = next(
             (keys.split(","), name) for keys, name in roles.items() if "key" in keys.split(",")
         )
-        outputs = self._shape(prefix + name)[1] - (width if "query" in parts else 0)
-        return max(outputs, 0) // (2 if "value" in parts else 1)
+        outputs = self._shape(prefix + name)[1]
+        width = (outputs - ("query" in parts) * heads * head_size) // (2 if "value" in parts else 1)
+        kv_heads = width // head_size
+        if kv_heads < 1 or kv_heads * head_size != width or heads % kv_heads:
+            raise InputError(
+                f"{self.tensors.source}: tensor {prefix + name} has {outputs} outputs, which hold no "
+                f"key heads for {heads} query heads of size {head_size}; {self._remedy}"
+            )
+        return kv_heads
 
     def _views(self, prefix: str, roles: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, View]:
         """One `View` per role; fused parts lie one after the other along the output axis."""

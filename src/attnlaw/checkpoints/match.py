@@ -39,8 +39,9 @@ def match_family(tensors: Tensors, config: Config) -> Match:
     named = config.text("model_type")
     declared = next((family for family in FAMILIES if named in family.model_types), None)
     for family in sorted(FAMILIES, key=lambda family: family is not declared):
-        whole = family is not declared
-        stacks = [found for stack in family.stacks for found in _find(stack, tensors, whole)]
+        stacks = [found for stack in family.stacks for found in _find(stack, tensors)]
+        if family is declared and not stacks:
+            stacks = [found for stack in family.stacks for found in _find(stack, tensors, whole=False)]
         if stacks and declared and family.name != declared.name:
             raise InputError(
                 f"{tensors.source}: its tensors have the names of {family.name}, but {config.source} says "
@@ -81,7 +82,7 @@ def _first(names: Iterable[str], pattern: str) -> str | None:
     return next((name for name in names if re.search(pattern, name)), None)
 
 
-def _find(stack: Stack, tensors: Tensors, whole: bool) -> list[MatchedStack]:
+def _find(stack: Stack, tensors: Tensors, whole: bool = True) -> list[MatchedStack]:
     """Every prefix under which attention tensors of the stack are there, each with its layers in order.
 
     With `whole`, some layer must have them all: families share some names, but not all of them.

@@ -124,6 +124,7 @@ class Model:
         """The token embeddings, one row per token, float64."""
         if self.embedding_view is None:
             raise InputError(
-                f"{self.tensors.source}: no token embedding was found in this {self.family} model"
+                f"{self.tensors.source}: no token embedding was found in this {self.family} model; "
+                "leave the embedding out"
             )
         return self.read(self.embedding_view)

@@ -53,7 +53,7 @@ def open_model(source: Source, heads: int | None = None, name: str | None = None
     ('torch.nn.MultiheadAttention', 4, 2)
     """
     if heads is not None and heads < 1:
-        raise InputError(f"--heads {heads}: expected a positive number of attention heads")
+        raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         tensors = _open_path(path)
@@ -137,4 +137,6 @@ def _in_directory(folder: Path) -> Path:
             f"{folder}: a LoRA adapter, not a whole model; merge it into its base model "
             "(merge_and_unload in peft) and audit the result"
         )
-    raise InputError(f"{folder}: holds no checkpoint (looked for {', '.join(IN_DIRECTORY)})")
+    raise InputError(
+        f"{folder}: holds no checkpoint (looked for {', '.join(IN_DIRECTORY)}); name the file itself"
+    )

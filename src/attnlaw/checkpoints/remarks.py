@@ -47,6 +47,9 @@ def warnings(match: Match, layers: Sequence[Layer], tensors: Tensors, config: Co
     model_type = config.text("model_type")
     if model_type and not any(model_type in family.model_types for family in FAMILIES):
         found.append(f"model type {model_type} is not in the table: read as {match.family.name} by its names")
+    for tower in ("vision", "audio"):
+        if f"{tower}_config" in config:
+            found.append(f"only the language model was read: the {tower} tower was left out")
     left_out = _left_out(match, layers, tensors)
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")

@@ -57,9 +57,14 @@ class SafetensorsFile(Tensors):
                 f"convert it to one of {', '.join(DTYPES)}"
             )
         begin, end = entry["data_offsets"]
-        with self._path.open("rb") as file:
-            file.seek(self._start + begin)
-            array = np.fromfile(file, dtype=np.uint8, count=end - begin)
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._start + begin)
+                array = np.fromfile(file, dtype=np.uint8, count=end - begin)
+        except OSError as error:
+            raise InputError(
+                f"{self.source}: can no longer be read ({error.strerror}); keep it in place while it is read"
+            ) from error
         if array.size != end - begin:
             raise InputError(
                 f"{self.source}: tensor {name} ends after {array.size} of {end - begin} bytes; "

@@ -130,9 +130,15 @@ def _weights(loaded: Any, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
             return tensors, metadata
         if not inside:
             break
-        metadata |= {str(key): value for key, value in current.items() if isinstance(value, Mapping)}
+        metadata |= {str(key): value for key, value in current.items() if _is_sizes(value)}
         current = current[inside[0]]
     raise InputError(
         f"{source}: holds no named tensors (looked at the top and under {', '.join(NESTED_UNDER)}); "
         "save the model's state_dict"
     )
+
+
+def _is_sizes(value: Any) -> bool:
+    """Whether a value beside the weights is a table of plain values, such as a model's sizes."""
+    plain = (str, int, float, bool, type(None))
+    return isinstance(value, Mapping) and all(isinstance(entry, plain) for entry in value.values())
