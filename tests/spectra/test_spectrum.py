@@ -5,7 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlaw.spectra import RANK_TOLERANCE, Spectrum
@@ -20,6 +20,7 @@ def made(values, shape=None):
     return Spectrum(values, shape or (values.size, values.size), norm_21=1.0, norm_11=1.0, route="svd")
 
 
+@settings(deadline=None)
 @given(SINGULAR_VALUES)
 def test_norms_and_ranks_follow_their_definitions(values):
     spectrum = made(values)
@@ -40,6 +41,7 @@ def test_norms_and_ranks_follow_their_definitions(values):
         assert getattr(spectrum, name) == pytest.approx(float(value), rel=1e-13), name
 
 
+@settings(deadline=None)
 @given(SINGULAR_VALUES, st.floats(0.0, 2.0))
 def test_schatten_sums_count_values_above_the_tolerance_only(values, p):
     spectrum = made(values)

@@ -22,8 +22,8 @@ class Proxies:
     """Leading complexity factors of a network, as natural logarithms; each includes its sqrt(L).
 
     `adaptivity` is the value of adaptivity over the whole network; `per_layer_adaptivity` by layer.
-    `rank_count` is True when p = 0 won for every matrix: the proxy then only counts ranks, and the
-    rest of the spectrum played no part.
+    `rank_count` is True when p = 0 won for every matrix that contributes: the proxy then only counts
+    ranks, and the rest of the spectrum played no part.
     """
 
     contributions: tuple[Contribution, ...]
@@ -58,5 +58,5 @@ def proxies(network: Network, per_application: bool = False) -> Proxies:
             value_of_adaptivity(curves[of_layer == layer], chosen[of_layer == layer])
             for layer in range(len(network.layers))
         ),
-        rank_count=all(part.p == 0 for part in parts),
+        rank_count=all(part.p == 0 for part in parts if part.log_value > -np.inf),
     )
