@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from attnlaw import __version__
-from attnlaw.cli import audit
+from attnlaw.cli import audit, limit
 
 app = typer.Typer(
     name="attnlaw",
@@ -33,3 +33,4 @@ def _root(
 
 
 app.command("audit")(audit.command)
+app.command("limit")(limit.command)

@@ -1,6 +1,6 @@
 """The law of an attention layer at initialisation: at infinite width, and exactly at any finite one."""
 
-from attnlaw.limits.compare import WidthRow, compare_widths
+from attnlaw.limits.compare import WidthRow, compare_widths, density_rows
 from attnlaw.limits.distance import Distances, distances
 from attnlaw.limits.finite import output_law, sample
 from attnlaw.limits.inputs import GivenInputs, RandomInputs
@@ -9,7 +9,7 @@ from attnlaw.limits.layer import Layer, Sample, WeightVariances
 from attnlaw.limits.limit import conditional_covariance, gaussian_covariance, score_covariance
 from attnlaw.limits.mixture import Estimate, Law, gaussian_law
 from attnlaw.limits.scores import Scores
-from attnlaw.limits.stack import Stack, StackLaw, StackSample, sample_stack, stack_law
+from attnlaw.limits.stack import PathPoint, Stack, StackLaw, StackSample, sample_stack, stack_law
 
 __all__ = [
     "Distances",
@@ -17,6 +17,7 @@ __all__ = [
     "GivenInputs",
     "Law",
     "Layer",
+    "PathPoint",
     "RandomInputs",
     "Sample",
     "Scores",
@@ -27,6 +28,7 @@ __all__ = [
     "WidthRow",
     "compare_widths",
     "conditional_covariance",
+    "density_rows",
     "distances",
     "gaussian_covariance",
     "gaussian_law",

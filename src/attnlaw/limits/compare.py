@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from attnlaw.limits.distance import distances
 from attnlaw.limits.finite import output_law
@@ -88,3 +90,25 @@ def _row(width: float, law: Law, path: StackLaw | None, limit: Law | None) -> Wi
         residual=found.residual if found else None,
         path=path,
     )
+
+
+def density_rows(laws: Mapping[float, Law], points: int = 161) -> list[dict[str, float | None]]:
+    """Densities over four and a half deviations either side, as rows `width`, `y`, `density`, `ratio`.
+
+    `ratio` is to the density at infinite width, None where that is not among the laws.
+
+    >>> from attnlaw.limits import gaussian_law
+    >>> rows = density_rows({16: gaussian_law(1.0), math.inf: gaussian_law(1.0)}, points=3)
+    >>> [round(row["density"], 4) for row in rows[:3]], rows[0]["ratio"]
+    ([0.0, 0.3989, 0.0], 1.0)
+    """
+    reach = 4.5 * math.sqrt(max(law.variance().value for law in laws.values()))
+    y = np.linspace(-reach, reach, points)
+    limit = laws[math.inf].density(y) if math.inf in laws else None
+    rows: list[dict[str, float | None]] = []
+    for width, law in laws.items():
+        density = law.density(y)
+        ratio = [None] * points if limit is None else (density / limit).tolist()
+        columns = zip(y.tolist(), density.tolist(), ratio, strict=True)
+        rows += [{"width": float(width), "y": a, "density": b, "ratio": c} for a, b, c in columns]
+    return rows

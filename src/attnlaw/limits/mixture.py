@@ -64,11 +64,11 @@ class Law:
 
     def score_variance(self) -> Estimate:
         """Var p_ii, the randomness of the inputs included."""
-        return jackknife(lambda mean: float(mean[0]), self.score_variances[:, None])
+        return mean_of(self.score_variances)
 
     def variance(self) -> Estimate:
         """E y^2 (the law has mean zero unless inputs with a mean pass a residual)."""
-        return jackknife(lambda mean: float(mean[0]), self._moments())
+        return mean_of(self._moments()[:, 0])
 
     def kurtosis(self) -> Estimate:
         """E y^4 / (E y^2)^2: 3 for a Gaussian; the error by the jackknife over batches."""
@@ -125,6 +125,15 @@ def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
         return Estimate(statistic(values[0]), 0.0)
     left_out = [statistic(mean) for mean in (total - sums) / (len(values) - counts)]
     return combine(statistic(total / len(values)), left_out)
+
+
+def mean_of(values: Array) -> Estimate:
+    """The mean of `values` (draws,) with its standard error by the same batches.
+
+    >>> mean_of(np.full(80, 2.0))
+    Estimate(value=2.0, error=0.0)
+    """
+    return jackknife(lambda mean: float(mean[0]), values[:, None])
 
 
 def combine(whole: float, left_out: list[float], corrected: bool = True) -> Estimate:

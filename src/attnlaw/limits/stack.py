@@ -25,7 +25,7 @@ from attnlaw.limits.finite import check_token, chunks, score_variance, token_roo
 from attnlaw.limits.heads import attention_root, score_matrices
 from attnlaw.limits.kernels import KERNELS, activation, kernel_map
 from attnlaw.limits.layer import Layer
-from attnlaw.limits.mixture import Law
+from attnlaw.limits.mixture import Estimate, Law, mean_of
 from attnlaw.limits.wishart import (
     Array,
     Streams,
@@ -82,6 +82,15 @@ class StackSample:
     outputs: Array
 
 
+@dataclass(frozen=True)
+class PathPoint:
+    """The tokens after `depth` layers: Sigma_ii of the token read, and the mean cosine between tokens."""
+
+    depth: int
+    squared_length: Estimate
+    cosine: Estimate | None
+
+
 @dataclass(frozen=True, eq=False)
 class StackLaw:
     """The law of one output coordinate, and per draw and depth 0..D two numbers of the Gram matrix.
@@ -93,6 +102,18 @@ class StackLaw:
     law: Law
     squared_lengths: Array
     cosines: Array | None
+
+    def path(self) -> tuple[PathPoint, ...]:
+        """Means over the draws at each depth, with standard errors.
+
+        >>> from attnlaw.limits import RandomInputs
+        >>> found = stack_law(Stack(Layer(RandomInputs(3)), 4), 100, seed=0)
+        >>> [round(point.cosine.value) for point in found.path()]
+        [0, 1, 1, 1, 1]
+        """
+        lengths = [mean_of(column) for column in self.squared_lengths.T]
+        cosines = [None] * len(lengths) if self.cosines is None else [mean_of(c) for c in self.cosines.T]
+        return tuple(PathPoint(i, *pair) for i, pair in enumerate(zip(lengths, cosines, strict=True)))
 
 
 @dataclass

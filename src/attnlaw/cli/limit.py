@@ -1,0 +1,252 @@
+"""`attnlaw limit`"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from attnlaw.limits import Estimate, WidthRow
+    from attnlaw.limits.inputs import Inputs
+
+
+def command(
+    tokens: Annotated[int | None, typer.Option(help="Random tokens s.", show_default="4")] = None,
+    heads: Annotated[str, typer.Option(metavar="2,8", help="Heads H, one table for each.")] = "2",
+    width: Annotated[str, typer.Option(metavar="16,64,inf", help="Widths n.")] = "16,64,256,1024,inf",
+    draws: Annotated[int, typer.Option(help="Draws for each width.")] = 50_000,
+    activation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="psi in the random tokens psi(W h): identity, relu, gelu or clip:C.",
+            show_default="identity",
+        ),
+    ] = None,
+    mask: Annotated[str, typer.Option(metavar="NAME", help="none, causal or band:K.")] = "none",
+    depth: Annotated[int, typer.Option(help="Layers; the law is that of the last one's output.")] = 1,
+    residual: Annotated[
+        bool, typer.Option("--residual", help="Add each layer's input to its output.")
+    ] = False,
+    normalise: Annotated[bool, typer.Option("--normalise", help="RMSNorm before each layer.")] = False,
+    token: Annotated[int, typer.Option(help="The token whose output is read, from 1.")] = 1,
+    embeddings: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Tokens from a checkpoint's embedding; needs --ids.")
+    ] = None,
+    ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="Token ids for --embeddings.")] = None,
+    gram: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The tokens' Gram matrix X X^T / n: .npy, or text with one row a line."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; equal seeds repeat the table.")] = 0,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the densities over widths (.pdf, .svg, .png).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """The law of an attention layer's output at initialisation: exactly at any width, against the limit.
+
+    The law is that of one coordinate of y_1; standard errors stand in units of the last digit. Var p is
+    the variance of the score p_11, the randomness of the inputs included.
+
+    The same from Python: attnlaw.compare_widths(Stack(Layer(inputs, heads=H), depth), widths, draws, seed)
+    """
+    from attnlaw.cli.console import output, print_json, progress
+    from attnlaw.errors import InputError
+    from attnlaw.limits import Layer, Scores, Stack, compare_widths
+    from attnlaw.report.style import FORMATS
+
+    if figure is not None and figure.suffix not in FORMATS:
+        raise InputError(f"{figure}: a figure ends in one of {', '.join(FORMATS)}; rename it")
+    inputs = _inputs(tokens, activation, embeddings, ids, gram)
+    widths = [_width(item) for item in _items(width, "--width")]
+    counts = [_integer(item, "--heads") for item in _items(heads, "--heads")]
+    scores = Scores(mask=mask)
+    stacks = [Stack(Layer(inputs, heads=h, scores=scores), depth, residual, None, normalise) for h in counts]
+    tables = []
+    for stack in stacks:
+        with progress(f"limit, {stack.layer.heads} heads") as report:
+            tables.append(compare_widths(stack, widths, draws, seed, token - 1, report))
+    random = embeddings is None and gram is None
+    name = (activation or "identity") if random else None
+    if json:
+        results = [
+            {"tokens": inputs.tokens, "heads": h, "activation": name, "rows": [_as_json(row) for row in rows]}
+            for h, rows in zip(counts, tables, strict=True)
+        ]
+        print_json(results[0] if len(results) == 1 else results)
+    else:
+        for h, rows in zip(counts, tables, strict=True):
+            source = f"{name} activation" if name else "given tokens"
+            for part in _tables(
+                f"{inputs.tokens} tokens, {h} {'head' if h == 1 else 'heads'}, {source}", rows
+            ):
+                output.print(part)
+    if figure is not None:
+        _draw(figure, counts, tables)
+
+
+def _items(text: str, option: str) -> list[str]:
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if not items:
+        raise typer.BadParameter(f"{option} is empty")
+    return list(dict.fromkeys(items))
+
+
+def _integer(text: str, option: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{option}: {text!r} is not an integer") from None
+
+
+def _width(text: str) -> float:
+    return math.inf if text in ("inf", "∞") else _integer(text, "--width")
+
+
+def _inputs(
+    tokens: int | None, activation: str | None, embeddings: str | None, ids: str | None, gram: Path | None
+) -> Inputs:
+    from attnlaw.limits import GivenInputs, RandomInputs
+
+    if embeddings is None and gram is None:
+        if ids is not None:
+            raise typer.BadParameter("--ids needs --embeddings MODEL")
+        return RandomInputs(4 if tokens is None else tokens, activation or "identity")
+    if tokens is not None or activation is not None or (embeddings is not None and gram is not None):
+        raise typer.BadParameter("give one kind of tokens: --tokens and --activation, --embeddings or --gram")
+    if gram is not None:
+        return GivenInputs(_read_matrix(gram))
+    if ids is None:
+        raise typer.BadParameter("--embeddings needs --ids, for example --ids 1,2,3")
+    return GivenInputs.from_tokens(_read_embeddings(str(embeddings), ids))
+
+
+def _read_embeddings(path: str, ids: str) -> Any:
+    from attnlaw.checkpoints import open_model
+    from attnlaw.errors import InputError
+
+    numbers = [_integer(item.strip(), "--ids") for item in ids.split(",")]
+    embedding = open_model(path).embedding()
+    for number in numbers:
+        if not 0 <= number < len(embedding):
+            raise InputError(
+                f"{path}: token id {number} is outside the vocabulary; "
+                f"choose ids from 0 to {len(embedding) - 1}"
+            )
+    return embedding[numbers]
+
+
+def _read_matrix(path: Path) -> Any:
+    import numpy as np
+
+    from attnlaw.errors import InputError
+
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        rows = [line.replace(",", " ").split() for line in path.read_text().splitlines() if line.strip()]
+        return np.array(rows, dtype=np.float64)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give an existing file") from error
+    except ValueError as error:
+        raise InputError(
+            f"{path}: not a matrix of numbers; expected .npy, or text with one row a line"
+        ) from error
+
+
+def _estimate(value: Estimate | None) -> dict[str, float] | None:
+    return None if value is None else {"value": value.value, "error": value.error}
+
+
+QUANTITIES = ("score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit")
+
+
+def _as_json(row: WidthRow) -> dict[str, Any]:
+    width = "inf" if row.width == math.inf else int(row.width)
+    result: dict[str, Any] = {"width": width} | {name: _estimate(getattr(row, name)) for name in QUANTITIES}
+    if row.path is not None:
+        result["path"] = [
+            {
+                "depth": point.depth,
+                "squared_length": _estimate(point.squared_length),
+                "cosine": _estimate(point.cosine),
+            }
+            for point in row.path.path()
+        ]
+    return result
+
+
+def _text(value: Estimate | None) -> str:
+    """A value with its standard error in units of the last digit, in parentheses.
+
+    >>> from attnlaw.limits import Estimate
+    >>> [_text(Estimate(*pair)) for pair in ((0.0221738, 0.00037), (3.0, 0.0), (1.2e-5, 6e-7), (123.0, 20.0))]
+    ['0.0222(4)', '3', '1.20(6)e-05', '123(20)']
+    """
+    if value is None:
+        return "-"
+    if value.error == 0:
+        return f"{value.value:.6g}"
+    place = math.floor(math.log10(value.error))
+    if place >= 0:
+        return f"{value.value:.0f}({value.error:.0f})"
+    unit = round(value.error / 10**place)
+    if place >= -4 or abs(value.value) >= 0.1:
+        return f"{value.value:.{-place}f}({unit})"
+    exponent = max(place, math.floor(math.log10(abs(value.value)))) if value.value else place
+    return f"{value.value / 10.0**exponent:.{exponent - place}f}({unit})e{exponent:03d}"
+
+
+def _tables(title: str, rows: Sequence[WidthRow]) -> list[Any]:
+    """What the terminal shows: a heading, the table, and for stacks the tokens' path."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    names = ("width", "Var p", "Var y", "kurtosis", "KL", "W1", "KS")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(_name(row.width), *(_text(getattr(row, quantity)) for quantity in QUANTITIES))
+    heading = Text(f"{title}; KL, W1 and KS to the limit", style="bold")
+    shown = [heading, table]
+    if rows[0].path is not None:
+        path = Table(box=None, pad_edge=False)
+        path.add_column("width", justify="right")
+        points = [row.path.path() for row in rows if row.path is not None]
+        for point in points[0]:
+            path.add_column(str(point.depth), justify="right")
+        for row, line in zip(rows, points, strict=True):
+            path.add_row(
+                _name(row.width), *("-" if p.cosine is None else f"{p.cosine.value:.3f}" for p in line)
+            )
+        shown += [Text("mean cosine between tokens, by depth", style="bold"), path]
+    return shown
+
+
+def _name(width: float) -> str:
+    return "inf" if width == math.inf else str(int(width))
+
+
+def _draw(path: Path, counts: Sequence[int], tables: Sequence[Sequence[WidthRow]]) -> None:
+    import polars as pl
+
+    from attnlaw.cli.console import messages
+    from attnlaw.limits import density_rows
+    from attnlaw.report.limit_charts import density_chart
+    from attnlaw.report.style import save_chart
+
+    rows = [
+        {"heads": h, **row}
+        for h, table in zip(counts, tables, strict=True)
+        for row in density_rows({row.width: row.law for row in table})
+    ]
+    save_chart(density_chart(pl.DataFrame(rows)), path)
+    messages.print(f"wrote {path}", markup=False, soft_wrap=True)

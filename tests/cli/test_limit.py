@@ -1,0 +1,187 @@
+"""`attnlaw limit`: the JSON contract, the three kinds of tokens, and clear refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from attnlaw.checkpoints import open_model
+from attnlaw.cli import limit
+from attnlaw.errors import InputError
+from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widths
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
+QUANTITIES = {"score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit"}
+app = typer.Typer()
+app.command()(limit.command)
+
+
+def run(*arguments: str, status: int = 0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if status == 0 and result.exception is not None:
+        raise result.exception
+    assert result.exit_code == status
+    return result
+
+
+def test_json_is_the_library_call():
+    found = json.loads(run("--json", "--width", "16,inf", "--draws", "2000", "--seed", "3").stdout)
+    assert {key: found[key] for key in ("tokens", "heads", "activation")} == {
+        "tokens": 4,
+        "heads": 2,
+        "activation": "identity",
+    }
+    rows = compare_widths(Stack(Layer(RandomInputs(4), heads=2)), (16, math.inf), 2000, 3)
+    assert [row["width"] for row in found["rows"]] == [16, "inf"]
+    for row, expected in zip(found["rows"], rows, strict=True):
+        assert set(row) == QUANTITIES | {"width"}
+        for name in QUANTITIES:
+            estimate = getattr(expected, name)
+            assert row[name] == (
+                None if estimate is None else {"value": estimate.value, "error": estimate.error}
+            )
+    assert found["rows"][0]["kl_to_limit"]["value"] > 0
+    assert found["rows"][1]["kl_to_limit"] is None
+    assert found["rows"][1]["score_variance"] == {"value": 1.0, "error": 0.0}
+
+
+def test_several_head_counts_give_a_list():
+    found = json.loads(run("--json", "--heads", "1,4", "--width", "inf", "--draws", "400").stdout)
+    assert [one["heads"] for one in found] == [1, 4]
+
+
+def test_terminal_table_and_figure(tmp_path):
+    result = run(
+        "--heads", "1,2", "--width", "8,inf", "--draws", "400", "--figure", tmp_path / "densities.svg"
+    )
+    assert "4 tokens, 1 head, identity activation" in result.stdout
+    assert "kurtosis" in result.stdout
+    assert (tmp_path / "densities.svg").read_text().startswith("<svg")
+
+
+def test_depth_adds_the_path_of_the_tokens():
+    arguments = (
+        "--width",
+        "8,inf",
+        "--draws",
+        "400",
+        "--depth",
+        "3",
+        "--residual",
+        "--mask",
+        "causal",
+        "--token",
+        "4",
+    )
+    found = json.loads(run("--json", *arguments).stdout)
+    assert [point["depth"] for point in found["rows"][0]["path"]] == [0, 1, 2, 3]
+    assert "mean cosine between tokens" in run(*arguments).stdout
+
+
+@pytest.mark.parametrize("ending", ["npy", "csv", "txt"])
+def test_gram_matrix_from_a_file(tmp_path, ending):
+    gram = np.array([[2.0, 0.5], [0.5, 1.0]])
+    path = tmp_path / f"gram.{ending}"
+    if ending == "npy":
+        np.save(path, gram)
+    else:
+        np.savetxt(path, gram, delimiter="," if ending == "csv" else " ")
+    found = json.loads(
+        run("--json", "--gram", path, "--heads", "1", "--width", "inf", "--draws", "400").stdout
+    )
+    assert (found["tokens"], found["activation"]) == (2, None)
+    assert found["rows"][0]["score_variance"]["value"] == pytest.approx(4.0, rel=1e-12)
+
+
+def test_embeddings_of_a_checkpoint():
+    found = json.loads(
+        run(
+            "--json",
+            "--embeddings",
+            EXAMPLE,
+            "--ids",
+            "97,98,99",
+            "--width",
+            "64,inf",
+            "--draws",
+            "400",
+            "--normalise",
+        ).stdout
+    )
+    embedding = open_model(EXAMPLE).embedding()[[97, 98, 99]]
+    stack = Stack(Layer(GivenInputs.from_tokens(embedding), heads=2), normalise=True)
+    rows = compare_widths(stack, (64, math.inf), 400, 0)
+    assert found["tokens"] == 3
+    assert found["rows"][0]["kurtosis"]["value"] == rows[0].kurtosis.value
+    assert found["rows"][1]["score_variance"]["value"] == pytest.approx(1.0, rel=1e-12)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--width", "0"], "width is 0; expected an integer of at least 1"),
+        (["--heads", "0"], "heads is 0"),
+        (["--tokens", "0"], "tokens is 0"),
+        (["--mask", "diagonal"], "mask 'diagonal' is unknown"),
+        (["--activation", "swish"], "activation 'swish' is unknown"),
+        (["--depth", "0"], "depth is 0"),
+        (["--token", "5"], "token 5 does not exist; choose one from 1 to 4"),
+        (["--token", "0"], "token 0 does not exist"),
+        (["--draws", "3"], "at least 40"),
+        (["--figure", "densities.gif"], "a figure ends in one of"),
+        (["--gram", "missing.npy"], "cannot be read"),
+        (["--embeddings", EXAMPLE, "--ids", "1,999999"], "token id 999999 is outside the vocabulary"),
+        (["--embeddings", EXAMPLE, "--ids", "-1"], "token id -1 is outside the vocabulary"),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments, message):
+    result = run("--draws", "100", *arguments, status=1)
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 2\n2 1", "not positive semi-definite"),
+        ("1 0.5\n0.4 1", "not symmetric"),
+        ("1 2\n3", "not a matrix of numbers"),
+        ("1 x\nx 1", "not a matrix of numbers"),
+        ("1 nan\nnan 1", "NaN"),
+        ("1 0 0\n0 1 0\n0 0 1", "rank 3, and tokens of width 2"),
+    ],
+)
+def test_bad_gram_files(tmp_path, text, message):
+    path = write(tmp_path / "gram.txt", text)
+    result = run("--draws", "100", "--gram", path, "--width", "2", status=1)
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--width", "wide"],
+        ["--width", ","],
+        ["--heads", "two"],
+        ["--ids", "1"],
+        ["--embeddings", "somewhere"],
+        ["--gram", "a.npy", "--tokens", "3"],
+        ["--gram", "a.npy", "--embeddings", "somewhere", "--ids", "1"],
+        ["--seed", "-1"],
+    ],
+)
+def test_bad_usage_exits_with_two(arguments):
+    run(*arguments, status=2)
