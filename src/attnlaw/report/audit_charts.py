@@ -79,7 +79,10 @@ def decay(spectra: pl.DataFrame) -> Any:
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("position:Q", title="rank / number of singular values"),
         color=alt.Color(
-            "kind:N", title=None, scale=alt.Scale(domain=kinds, range=list(PALETTE[: len(kinds)]))
+            "kind:N",
+            title=None,
+            scale=alt.Scale(domain=kinds, range=list(PALETTE[: len(kinds)])),
+            legend=alt.Legend(symbolOpacity=1),
         ),
     )
     y = alt.Scale(type="log")

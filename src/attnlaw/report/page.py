@@ -23,6 +23,7 @@ p.soft, figcaption { color: var(--soft); font-size: 0.9rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0.8rem 0; }
 th, td { text-align: right; padding: 0.15rem 0.7rem; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
+.layers th:nth-child(2), .layers td:nth-child(2) { text-align: left; }
 .wide { overflow-x: auto; } figure { margin: 1rem 0; }
 figure svg { background: #ffffff; border-radius: 4px; max-width: 100%; height: auto; }
 """
@@ -110,11 +111,11 @@ def _layers(matrices: pl.DataFrame, layers: pl.DataFrame) -> str:
         )
     )
     rows = [
-        [str(layer), kind, str(count), norm, stable, effective, alpha.get(layer), share]
+        [str(layer), kind, str(count), norm, stable, effective, alpha.get(layer), f"{share:.1%}"]
         for layer, kind, count, norm, stable, effective, share in grouped.iter_rows()
     ]
     caption = "Largest spectral norm, median ranks and share of the proxy, by layer and kind of matrix."
-    return f'<p class="soft">{caption}</p><div class="wide">{_table(head, rows)}</div>'
+    return f'<p class="soft">{caption}</p><div class="wide layers">{_table(head, rows)}</div>'
 
 
 def _table(head: list[str], rows: list[list[Any]]) -> str:

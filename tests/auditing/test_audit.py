@@ -1,0 +1,111 @@
+"""`attnlaw.audit` from Python: sources, tables, files."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import attnlaw
+
+TINY = "examples/tiny-decoder"
+
+
+@pytest.fixture(scope="module", name="tiny")
+def _tiny(request):
+    return attnlaw.audit(request.config.rootpath / TINY, jobs=1)
+
+
+def test_number_of_threads_does_not_change_a_bit(tiny, request):
+    again = attnlaw.audit(request.config.rootpath / TINY, jobs=2)
+    for table in ("matrices", "spectra", "layers"):
+        assert getattr(again, table).equals(getattr(tiny, table))
+
+
+def test_values_agree_with_a_dense_svd_of_the_formed_products(tiny, request):
+    weights = load_file(request.config.rootpath / TINY / "model.safetensors")
+    fused = weights["transformer.h.2.attn.c_attn.weight"].astype(float)
+    query, key, value = np.split(fused, 3, axis=1)
+    output = weights["transformer.h.2.attn.c_proj.weight"].astype(float)
+    head = slice(32, 64)
+    dense = {"qk": query[:, head] @ key[:, head].T, "vo": value[:, head] @ output[head]}
+    for kind, product in dense.items():
+        place = (pl.col("layer") == 2) & (pl.col("head") == 1) & (pl.col("kind") == kind)
+        row = tiny.matrices.row(by_predicate=place, named=True)
+        values = tiny.spectra.row(by_predicate=place, named=True)["singular_values"]
+        reference = np.linalg.svd(product, compute_uv=False)[:32]
+        assert np.abs(values - reference).max() <= 1e-12 * reference[0]
+        # Sums of 128^2 terms: relative rounding at most 128^2 eps.
+        assert row["norm_21"] == pytest.approx(np.linalg.norm(product, axis=0).sum(), rel=4e-12)
+        assert row["norm_11"] == pytest.approx(np.abs(product).sum(), rel=4e-12)
+        assert row["frobenius_norm"] == pytest.approx(np.linalg.norm(product), rel=4e-12)
+
+
+def test_state_dict_and_module_give_the_rows_of_the_file():
+    module = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(16, 4, 32, activation="gelu", batch_first=True), 2
+    )
+    by_module = attnlaw.audit(module)
+    by_state = attnlaw.audit(module.state_dict(), heads=4)
+    assert by_module.spectra.drop("model").equals(by_state.spectra.drop("model"))
+    assert by_module.matrices["kind"].to_list() == 2 * (["qk"] * 4 + ["vo"] * 4 + ["ffn_in", "ffn_out"])
+
+
+def test_unknown_activation_leaves_the_proxies_out_and_says_why():
+    block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    model = attnlaw.open_model(block, heads=2)
+    assert model.activation == "identity"
+    state = {f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}
+    odd = attnlaw.audit(_Configured(state, {"hidden_act": "wiggle", "num_attention_heads": 2}))
+    assert odd.summary["proxies"] is None
+    assert "wiggle" in odd.summary["warnings"][0]
+    assert odd.matrices["p"].null_count() == odd.matrices.height
+
+
+class _Configured:
+    """A stand-in for a Hugging Face model: weights and a config."""
+
+    def __init__(self, state, config):
+        self._state, self._config = state, config
+
+    def state_dict(self):
+        return self._state
+
+    @property
+    def config(self):
+        return self
+
+    def to_dict(self):
+        return self._config
+
+
+def _gated_layer():
+    attention = {f"self_attn.{name}_proj.weight": np.eye(4) for name in "qkvo"}
+    return attention | {
+        "mlp.gate_proj.weight": np.ones((8, 4)),
+        "mlp.up_proj.weight": np.ones((8, 4)),
+        "mlp.down_proj.weight": np.ones((4, 8)),
+    }
+
+
+def test_tables_leave_as_pandas_csv_and_notebook(tiny, tmp_path):
+    frame = tiny.to_pandas()
+    assert len(frame) == tiny.matrices.height
+    assert list(frame.columns) == tiny.matrices.columns
+    read = pl.read_csv(tiny.write_csv(tmp_path / "rows.csv"))
+    assert read["spectral_norm"].to_list() == tiny.matrices["spectral_norm"].to_list()
+    assert "<table" in tiny._repr_html_()
+
+
+def test_two_audits_add_up(tiny):
+    both = tiny + tiny
+    assert both.matrices.height == 2 * tiny.matrices.height
+    assert len(both.as_json()) == 2
+
+
+def test_a_file_in_the_way_loses_nothing(tiny, tmp_path):
+    target = tmp_path / "taken"
+    target.write_text("precious")
+    with pytest.raises(attnlaw.InputError, match="is a file"):
+        tiny.save(target)
+    assert target.read_text() == "precious"

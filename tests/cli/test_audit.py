@@ -1,0 +1,139 @@
+"""The audit command as a user types it: a process of its own, its output, its exit status."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import save_file
+
+TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
+
+
+def attnlaw(*arguments, cwd=None):
+    command = [sys.executable, "-c", "from attnlaw.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
+    done = attnlaw("audit", TINY, "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    expected = {"family": "gpt2", "layers": 4, "hidden_size": 128, "heads": 4, "matrices": 40}
+    assert {key: summary[key] for key in expected} == expected
+    assert summary["model"] == str(TINY)
+    assert set(summary["proxies"]) >= {"spectrum_adaptive", "edelman", "trauger_tewari", "fixed_p"}
+    assert set(summary["proxies"]["fixed_p"]) == {"0", "1", "2"}
+    assert len(summary["log10_alpha"]) == 4
+    assert summary["log10_alpha"][-1] == 0.0
+    assert "pre-norm" in summary["extensions"]
+
+
+def test_table_says_that_proxies_are_not_guarantees():
+    done = attnlaw("audit", TINY, "--samples", "100")
+    assert done.returncode == 0, done.stderr
+    flat = " ".join(done.stdout.split())
+    assert "not guarantees" in flat
+    assert "Extension beyond the paper's setting: pre-norm" in flat
+    assert "vacuous" in flat
+
+
+def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
+    out = tmp_path / "rows"
+    done = attnlaw("audit", TINY, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in out.iterdir()) == [
+        "layers.parquet",
+        "matrices.parquet",
+        "report.html",
+        "spectra.parquet",
+        "summary.json",
+    ]
+    summary = json.loads((out / "summary.json").read_text())
+    matrices = pl.read_parquet(out / "matrices.parquet")
+    spectra = pl.read_parquet(out / "spectra.parquet")
+    assert matrices.height == spectra.height == summary["matrices"]
+    # The sum of contributions and sqrt(L) from the rows is the proxy of the summary.
+    total = (10 ** matrices["log10_contribution"]).sum() + np.sqrt(summary["layers"])
+    assert np.log10(total) == pytest.approx(summary["proxies"]["spectrum_adaptive"]["log10"], abs=1e-12)
+    assert matrices["share"].sum() == pytest.approx(1.0, abs=1e-12)
+    for values, row in zip(spectra["singular_values"], matrices.iter_rows(named=True), strict=True):
+        assert values[0] == row["spectral_norm"]
+        assert values.sort(descending=True).to_list() == values.to_list()
+
+
+def test_layers_and_only_restrict_the_rows_and_leave_out_the_proxies():
+    summary = json.loads(attnlaw("audit", TINY, "--json", "--layers", "1:3", "--only", "qk,ffn").stdout)
+    assert summary["matrices"] == 2 * (4 + 2)
+    assert summary["proxies"] is None
+    assert any("need every matrix" in warning for warning in summary["warnings"])
+
+
+def test_embeddings_are_rows_when_asked_for():
+    summary = json.loads(attnlaw("audit", TINY, "--json", "--only", "embedding").stdout)
+    assert summary["matrices"] == 1
+
+
+def test_several_models_give_a_list_and_one_bad_one_does_not_lose_the_others(tmp_path):
+    done = attnlaw("audit", TINY, tmp_path / "absent", TINY, "--json", "--out", tmp_path / "o")
+    assert done.returncode == 1
+    assert [summary["family"] for summary in json.loads(done.stdout)] == ["gpt2", "gpt2"]
+    assert (tmp_path / "o" / "matrices.parquet").exists()
+    (line,) = [text for text in done.stderr.splitlines() if text.startswith("attnlaw:")]
+    assert "absent" in line
+
+
+BAD = {
+    "nan": lambda folder: (nan_weights(folder), "--heads", "2"),
+    "unknown number of heads": lambda folder: (nan_weights(folder),),
+    "text": lambda folder: (written(folder / "text.safetensors", "not a checkpoint"),),
+    "empty directory": lambda folder: (folder,),
+    "layers out of range": lambda folder: (TINY, "--layers", "9:12"),
+    "layers no slice": lambda folder: (TINY, "--layers", "a:b"),
+    "unknown kind": lambda folder: (TINY, "--only", "qq"),
+    "no jobs": lambda folder: (TINY, "--jobs", "0"),
+    "no samples": lambda folder: (TINY, "--samples", "-1"),
+    "out is a file": lambda folder: (TINY, "--out", written(folder / "file", "")),
+}
+
+
+def nan_weights(folder):
+    path = folder / "nan.safetensors"
+    save_file({"in_proj_weight": np.full((12, 4), np.nan), "out_proj.weight": np.eye(4)}, path)
+    return path
+
+
+def written(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_status_1(case, tmp_path):
+    done = attnlaw("audit", *BAD[case](tmp_path), "--json")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1
+    assert done.stderr.startswith("attnlaw: ")
+    assert done.stdout == ""
+
+
+def test_bad_usage_is_status_2():
+    assert attnlaw("audit").returncode == 2
+    assert attnlaw("audit", TINY, "--nonsense").returncode == 2
+
+
+def test_help_does_not_import_the_numerical_libraries():
+    code = (
+        "import sys\n"
+        "sys.argv = ['attnlaw', '--help']\n"
+        "from attnlaw.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'scipy', 'polars', 'altair', 'torch'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
