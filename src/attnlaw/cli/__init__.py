@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 
@@ -15,11 +14,4 @@ def main() -> None:
         app()
     except InputError as error:
         sys.stderr.write(f"attnlaw: {error}\n")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.stderr.write("attnlaw: interrupted\n")
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader of a pipe has gone (`attnlaw ... | head`): nothing is left to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
