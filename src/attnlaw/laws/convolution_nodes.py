@@ -177,7 +177,7 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Reals, Reals]:
 
 
 def biane_curve(s: Reals, p: Reals, a: float, u: Reals) -> tuple[Reals, Reals, Reals]:
-    """`x(u)`, `v(u)` and `dx/du` on the boundary curve at points u (one axis) with v > 0.
+    """`x(u)`, `v(u)` and `dx/du` on the boundary curve at points u (one axis); `dx/du` needs v > 0.
 
     `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton from below on a convex falling function.
     """
@@ -197,7 +197,7 @@ def biane_curve(s: Reals, p: Reals, a: float, u: Reals) -> tuple[Reals, Reals, R
             break
     distance = square + t[:, None]
     inverse = p / distance
-    x = 2 * u - a**2 * (inverse * s).sum(1)
+    x = u + a**2 * (inverse * (u[:, None] - s)).sum(1)
     second = inverse / distance
     v_dv = -(second * (u[:, None] - s)).sum(1) / second.sum(1)
     slope = 2 + 2 * a**2 * (second * s * (u[:, None] - s + v_dv[:, None])).sum(1)

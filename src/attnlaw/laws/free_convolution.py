@@ -166,7 +166,8 @@ class FreeConvolution(Law):
             re_g, density = cubic_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
             return np.asarray((re_g - 1j * np.pi * density) / scale)
         s, p = self.base.arrays
-        below, above = x - 2 * self.sigma - s.max(), x + 2 * self.sigma - s.min()
+        # |g| <= 1/sigma on the boundary, so |x - u| <= sigma.
+        below, above = x - self.sigma, x + self.sigma
         for _ in range(56):
             middle = 0.5 * (below + above)
             short = biane_curve(s, p, self.sigma, middle)[0] < x

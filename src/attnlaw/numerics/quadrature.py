@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import roots_legendre
 
 Reals = NDArray[np.float64]
 
@@ -18,7 +19,7 @@ def gauss_legendre(count: int) -> tuple[Reals, Reals]:
     >>> round(float(w @ x**9), 12)
     0.1
     """
-    x, w = np.polynomial.legendre.leggauss(count)
+    x, w = roots_legendre(count)
     nodes, weights = 0.5 * (x + 1.0), 0.5 * w
     nodes.setflags(write=False)
     weights.setflags(write=False)

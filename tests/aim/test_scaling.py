@@ -1,0 +1,81 @@
+"""Scaling laws of power-law targets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnlaw.aim.problem import Problem, Target
+from attnlaw.aim.scaling import fit_exponent, leading_error, predicted_exponent, scaling_law
+from attnlaw.aim.state_evolution import state_evolution
+from attnlaw.errors import InputError
+
+
+def test_reference_values_of_the_full_equations() -> None:
+    law = scaling_law(1.0, 10**6, [8, 16, 32, 64])
+    errors = [prediction.estimation_error for prediction in law.predictions]
+    assert errors == pytest.approx([0.4337, 0.2517, 0.1361, 0.0706], abs=0.5e-4)
+    assert all(prediction.converged for prediction in law.predictions)
+
+
+def test_leading_law_solves_its_equation() -> None:
+    gamma, ratios, noise = 1.5, np.array([30.0, 300.0]), 0.4
+    E = leading_error(gamma, ratios, noise)
+    A2 = 1 / 1.2020569031595943  # zeta(3)
+    I = 1 / 2 + 6 - 8 / 2.5 + 3 / 4
+    assert (
+        pytest.approx(A2 ** (1 / (2 * gamma)) * I * ((E + noise / 2) / (2 * ratios)) ** (2 / 3), rel=1e-10)
+        == E
+    )
+    clean = leading_error(gamma, ratios, 0.0)
+    assert clean == pytest.approx(A2 ** (1 / (2 * gamma)) * I * (clean / (2 * ratios)) ** (2 / 3), rel=1e-10)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("student", ["factorized", "bayes"])
+def test_leading_law_has_the_predicted_exponent(noise: float, student: str) -> None:
+    ratios = np.geomspace(1e5, 1e6, 4)
+    slope, error = fit_exponent(ratios, leading_error(1.2, ratios, noise, student))
+    # With noise the law approaches its power slowly: E against Delta/2 in the bracket is the correction.
+    assert slope == pytest.approx(predicted_exponent(1.2, noise), abs=0.01 if noise else 1e-9)
+    assert error is not None
+
+
+def test_full_equations_approach_the_leading_law() -> None:
+    law = scaling_law(1.0, 10**6, [32, 128, 512], noise=0.5)
+    errors = np.array([prediction.estimation_error for prediction in law.predictions])
+    gap = np.abs(errors / np.array(law.leading) - 1)
+    assert np.all(np.diff(gap) < 0)
+    assert gap[-1] < 0.03
+    assert law.fitted_exponent == pytest.approx(fit_exponent(law.ratios, law.leading)[0], abs=0.05)
+
+
+def test_bins_do_not_matter() -> None:
+    """A power law of 600 modes, exact, against the same with its tail in bins."""
+    binned = Target.power_law(1.0, 600)
+    exact = Target.discrete(binned.quantiles(600))
+    assert len(binned.law.atoms) < len(exact.law.atoms)
+    errors = [
+        state_evolution(Problem(0.05, target=target, noise=0.3, weight_decay=0.2)).estimation_error
+        for target in (binned, exact)
+    ]
+    # Bins are 5% wide: their relative variance is 2e-4.
+    assert errors[0] == pytest.approx(errors[1], rel=2e-4)
+
+
+def test_modes_are_learned_one_after_the_other() -> None:
+    law = scaling_law(1.0, 10**6, [8, 32], noise=0.5)
+    few, many = (prediction.outliers for prediction in law.predictions)
+    assert 0 < len(few) < len(many)
+    for prediction, outliers in zip(law.predictions, (few, many), strict=True):
+        assert min(outlier.target for outlier in outliers) > prediction.noise_level
+        assert [outlier.overlap for outlier in outliers] == sorted(
+            (outlier.overlap for outlier in outliers), reverse=True
+        )
+
+
+def test_bad_input() -> None:
+    with pytest.raises(InputError, match="at least two values"):
+        scaling_law(1.0, 100, [8])
+    with pytest.raises(InputError, match="direct student has none"):
+        scaling_law(1.0, 100, [8, 16], student="direct")

@@ -1,0 +1,185 @@
+"""Softmax output: reference values, derivatives, proximal points, and the limit of small beta for any T."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from attnlaw.aim import direct, factorized, softmax
+from attnlaw.aim.prediction import Prediction
+from attnlaw.aim.problem import Problem, Target
+from attnlaw.aim.softmax_channel import (
+    coordinates,
+    derivatives,
+    gauss_newton,
+    label_response,
+    local_minimum,
+    loss,
+    softmax_rows,
+)
+from attnlaw.aim.state_evolution import state_evolution, state_evolutions
+
+MP = Target.marchenko_pastur(0.5)
+REFERENCE = Problem(0.2, tokens=2, output="softmax", beta=1.0, target=MP, weight_decay=0.02)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Prediction:
+    return state_evolution(REFERENCE)
+
+
+def test_reference_values(reference: Prediction) -> None:
+    known = {
+        "estimation_error": 0.3129,
+        "training_loss": 0.00774,
+        "prediction_error": 0.0727,
+        "norm": 0.6704,
+        "rank_fraction": 0.451,
+    }
+    # Quasi-Monte-Carlo with 2^13 draws on both sides: another scramble moves E by 1e-4, q by 1e-4.
+    tolerance = {"estimation_error": 2e-4, "training_loss": 1e-5, "norm": 2e-4}
+    for name, value in known.items():
+        assert getattr(reference, name) == pytest.approx(value, abs=tolerance.get(name, 5e-4))
+    assert reference.status == "converged"
+
+
+def test_spectrum_carries_norm_and_trace(reference: Prediction) -> None:
+    found = reference
+    assert found.spectrum.moment(2) == pytest.approx(found.norm, rel=1e-5)
+    assert found.spectrum.moment(1) == pytest.approx(found.trace, rel=1e-5)
+
+
+def test_two_tokens_are_logistic() -> None:
+    """Coordinates v_a = h_aa - h_12, loss 2 sum (y_a - s(beta v_a))^2 and B = diag(4 beta^2 s' y(1-y))."""
+    rng = np.random.default_rng(0)
+    v, shown, beta = rng.normal(size=(5, 2)), rng.normal(size=(5, 2)), 1.7
+    y = softmax_rows(shown, beta, 2)
+    ya, s = expit(beta * shown), expit(beta * v)
+    assert y[:, [0, 1], [0, 1]] == pytest.approx(ya)
+    assert loss(v, y, beta) == pytest.approx(2 * ((ya - s) ** 2).sum(axis=1))
+    B = label_response(v, y, beta)
+    expected = 4 * beta**2 * s * (1 - s) * ya * (1 - ya)
+    assert B[:, [0, 1], [0, 1]] == pytest.approx(expected)
+    assert np.abs(B[:, 0, 1]).max() < 1e-15
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4])
+def test_derivatives_by_differences(tokens: int) -> None:
+    rng = np.random.default_rng(tokens)
+    K = coordinates(tokens)[1]
+    size, beta, step = K.shape[0], 1.3, 1e-5
+    v, shown = rng.normal(size=(3, size)), rng.normal(size=(3, size))
+    y = softmax_rows(shown, beta, tokens)
+    gradient, hessian = derivatives(v, y, beta)
+    for i in range(size):
+        e = step * np.eye(size)[i]
+        slope = (loss(v + e, y, beta) - loss(v - e, y, beta)) / (2 * step)
+        assert gradient[:, i] == pytest.approx(slope, abs=1e-8)
+        curved = (derivatives(v + e, y, beta)[0] - derivatives(v - e, y, beta)[0]) / (2 * step)
+        assert hessian[:, i] == pytest.approx(curved, abs=1e-8)
+        ahead, behind = softmax_rows(shown + e, beta, tokens), softmax_rows(shown - e, beta, tokens)
+        response = -(derivatives(v, ahead, beta)[0] - derivatives(v, behind, beta)[0]) / (2 * step)
+        assert label_response(v, y, beta)[:, :, i] == pytest.approx(response, abs=1e-8)
+    assert np.linalg.eigvalsh(gauss_newton(v, y, beta)).min() > -1e-12
+    assert gauss_newton(shown, y, beta) == pytest.approx(derivatives(shown, y, beta)[1], abs=1e-12)
+
+
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_coordinates_are_what_the_softmax_sees(tokens: int) -> None:
+    """Draw symmetric fields with Var h_aa = 2, Var h_ab = 1: same rows from v, and the stated covariance."""
+    rng = np.random.default_rng(1)
+    G = rng.normal(size=(20000, tokens, tokens))
+    h = (G + G.transpose(0, 2, 1)) / np.sqrt(2)
+    pairs = [(a, b) for a in range(tokens) for b in range(a, tokens) if (a, b) != (0, 1)]
+    v = np.stack([h[:, a, b] - h[:, 0, 1] for a, b in pairs], axis=1)
+    direct = np.exp(0.8 * h)
+    assert softmax_rows(v, 0.8, tokens) == pytest.approx(direct / direct.sum(axis=2, keepdims=True))
+    # Standard error of a covariance entry of at most 3 from 20000 draws is below 0.03 * sqrt(2).
+    assert np.cov(v.T) == pytest.approx(coordinates(tokens)[1], abs=5 * 0.03 * np.sqrt(2))
+
+
+@pytest.mark.parametrize(("tokens", "beta"), [(2, 4.0), (3, 2.0)])
+def test_two_starts_find_the_least_minimum(tokens: int, beta: float) -> None:
+    """Draws as at a fixed point (m = .95, q = .7, V = 4): no start of BFGS finds a lower value."""
+    rng = np.random.default_rng(3)
+    K = coordinates(tokens)[1]
+    root = np.linalg.cholesky(K)
+    shown, free = (rng.normal(size=(25, K.shape[0])) @ root.T for _ in range(2))
+    omega = np.sqrt(1.5) * shown * 0.95 / 1.5 + np.sqrt(0.7 - 0.95**2 / 1.5) * free
+    shown = np.sqrt(1.5) * shown
+    y, precision = softmax_rows(shown, beta, tokens), np.linalg.inv(K) / 4.0
+    found = [local_minimum(start, omega, y, precision, beta) for start in (omega, shown)]
+    best = np.minimum(found[0][1], found[1][1])
+    for i in range(25):
+
+        def objective(v: np.ndarray, i: int = i) -> float:
+            offset = v - omega[i]
+            return float(loss(v[None], y[i : i + 1], beta)[0] + offset @ precision @ offset / 2)
+
+        for start in (
+            omega[i],
+            shown[i],
+            0.5 * (omega[i] + shown[i]),
+            shown[i] + rng.normal(size=K.shape[0]),
+        ):
+            assert best[i] <= minimize(objective, start, method="BFGS").fun + 1e-9
+    for v, _ in found:
+        assert np.abs(derivatives(v, y, beta)[0] + (v - omega) @ precision).max() < 1e-7
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4])
+def test_small_beta_is_a_linear_problem(tokens: int) -> None:
+    """As beta -> 0 the loss is quadratic: groups of weights eig(K H/2), each with noise Delta/2."""
+    beta, noise, alpha = 0.02, 0.5, 0.3 / tokens
+    K = coordinates(tokens)[1]
+    size = K.shape[0]
+    flat = np.full((1, tokens, tokens), 1 / tokens)
+    H = gauss_newton(np.zeros((1, size)), flat, beta)[0]
+    weights = np.sort(np.linalg.eigvals(K @ H / 2).real)
+    lt = 0.4 * float(weights.mean())
+    problem = Problem(
+        alpha, tokens=tokens, output="softmax", beta=beta, target=MP, noise=noise, weight_decay=lt
+    )
+    found = softmax.solve(problem, log2_draws=11)
+    batch = factorized.Batch(
+        MP, np.full((1, size), alpha), weights[None], np.full((1, size), noise / 2), np.array([lt])
+    )
+    expected = factorized.solve(batch)
+    # Corrections are of relative order beta^2 Q* times a few; the rest is quasi-Monte-Carlo with 2^11 draws.
+    assert found.q == pytest.approx(expected.integrals.J[0], rel=1e-2)
+    assert MP.second_moment - 2 * found.m + found.q == pytest.approx(expected.E[0], rel=1e-2)
+    assert found.rank == pytest.approx(expected.integrals.mass[0], rel=1e-2)
+
+
+def test_direct_student_at_small_beta() -> None:
+    beta, alpha = 0.02, 0.2
+    weights = np.array([[beta**2 / 4, beta**2 / 2]])
+    lam = 0.2 * beta**2
+    problem = Problem(
+        alpha, tokens=2, output="softmax", beta=beta, target=MP, noise=0.5, weight_decay=lam, student="direct"
+    )
+    batch = factorized.Batch(MP, np.full((1, 2), alpha), weights, np.full((1, 2), 0.25), np.array([lam]))
+    expected = direct.solve(batch)
+    found = softmax.solve(problem, log2_draws=12)
+    assert found.r == pytest.approx(expected.s[0], rel=5e-3)
+    assert MP.second_moment - 2 * found.m + found.q == pytest.approx(expected.E[0], rel=1e-2)
+
+
+def test_more_samples_help_along_a_warm_started_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "default_draws", lambda problem: 9)
+    problems = [replace(REFERENCE, alpha=alpha) for alpha in (0.3, 0.1)]
+    many, few = state_evolutions(problems)
+    assert many.problem.alpha == 0.3
+    assert many.estimation_error < few.estimation_error
+    assert many.prediction_error < few.prediction_error
+
+
+def test_sharp_softmax_ends_with_a_status() -> None:
+    """At beta = 4 some draws have two minima; the solver must end and say how well it did."""
+    found = softmax.solve(replace(REFERENCE, beta=4.0), log2_draws=9)
+    assert found.iteration.steps <= 200
+    assert found.iteration.converged or found.iteration.residual < 0.05

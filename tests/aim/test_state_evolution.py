@@ -1,0 +1,224 @@
+"""State evolution of the factorized and the direct student: reference values, equations, limits, groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.plain_convolution import integral
+from scipy.optimize import fsolve
+
+from attnlaw.aim.problem import ObservationGroup, Problem, Target
+from attnlaw.aim.state_evolution import state_evolution, state_evolutions
+
+MP = Target.marchenko_pastur(0.5)
+FIRST = Problem(alpha=0.2, tokens=1, target=MP, noise=0.5, weight_decay=0.1)
+SECOND = Problem(alpha=0.1, tokens=2, target=MP, noise=0.5, weight_decay=0.1)
+THIRD = Problem(alpha=0.3, tokens=1, target=MP, noise=0.5, weight_decay=0.6)
+DIRECT = replace(FIRST, student="direct")
+
+# Independently solved and confirmed by simulation; as many digits as are known, each right to half its last
+# one.
+REFERENCE = [
+    (FIRST, "noise_level", "1.62175"),
+    (FIRST, "estimation_error", ".802029"),
+    (FIRST, "training_loss", ".020540"),
+    (FIRST, "rank_fraction", ".385931"),
+    (FIRST, "norm", "1.182419"),
+    (FIRST, "trace", ".557928"),
+    (SECOND, "noise_level", "1.185504"),
+    (SECOND, "estimation_error", ".593252"),
+    (SECOND, "training_loss", ".109642"),
+    (SECOND, "rank_fraction", ".496637"),
+    (THIRD, "noise_level", "1.156969"),
+    (THIRD, "estimation_error", ".553147"),
+    (THIRD, "training_loss", ".296004"),
+    (THIRD, "rank_fraction", ".363681"),
+    (DIRECT, "estimation_error", "1.022695"),
+    (DIRECT, "training_loss", ".044878"),
+    (DIRECT, "norm", ".563357"),
+]
+
+
+@pytest.mark.parametrize(("problem", "name", "digits"), REFERENCE)
+def test_reference_values(problem: Problem, name: str, digits: str) -> None:
+    tolerance = 0.5 * 10.0 ** -len(digits.split(".")[1])
+    prediction = state_evolution(problem)
+    assert prediction.status == "converged"
+    assert getattr(prediction, name) == pytest.approx(float(digits), abs=1.001 * tolerance)
+
+
+@pytest.mark.parametrize(("problem", "eps"), [(FIRST, 12.6515), (SECOND, 5.660877)])
+def test_reference_thresholds(problem: Problem, eps: float) -> None:
+    assert state_evolution(problem).threshold == pytest.approx(problem.weight_decay * eps, rel=1e-5)
+
+
+def test_reference_top_edge() -> None:
+    law = state_evolution(THIRD).spectrum
+    assert law.support[1] == pytest.approx(3.498, abs=5e-4)
+
+
+@pytest.mark.parametrize("problem", [FIRST, SECOND, THIRD])
+def test_the_two_equations_hold_by_adaptive_quadrature(problem: Problem) -> None:
+    found = state_evolution(problem)
+    delta, b, alpha = found.noise_level, found.threshold, problem.observations
+    eps = b / problem.weight_decay
+    J = integral(0.5, delta, lambda x, g: (x - b) ** 2, above=b)
+    M1 = integral(0.5, delta, lambda x, g: x - b, above=b)
+    chi = 2 * integral(0.5, delta, lambda x, g: (x - b) * g.real, above=b)
+    # quad's own error is about 1e-9.
+    assert 4 * alpha == pytest.approx(1 / eps + 2 * chi, abs=1e-8)
+    left = 1.5 + 0.25 + 2 * alpha * delta**2 - delta**2 / eps
+    assert left == pytest.approx(J + 2 * b * M1, abs=1e-8)
+    assert found.overlap == pytest.approx(J + b * M1 - delta**2 * chi, abs=1e-8)
+    assert found.norm == pytest.approx(J, abs=1e-8)
+
+
+def test_direct_student_against_its_equations() -> None:
+    lam, alpha, Q, noise = 0.1, 0.2, 1.5, 0.5
+
+    def miss(state: np.ndarray) -> list[float]:
+        V, E = state
+        Vhat = 8 * alpha / (1 + 4 * V)
+        s = Vhat / (Vhat + 4 * lam)
+        best = ((1 - s) ** 2 * Q + s**2 * noise / (4 * alpha)) / (1 - s**2 / (2 * alpha))
+        return [V - 1 / (Vhat + 4 * lam), E - best]
+
+    V, E = fsolve(miss, [1.0, 1.0], xtol=1e-13)
+    found = state_evolution(DIRECT)
+    assert found.estimation_error == pytest.approx(E, rel=1e-9)
+    assert found.training_loss == pytest.approx(2 * (E + noise / 2) / (1 + 4 * V) ** 2, rel=1e-9)
+    assert found.estimation_error == pytest.approx(Q - 2 * found.overlap + found.norm, rel=1e-12)
+
+
+def test_direct_student_is_best_at_the_known_penalty() -> None:
+    errors = [
+        state_evolution(replace(DIRECT, weight_decay=0.5 / (2 * 1.5) * factor)).estimation_error
+        for factor in (0.97, 1.0, 1.03)
+    ]
+    assert errors[1] < min(errors[0], errors[2])
+
+
+def test_spectrum_carries_the_norm_the_trace_and_the_rank() -> None:
+    for problem in (FIRST, DIRECT):
+        found = state_evolution(problem)
+        assert found.spectrum.moment(1) == pytest.approx(found.trace, abs=1e-9)
+        assert found.spectrum.moment(2) == pytest.approx(found.norm, abs=1e-9)
+    assert 1 - state_evolution(FIRST).spectrum.atoms[0][1] == pytest.approx(
+        state_evolution(FIRST).rank_fraction, abs=1e-12
+    )
+    assert state_evolution(DIRECT).spectrum.support[0] < 0
+
+
+def test_marchenko_pastur_against_a_fine_discrete_spectrum() -> None:
+    points, weights = MP.law.nodes()
+    fine = Target.discrete([0.0, *points], [0.5, *weights])
+    found, other = state_evolution(THIRD), state_evolution(replace(THIRD, target=fine))
+    for name in ("estimation_error", "noise_level", "rank_fraction", "training_loss", "trace"):
+        # Quadrature points stand for the law to rounding at a distance delta > 1 from the line.
+        assert getattr(other, name) == pytest.approx(getattr(found, name), abs=1e-9)
+
+
+def test_splitting_a_group_changes_nothing() -> None:
+    halves = (ObservationGroup(noise=0.5, share=0.4), ObservationGroup(noise=0.5, share=0.6))
+    whole = state_evolution(FIRST)
+    for student in ("factorized", "direct", "bayes"):
+        problem = replace(FIRST, student=student)
+        split = state_evolution(replace(problem, noise=0.0, groups=halves))
+        assert split.estimation_error == pytest.approx(state_evolution(problem).estimation_error, rel=1e-11)
+    assert state_evolution(replace(FIRST, noise=0.0, groups=halves)).training_loss == pytest.approx(
+        whole.training_loss, rel=1e-10
+    )
+
+
+def test_weights_and_weight_decay_scale_together() -> None:
+    doubled = replace(SECOND, noise=0.0, weight_decay=0.2, groups=(ObservationGroup(weight=2.0, noise=0.5),))
+    found = state_evolution(doubled)
+    assert found.estimation_error == pytest.approx(state_evolution(SECOND).estimation_error, rel=1e-11)
+    assert found.training_loss == pytest.approx(2 * state_evolution(SECOND).training_loss, rel=1e-10)
+
+
+def test_a_vanishing_weight_removes_its_observations() -> None:
+    diagonal = ObservationGroup("diagonal", noise=0.5)
+    forgotten = ObservationGroup("off-diagonal", weight=1e-9, noise=0.5)
+    left = state_evolution(replace(SECOND, noise=0.0, groups=(diagonal, forgotten)))
+    # Two tokens give two diagonal entries per sample: the problem of one token with twice the samples.
+    alone = state_evolution(replace(FIRST, alpha=2 * SECOND.alpha))
+    assert left.estimation_error == pytest.approx(alone.estimation_error, rel=1e-6)
+
+
+def test_downweighting_noisy_samples_helps() -> None:
+    def error(weight: float) -> float:
+        groups = (
+            ObservationGroup(noise=0.1, share=0.5),
+            ObservationGroup(weight=weight, noise=4.0, share=0.5),
+        )
+        return state_evolution(Problem(0.4, target=MP, weight_decay=0.3, groups=groups)).estimation_error
+
+    assert error(0.2) < error(1.0)
+
+
+def test_no_data_and_huge_penalty_learn_nothing() -> None:
+    huge = state_evolution(replace(FIRST, weight_decay=1e4))
+    assert huge.estimation_error == pytest.approx(1.5, abs=1e-12)
+    assert huge.rank_fraction == 0.0
+    assert huge.spectrum.atoms[0][1] == pytest.approx(1.0)
+    assert state_evolution(replace(FIRST, alpha=1e-5)).estimation_error == pytest.approx(1.5, abs=5e-3)
+
+
+def test_recovery_is_reported_and_does_not_hang() -> None:
+    found = state_evolution(Problem(0.48, target=MP, weight_decay=1e-9))
+    assert found.estimation_error < 1e-7
+    assert "recovered" in found.status
+    exact = state_evolution(Problem(0.6, target=MP, weight_decay=0.0))
+    assert exact.estimation_error < 1e-7
+
+
+def test_no_weight_decay_beyond_interpolation() -> None:
+    found = state_evolution(Problem(0.5, target=MP, noise=0.5, weight_decay=0.0))
+    near = state_evolution(Problem(0.5, target=MP, noise=0.5, weight_decay=1e-7))
+    assert found.threshold == 0.0
+    assert found.estimation_error == pytest.approx(near.estimation_error, rel=1e-5)
+
+
+@pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
+def test_a_batch_is_solved_as_its_members(student: str) -> None:
+    problems = [replace(FIRST, student=student, alpha=alpha) for alpha in (0.05, 0.3, 0.8)]
+    problems.append(replace(problems[0], target=Target.marchenko_pastur(2.0)))
+    together = state_evolutions(problems)
+    for problem, prediction in zip(problems, together, strict=True):
+        assert prediction.problem == problem
+        assert prediction.estimation_error == pytest.approx(
+            state_evolution(problem).estimation_error, rel=1e-10
+        )
+
+
+def test_factorized_beats_direct_on_low_rank_targets() -> None:
+    target = Target.marchenko_pastur(0.1)
+    factorized = Problem(0.2, target=target, noise=0.2, weight_decay=0.3)
+    assert (
+        state_evolution(factorized).estimation_error
+        < 0.5 * state_evolution(replace(factorized, student="direct")).estimation_error
+    )
+
+
+def test_outliers_against_a_random_matrix() -> None:
+    d = 700
+    spiked = replace(THIRD, target=MP.with_spikes(7.0))
+    found = state_evolution(spiked)
+    values = spiked.target.quantiles(d)
+    Z = np.random.default_rng(11).normal(size=(d, d)) / np.sqrt(d)
+    noisy = np.diag(values) + found.noise_level * (Z + Z.T) / np.sqrt(2)
+    eigenvalues, vectors = np.linalg.eigh(noisy)
+    (outlier,) = found.outliers
+    # Fluctuations of an outlier and of its overlap are of order delta/sqrt(d): four of them.
+    spread = 4 * found.noise_level / np.sqrt(d)
+    assert eigenvalues[-1] - found.threshold == pytest.approx(outlier.location, abs=spread)
+    assert vectors[-1, -1] ** 2 == pytest.approx(outlier.overlap, abs=spread)
+    assert not state_evolution(replace(THIRD, target=MP.with_spikes(3.1))).outliers
+
+
+def test_residuals_are_small_along_a_curve() -> None:
+    problems = [replace(FIRST, alpha=alpha) for alpha in np.linspace(0.02, 1.0, 40).tolist()]
+    assert max(prediction.residual for prediction in state_evolutions(problems)) < 1e-12

@@ -1,0 +1,71 @@
+"""Curves, the best weight decay, phase diagrams."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from attnlaw.aim.problem import Problem, Target
+from attnlaw.aim.state_evolution import state_evolution
+from attnlaw.aim.sweep import best_weight_decay, curve, phase_diagram, row
+from attnlaw.errors import InputError
+
+PROBLEM = Problem(0.3, target=Target.marchenko_pastur(0.3), noise=0.5)
+
+
+def test_best_regularisation_row() -> None:
+    factorized = best_weight_decay(PROBLEM)
+    direct = best_weight_decay(replace(PROBLEM, student="direct"))
+    bayes = state_evolution(replace(PROBLEM, student="bayes"))
+    found = [
+        factorized.prediction.estimation_error,
+        direct.prediction.estimation_error,
+        bayes.estimation_error,
+    ]
+    assert found == pytest.approx([0.3652, 0.7209, 0.3401], abs=0.5e-4)
+    assert factorized.status == direct.status == "converged"
+    # The direct student's best penalty is known: Delta/(2 Q*).
+    assert direct.weight_decay == pytest.approx(0.5 / (2 * 1.3), rel=1e-3)
+
+
+def test_best_is_better_than_its_neighbours() -> None:
+    best = best_weight_decay(PROBLEM)
+    for factor in (0.9, 1.1):
+        other = state_evolution(replace(PROBLEM, weight_decay=best.weight_decay * factor))
+        assert other.estimation_error > best.prediction.estimation_error
+
+
+def test_clean_labels_want_no_decay() -> None:
+    best = best_weight_decay(replace(PROBLEM, noise=0.0, alpha=0.45), points=9, rounds=1)
+    assert "end of the range" in best.status
+
+
+def test_bayes_has_no_decay() -> None:
+    with pytest.raises(InputError, match="has none"):
+        best_weight_decay(replace(PROBLEM, student="bayes"))
+
+
+def test_errors_fall_along_a_curve() -> None:
+    seen: list[tuple[int, int]] = []
+    bayes = curve(replace(PROBLEM, student="bayes"), [0.1, 0.2, 0.4, 0.8], lambda *state: seen.append(state))
+    errors = [prediction.estimation_error for prediction in bayes]
+    assert errors == sorted(errors, reverse=True)
+    assert seen[-1] == (4, 4)
+
+
+def test_phase_diagram_marks_recovery() -> None:
+    rows = phase_diagram(Problem(0.1, weight_decay=1e-4), [0.1, 0.5], [0.1, 0.3, 0.49])
+    for found in rows:
+        learned = found["relative_error"] < 1e-3
+        assert learned == (found["alpha"] > found["recovery"])
+        assert found["interpolation"] is None
+
+
+def test_a_row_is_flat() -> None:
+    flat = row(state_evolution(replace(PROBLEM, weight_decay=0.4)))
+    assert flat["target_rank"] == 0.3
+    assert flat["student"] == "factorized"
+    assert 0 < flat["atom_at_zero"] < 1
+    assert flat["top_edge"] > 1
+    assert not any(isinstance(value, dict | list) for value in flat.values())

@@ -1,0 +1,97 @@
+"""Thresholds: the table, the formula by plain minimisation, any number of tokens, double descent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+
+from attnlaw.aim.problem import Problem, Target
+from attnlaw.aim.state_evolution import state_evolution
+from attnlaw.aim.sweep import curve
+from attnlaw.aim.thresholds import recovery, thresholds
+
+
+@pytest.mark.parametrize(
+    ("k0", "rec", "psd", "bayes", "interpolation"),
+    [(0.1, 0.157572, 0.2975, 0.095, 0.26347), (0.5, 0.422175, 0.4375, 0.375, 0.30696)],
+)
+def test_table(k0: float, rec: float, psd: float, bayes: float, interpolation: float) -> None:
+    found = thresholds(Target.marchenko_pastur(k0), noise=0.5)
+    assert found.recovery == pytest.approx(rec, abs=0.5e-6)
+    assert found.feasibility == pytest.approx(psd, abs=1e-12)
+    assert found.bayes == pytest.approx(bayes, abs=1e-12)
+    assert found.direct == 0.5
+    assert found.interpolation == pytest.approx(interpolation, abs=0.5e-5)
+
+
+@pytest.mark.parametrize("k0", [0.02, 0.3, 0.8])
+def test_recovery_is_the_minimum_of_its_formula(k0: float) -> None:
+    def value(t: float) -> float:
+        tail = quad(lambda x: (x - t) ** 2 * np.sqrt(max(4 - x * x, 0.0)) / (2 * np.pi), t, 2.0)[0]
+        return 0.5 * (1 - (1 - k0) ** 2 + k0 * (1 - k0) * t**2 + (1 - k0) ** 2 * tail)
+
+    expected = minimize_scalar(value, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-9}).fun
+    assert recovery(k0) == pytest.approx(expected, abs=1e-9)
+
+
+def test_full_rank_needs_a_half() -> None:
+    for target in (Target.marchenko_pastur(1.0), Target.marchenko_pastur(3.0), Target.power_law(1.0, 100)):
+        found = thresholds(target)
+        assert (found.recovery, found.feasibility, found.bayes, found.direct) == (0.5, 0.5, 0.5, 0.5)
+        assert found.interpolation is None
+
+
+def test_order_of_thresholds() -> None:
+    for k0 in (0.05, 0.3, 0.7, 0.95):
+        found = thresholds(Target.marchenko_pastur(k0))
+        assert found.bayes < found.recovery < found.feasibility < found.direct
+
+
+@pytest.mark.parametrize(("output", "divisor"), [("linear", 6.0), ("softmax", 5.0)])
+def test_tokens_divide(output: str, divisor: float) -> None:
+    problem = Problem(0.1, tokens=3, output=output)
+    found = thresholds(problem.target, problem.observations_per_sample)
+    assert found.recovery == pytest.approx(0.4221749821855 / divisor, abs=1e-10)
+
+
+def test_solver_recovers_just_beyond_the_threshold() -> None:
+    """Clean labels, vanishing weight decay: a finite error below, one of the penalty's order above."""
+    problem = Problem(0.4, target=Target.marchenko_pastur(0.5), weight_decay=1e-6)
+    below, above = curve(problem, [0.97 * 0.422175, 1.03 * 0.422175])
+    assert below.estimation_error > 1e-3
+    assert above.estimation_error < 1e-6
+
+
+def test_bayes_recovers_just_beyond_its_threshold() -> None:
+    problem = Problem(0.4, target=Target.marchenko_pastur(0.3), student="bayes")
+    below, above = curve(problem, [0.99 * 0.255, 1.01 * 0.255])
+    assert below.estimation_error > 1e-3
+    assert above.estimation_error < 1e-10
+
+
+def test_double_descent_peaks_at_interpolation() -> None:
+    problem = Problem(0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=1e-3)
+    alphas = np.linspace(0.295, 0.33, 71)
+    places, heights = [], []
+    for decay in (1e-3, 1e-5):
+        errors = [p.estimation_error for p in curve(replace(problem, weight_decay=decay), alphas)]
+        places.append(alphas[int(np.argmax(errors))])
+        heights.append(max(errors))
+    # The reference places (.315 and .309) were read from a grid of step .003: half a step, and ours of .0005.
+    assert places == pytest.approx([0.315, 0.309], abs=0.0015 + 0.0005)
+    found = thresholds(problem.target, noise=0.5)
+    assert found.peak_error == pytest.approx(2.977, abs=0.5e-3)
+    assert heights[0] < heights[1] < found.peak_error
+    near = state_evolution(replace(problem, alpha=found.interpolation, weight_decay=1e-8))
+    assert near.estimation_error == pytest.approx(found.peak_error, rel=0.02)
+
+
+def test_discrete_target_has_the_threshold_of_its_rank() -> None:
+    found = thresholds(Target.discrete([0.0, 5.0], [0.9, 0.1]), noise=0.5)
+    assert found.recovery == pytest.approx(0.157572, abs=1e-6)
+    assert found.interpolation is not None
+    assert 0.25 < found.interpolation < found.feasibility
