@@ -19,8 +19,8 @@ Row = dict[str, Any]
 def log10_or_none(log: float) -> float | None:
     """log10 from a natural logarithm; None for the logarithm of zero.
 
-    >>> log10_or_none(np.log(1000.0)), log10_or_none(-np.inf)
-    (3.0, None)
+    >>> log10_or_none(np.log(100.0)), log10_or_none(-np.inf)
+    (2.0, None)
     """
     return float(log) / LN10 if np.isfinite(log) else None
 
