@@ -74,7 +74,7 @@ def test_factorised_and_convex_students_agree(name: str, sensing: str) -> None:
 @pytest.mark.parametrize("weight_decay", [0.6, 1e-3])
 def test_optimality_conditions_hold(weight_decay: float) -> None:
     """R'(S)/(lt d) + I is positive semidefinite and vanishes on the range of S (no solver's code is used)."""
-    problem = Problem(alpha=0.3, noise=0.5, weight_decay=weight_decay, target=MP)
+    problem = Problem(alpha=0.2, noise=0.5, weight_decay=weight_decay, target=MP)
     risk = data(problem)
     matrix = train(problem, risk, np.random.default_rng(1)).matrix
     slack = risk(matrix)[1] / (weight_decay * len(matrix)) + np.eye(len(matrix))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.aim.sensing import Array, Sensing
+from attnlaw.aim.sensing import Array, Sensing, upper
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Softmax:
 
     def labels(self, fields: Array, tokens: int) -> Array:
         """Attention rows of shape (n, T, T)."""
-        first, second = np.triu_indices(tokens)
+        first, second = upper(tokens)
         full = np.empty((fields.shape[0], tokens, tokens))
         full[:, first, second] = full[:, second, first] = self.beta * fields
         full -= full.max(axis=2, keepdims=True)
@@ -76,7 +76,7 @@ class Softmax:
         # dyhat_ac/dh_ab = beta yhat_ac (delta_bc - yhat_ab)
         inner = np.einsum("nac,nac->na", residuals, outputs)
         full = 2.0 * self.beta * outputs * (residuals - inner[:, :, None])
-        first, second = np.triu_indices(tokens)
+        first, second = upper(tokens)
         packed = full[:, first, second] + np.where(first == second, 0.0, 1.0) * full[:, second, first]
         return value, packed
 
@@ -139,5 +139,5 @@ def pair_counts(tokens: int) -> Array:
     >>> pair_counts(2).tolist()
     [1.0, 2.0, 1.0]
     """
-    first, second = np.triu_indices(tokens)
+    first, second = upper(tokens)
     return np.where(first == second, 1.0, 2.0)

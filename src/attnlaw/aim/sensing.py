@@ -21,6 +21,7 @@ Tokens never form the n x d^2 matrix of the map: each call costs two products wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -32,6 +33,14 @@ Array = NDArray[np.float64]
 SensingName = Literal["tokens", "goe"]
 
 LARGEST_DENSE_BYTES = 2**31
+
+
+@lru_cache(maxsize=16)
+def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the upper triangle, as `np.triu_indices`, kept: small problems ask for it often."""
+    rows, columns = np.triu_indices(size)
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class TokenSensing:
         """h of shape (n, P)."""
         samples, tokens, size = self.shape
         z = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
-        first, second = np.triu_indices(tokens)
+        first, second = upper(tokens)
         h = np.empty((samples, first.size))
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
             np.einsum("ni,ni->n", self.x[a], z[b], out=h[:, p])
@@ -65,7 +74,7 @@ class TokenSensing:
     def adjoint(self, weights: Array) -> Array:
         """Sum over samples and pairs of weight times (sym(x_a x_b^T) - delta_ab I) / sqrt(d)."""
         _, tokens, size = self.shape
-        first, second = np.triu_indices(tokens)
+        first, second = upper(tokens)
         u = np.zeros_like(self.x)
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
             u[a] += weights[:, p, None] * self.x[b]
@@ -77,7 +86,7 @@ class TokenSensing:
     def gram(self) -> Array:
         """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
         samples, tokens, size = self.shape
-        first, second = np.triu_indices(tokens)
+        first, second = upper(tokens)
         count = first.size
         _check_dense(samples * count, samples * count, "splitting", size)
         kernel = np.einsum("ami,bni->abmn", self.x, self.x, optimize=True)
@@ -120,13 +129,13 @@ class MatrixSensing:
 
     def fields(self, matrix: Array) -> Array:
         """h of shape (n, P)."""
-        i, j = np.triu_indices(self.size)
+        i, j = upper(self.size)
         coordinates = matrix[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
         return (self.rows @ coordinates).reshape(self.shape[0], -1)
 
     def adjoint(self, weights: Array) -> Array:
         """Sum over samples and pairs of weight times sensing matrix."""
-        i, j = np.triu_indices(self.size)
+        i, j = upper(self.size)
         coordinates = weights.reshape(-1) @ self.rows
         g = np.zeros((self.size, self.size))
         g[i, j] = g[j, i] = coordinates / np.where(i == j, 1.0, np.sqrt(2.0))
@@ -152,7 +161,7 @@ def draw_sensing(
         return TokenSensing(rng.standard_normal((tokens, samples, size)))
     if name != "goe":
         raise InputError(f"sensing: found {name!r}, expected 'tokens' or 'goe'; choose one of them")
-    first, second = np.triu_indices(tokens)
+    first, second = upper(tokens)
     count, dimension = first.size, size * (size + 1) // 2
     _check_dense(samples * count, dimension, "goe", size)
     rows = rng.standard_normal((samples, count, dimension))

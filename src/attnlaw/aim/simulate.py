@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.risk import Linear, Output, Risk, Softmax
-from attnlaw.aim.sensing import Array, SensingName, TokenSensing, draw_sensing
+from attnlaw.aim.sensing import Array, SensingName, TokenSensing, draw_sensing, upper
 from attnlaw.aim.students.train import train
 from attnlaw.aim.students.trained import Trained
 from attnlaw.errors import InputError
@@ -163,7 +163,7 @@ def draw_risk(
     tokens = problem.tokens
     data = draw_sensing(sensing, samples=samples, tokens=tokens, size=target.size, rng=rng)
     weights, noise = _weights_and_noise(problem, samples)
-    first, second = np.triu_indices(tokens)
+    first, second = upper(tokens)
     deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
     fields = data.fields(np.diag(target)) + deviations * rng.standard_normal(noise.shape)
     output: Output = Linear(weights) if problem.output == "linear" else Softmax(problem.beta)
@@ -217,7 +217,7 @@ def _prediction_error(
     else:
         # Fields under fresh Gaussian matrices are Gaussian with covariance [[q, m], [m, Q]].
         q, m, total = values["norm"], values["overlap"], float(target @ target) / target.size
-        first, second = np.triu_indices(tokens)
+        first, second = upper(tokens)
         scale = np.where(first == second, np.sqrt(2.0), 1.0)
         z = scale * rng.standard_normal((2, TEST_SEQUENCES, first.size))
         teacher = np.sqrt(total) * z[0]
@@ -228,7 +228,7 @@ def _prediction_error(
 
 def _weights_and_noise(problem: Problem, samples: int) -> tuple[Array, Array]:
     """Loss weight and noise variance Delta of each sample and pair, shapes (n, P)."""
-    first, second = np.triu_indices(problem.tokens)
+    first, second = upper(problem.tokens)
     weights = np.ones((samples, first.size))
     noise = np.full((samples, first.size), problem.noise)
     for entries, columns in (("diagonal", first == second), ("off-diagonal", first != second)):
