@@ -1,0 +1,305 @@
+"""Figures that compare models by their bounds: growth, decay, contribution curves, norms, before and after.
+
+Every function takes rows of an audit (`attnlaw.records.schema`); rows of a family of models also carry
+`depth`, `width` and `seed`, and one row per model carries `log10_<proxy>` for each proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from attnlaw.report.audit_charts import KIND_NAMES
+from attnlaw.report.style import PALETTE
+
+PROXY_NAMES = {
+    "spectrum_adaptive": "spectrum-adaptive",
+    "edelman": "norm-based (2,1)",
+    "trauger_tewari": "norm-based (1,1)",
+    "fixed_p_0": "p = 0 for all",
+    "fixed_p_1": "p = 1 for all",
+    "fixed_p_2": "p = 2 for all",
+}
+NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}
+OTHER = {"depth": "width", "width": "depth"}
+# Room for the labels of a y axis: the same in every panel, so that panels line up.
+EXTENT = 34
+
+
+def proxy_growth(
+    models: pl.DataFrame,
+    exponents: pl.DataFrame,
+    proxies: Sequence[str] = ("spectrum_adaptive", "edelman", "trauger_tewari"),
+) -> Any:
+    """Each proxy against depth at fixed width and against width at fixed depth, points being seeds.
+
+    `models`: depth, width, seed, log10_<proxy>. `exponents`: proxy, variable, exponent, standard_error
+    (null where unknown); each panel states its own.
+    """
+    import altair as alt
+
+    fitted = {(row["proxy"], row["variable"]): row for row in exponents.rows(named=True)}
+    rows = []
+    for proxy in proxies:
+        panels = []
+        for variable, fixed in OTHER.items():
+            found = fitted.get((proxy, variable))
+            title = f"{PROXY_NAMES[proxy]} {_power(variable, found)}" if found else PROXY_NAMES[proxy]
+            table = models.select("depth", "width", "seed", pl.col(f"log10_{proxy}").alias("log10_proxy"))
+            panels.append(_growth_panel(alt, table, variable, fixed, "log10_proxy", "log10 proxy", title))
+        rows.append(alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"))
+    return alt.vconcat(*rows).resolve_scale(color="independent", shape="independent")
+
+
+def norm_growth(matrices: pl.DataFrame, variable: str = "width") -> Any:
+    """Norms against depth or width, by kind of matrix: medians over the matrices of each model."""
+    import altair as alt
+
+    fixed = OTHER[variable]
+    medians = matrices.group_by("kind", "depth", "width", "seed", maintain_order=True).agg(
+        pl.col(list(NORM_NAMES)).median()
+    )
+    rows = []
+    for norm, name in NORM_NAMES.items():
+        panels = []
+        for place, kind in enumerate(_kinds(matrices)):
+            table = medians.filter((pl.col("kind") == kind) & (pl.col(norm) > 0))
+            title = "" if place else f"median {name}"
+            label = KIND_NAMES[kind]
+            panels.append(_growth_panel(alt, table, variable, fixed, norm, title, label, (130, 110), True))
+        rows.append(alt.hconcat(*panels))
+    return alt.vconcat(*rows)
+
+
+def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> Any:
+    """Singular values over the largest, by kind of matrix: the median over a model's matrices at each rank.
+
+    `labels` gives short names of models, in the order in which they shall appear.
+    """
+    import altair as alt
+
+    names = _labels(spectra, labels)
+    drawn = []
+    for kind in _kinds(spectra):
+        for model, label in names.items():
+            own = spectra.filter((pl.col("kind") == kind) & (pl.col("model") == model))["singular_values"]
+            living = [[value / row[0] for value in row] for row in own.to_list() if row[0] > 0]
+            for rank in _thinned(max((len(row) for row in living), default=0)):
+                at = pl.Series([row[rank] for row in living if rank < len(row)]).median()
+                # A logarithmic axis has no zero; below 1e-8 lies round-off.
+                if isinstance(at, float) and at > 1e-8:
+                    drawn.append({"kind": KIND_NAMES[kind], "model": label, "rank": rank + 1, "value": at})
+    return _by_kind(
+        alt,
+        alt.Chart(alt.Data(values=drawn))
+        .mark_line(clip=True)
+        .encode(
+            x=alt.X("rank:Q", title="rank", axis=alt.Axis(tickCount=4)),
+            y=alt.Y(
+                "value:Q",
+                title="singular value / largest",
+                scale=alt.Scale(type="log"),
+                axis=alt.Axis(format="~g", values=[10.0**-k for k in range(9)], minExtent=EXTENT),
+            ),
+            color=_model_color(alt, list(names.values())),
+        ),
+        [KIND_NAMES[kind] for kind in _kinds(spectra)],
+        independent_x=True,
+    )
+
+
+def contribution_curves(matrices: pl.DataFrame) -> Any:
+    """log10 C(p) of one model by kind of matrix: a line per layer (median over heads), the chosen p marked.
+
+    A dot is one matrix at its own chosen p, on its own curve.
+    """
+    import altair as alt
+
+    known = matrices.filter(pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null())
+    lines = []
+    for (kind, layer), group in known.group_by("kind", "layer", maintain_order=True):
+        curves = group["log10_curve"].to_list()
+        last = len(curves[0]) - 1
+        for i in range(last + 1):
+            middle = pl.Series([curve[i] for curve in curves]).median()
+            row = {"kind": KIND_NAMES[str(kind)], "layer": layer, "p": 2 * i / last, "log10_C": middle}
+            lines.append(row)
+    dots = [
+        {"kind": KIND_NAMES[row["kind"]], "layer": row["layer"], "p": row["p"], "log10_C": row["at"]}
+        for row in known.select("kind", "layer", "p", pl.col("log10_contribution").alias("at")).rows(
+            named=True
+        )
+    ]
+    color = alt.Color(
+        "layer:Q",
+        scale=alt.Scale(scheme="viridis"),
+        legend=alt.Legend(
+            title="layer", type="gradient", format="d", values=_ends(known["layer"]), gradientLength=90
+        ),
+    )
+    x = alt.X("p:Q", title="Schatten index p", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
+    y = alt.Y("log10_C:Q", title="log10 C(p)", scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=EXTENT))
+    line = (
+        alt.Chart(alt.Data(values=lines))
+        .mark_line(strokeWidth=1.2)
+        .encode(x=x, y=y, color=color, detail="layer:O")
+    )
+    dot = (
+        alt.Chart(alt.Data(values=dots))
+        .mark_point(filled=True, size=22, stroke="black", strokeWidth=0.4, opacity=0.9)
+        .encode(x=x, y=y, color=color)
+    )
+    order = [KIND_NAMES[kind] for kind in _kinds(known)]
+    panels = [
+        (
+            line.transform_filter(alt.datum.kind == kind) + dot.transform_filter(alt.datum.kind == kind)
+        ).properties(title=_title(alt, kind), width=190, height=160)
+        for kind in order
+    ]
+    return alt.concat(*panels, columns=min(len(panels), 3) if len(panels) != 4 else 2)
+
+
+def compare(matrices: pl.DataFrame, labels: Mapping[str, str] | None = None) -> Any:
+    """Two or more models side by side, layer by layer and kind by kind: medians over heads."""
+    import altair as alt
+
+    quantities = {
+        "spectral_norm": "spectral norm",
+        "effective_rank": "effective rank",
+        "log10_scale": "log10 scale",
+        "log10_contribution": "log10 C(p*)",
+    }
+    first, *_, last = quantities
+    names = _labels(matrices, labels)
+    medians = (
+        matrices.filter(pl.col("layer").is_not_null())
+        .group_by("model", "kind", "layer", maintain_order=True)
+        .agg(pl.col(list(quantities)).median())
+        .with_columns(pl.col("model").replace_strict(names))
+    )
+    rows = []
+    for quantity, title in quantities.items():
+        panels = []
+        for place, kind in enumerate(_kinds(matrices)):
+            table = medians.filter((pl.col("kind") == kind) & pl.col(quantity).is_not_null())
+            base = alt.Chart(
+                alt.Data(values=table.select("model", "layer", quantity).to_dicts()),
+                title=_title(alt, KIND_NAMES[kind] if quantity == first else ""),
+            ).encode(
+                x=alt.X(
+                    "layer:Q",
+                    title="layer" if quantity == last else "",
+                    axis=alt.Axis(format="d", tickMinStep=1),
+                ),
+                y=alt.Y(
+                    f"{quantity}:Q",
+                    title="" if place else title,
+                    scale=alt.Scale(domain=_padded(table[quantity])),
+                    axis=alt.Axis(minExtent=EXTENT, tickCount=4),
+                ),
+                color=_model_color(alt, list(names.values())),
+                strokeDash=alt.StrokeDash("model:N", sort=list(names.values()), legend=None),
+            )
+            marks = base.mark_line() + base.mark_point(size=14, filled=True)
+            panels.append(marks.properties(width=130, height=100))
+        rows.append(alt.hconcat(*panels))
+    return alt.vconcat(*rows)
+
+
+def _growth_panel(
+    alt: Any,
+    table: pl.DataFrame,
+    variable: str,
+    fixed: str,
+    column: str,
+    y_title: str,
+    title: str,
+    size: tuple[int, int] = (250, 160),
+    log: bool = False,
+) -> Any:
+    """Means over seeds as lines, seeds as points, one colour per value of the other size."""
+    sizes = sorted(table[variable].unique().to_list())
+    levels = sorted(table[fixed].unique().to_list())
+    x = alt.X(
+        f"{variable}:Q",
+        title=variable,
+        scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+        axis=alt.Axis(values=sizes, format="d"),
+    )
+    scale = alt.Scale(type="log", nice=False, padding=6) if log else alt.Scale(zero=False)
+    axis = alt.Axis(format="~g", tickCount=4 if log else 6, minExtent=EXTENT)
+    color = alt.Color(
+        f"{fixed}:O",
+        title=fixed,
+        scale=alt.Scale(domain=levels, range=list(PALETTE[: len(levels)])),
+    )
+    base = alt.Chart(alt.Data(values=table.to_dicts()), title=_title(alt, title)).encode(x=x, color=color)
+    y = alt.Y(f"{column}:Q", title=y_title, scale=scale, axis=axis)
+    line = base.mark_line().encode(y=alt.Y(f"mean({column}):Q", title=y_title, scale=scale, axis=axis))
+    return (line + base.mark_point(size=28, filled=True).encode(y=y)).properties(
+        width=size[0], height=size[1]
+    )
+
+
+def _power(variable: str, fit: Mapping[str, Any]) -> str:
+    """~ depth^(1.03 ± 0.02)."""
+    error = fit["standard_error"]
+    return f"~ {variable}^{fit['exponent']:.2f}" + ("" if error is None else f" (± {error:.2g})")
+
+
+def _title(alt: Any, text: str) -> Any:
+    """A title over the plot itself, not over its axis labels, so that titles line up."""
+    return alt.TitleParams(text, frame="group", anchor="start")
+
+
+def _padded(values: pl.Series) -> list[float]:
+    """The range of values with some room; a constant stands in the middle of a range of one."""
+    numbers = values.to_list() or [0.0]
+    low, high = min(numbers), max(numbers)
+    room = 0.06 * (high - low) if high - low > 1e-9 * abs(high) else 0.5
+    return [low - room, high + room]
+
+
+def _ends(layers: pl.Series) -> list[int]:
+    """First, middle and last layer."""
+    present = sorted(set(layers.to_list()))
+    return sorted({present[0], present[len(present) // 2], present[-1]}) if present else []
+
+
+def _by_kind(alt: Any, chart: Any, kinds: list[str], independent_x: bool) -> Any:
+    panels = [
+        chart.transform_filter(alt.datum.kind == kind).properties(
+            title=_title(alt, kind), width=190, height=160
+        )
+        for kind in kinds
+    ]
+    joined = alt.concat(*panels, columns=2 if len(panels) == 4 else 3)
+    return joined.resolve_scale(x="independent") if independent_x else joined
+
+
+def _model_color(alt: Any, labels: list[str]) -> Any:
+    return alt.Color(
+        "model:N", title=None, sort=labels, scale=alt.Scale(domain=labels, range=list(PALETTE[: len(labels)]))
+    )
+
+
+def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:
+    """The models of a table with the names to show for them."""
+    present = list(dict.fromkeys(table["model"]))
+    if labels is None:
+        return {model: model for model in present}
+    return {model: label for model, label in labels.items() if model in present}
+
+
+def _kinds(table: pl.DataFrame) -> list[str]:
+    """The kinds of matrix that are there, in the order of KIND_NAMES; embeddings have no layer."""
+    present = set(table["kind"])
+    return [kind for kind in KIND_NAMES if kind in present and "embedding" not in kind]
+
+
+def _thinned(count: int, most: int = 120) -> list[int]:
+    """Ranks 0 to count - 1, every one up to 16 and then at most `most` of them."""
+    step = max(1, count // most)
+    return [rank for rank in range(count) if rank < 16 or rank % step == 0 or rank == count - 1]
