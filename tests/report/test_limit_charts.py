@@ -49,7 +49,7 @@ def test_distances_keep_error_bars_above_zero(tmp_path):
         }
     )
     chart = distance_chart(rows, "KL to the limit", "width n").to_dict()
-    shown = chart["layer"][1]["data"]["values"]
+    shown = chart["layer"][2]["data"]["values"]
     assert [row["x"] for row in shown] == [16, 64]  # a value below zero has no logarithm
     assert all(0 < row["low"] < row["value"] < row["high"] for row in shown)
     assert len(distance_chart(rows, "KL", "n", guide=False).to_dict()["layer"]) == 3

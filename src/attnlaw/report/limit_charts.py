@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import polars as pl
@@ -59,7 +60,7 @@ def distance_chart(rows: pl.DataFrame, title: str, against: str, guide: bool = T
     """A distance against n or H on logarithmic axes, with bars of one standard error.
 
     Rows: `x`, `series`, `value`, `error`. `against` names the x axis, `title` the y axis. The guide is
-    the line of slope -2 through the first point of the first series. Bars that reach zero are cut.
+    the line of slope -2 through the last point of the first series. Bars that reach zero are cut.
     """
     import altair as alt
 
@@ -69,10 +70,10 @@ def distance_chart(rows: pl.DataFrame, title: str, against: str, guide: bool = T
     )
     names = list(dict.fromkeys(data["series"]))
     x = alt.X(
-        "x:Q", title=against, scale=alt.Scale(type="log", nice=False, padding=12), axis=_powers(data["x"])
+        "x:Q", title=against, scale=alt.Scale(type="log", nice=False, padding=12), axis=_measured(data["x"])
     )
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=list(PALETTE)))
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(type="log"), axis=alt.Axis(format="~e", tickCount=5))
+    colour = _series_colour(names)
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(type="log"), axis=_decades(data))
     base = alt.Chart(alt.Data(values=data.to_dicts())).encode(x=x, color=colour)
     layers = [
         base.mark_line().encode(y=y),
@@ -80,19 +81,38 @@ def distance_chart(rows: pl.DataFrame, title: str, against: str, guide: bool = T
         base.mark_point(filled=True, size=34, opacity=1).encode(y=y),
     ]
     if guide:
-        first = data.filter(pl.col("series") == names[0]).sort("x")
-        ends = [first["x"][0], first["x"][-1]]
-        line = [{"x": end, "value": first["value"][0] * (ends[0] / end) ** 2} for end in ends]
-        layers.insert(
-            0,
-            alt.Chart(alt.Data(values=line))
-            .mark_line(strokeDash=[4, 4], color="#999999", strokeWidth=1.2)
-            .encode(x=x, y=y),
+        last = data.filter(pl.col("series") == names[0]).sort("x").row(-1, named=True)
+        line = [
+            {"x": at, "value": last["value"] * (last["x"] / at) ** 2, "text": text}
+            for at, text in ((data["x"].min(), "slope −2"), (last["x"], ""))
+        ]
+        drawn = alt.Chart(alt.Data(values=line)).encode(x=x, y=y)
+        layers.insert(0, drawn.mark_line(strokeDash=[4, 4], color="#888888", strokeWidth=1.2))
+        layers.append(
+            drawn.mark_text(align="left", dx=6, dy=-8, fontSize=10, color="#666666").encode(text="text:N")
         )
     return alt.layer(*layers).properties(width=300, height=210)
 
 
-def _powers(x: pl.Series) -> Any:
+def _series_colour(names: list[str]) -> Any:
+    """One colour a series; a single series needs no legend."""
+    import altair as alt
+
+    legend = alt.Legend(title=None, symbolSize=45) if len(names) > 1 else None
+    scale = alt.Scale(domain=names, range=list(PALETTE[: len(names)]))
+    return alt.Color("series:N", scale=scale, legend=legend)
+
+
+def _decades(data: pl.DataFrame) -> Any:
+    """Ticks at powers of ten from below the lowest bar to above the highest."""
+    import altair as alt
+
+    low, high = math.log10(min(data["low"].to_list())), math.log10(max(data["high"].to_list()))
+    powers = [10.0**k for k in range(math.floor(low), math.ceil(high) + 1)]
+    return alt.Axis(values=powers, format="~e")
+
+
+def _measured(x: pl.Series) -> Any:
     """Ticks at the points measured."""
     import altair as alt
 
@@ -108,10 +128,10 @@ def path_chart(rows: pl.DataFrame) -> Any:
     import altair as alt
 
     names = list(dict.fromkeys(rows["series"]))
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=list(PALETTE)))
+    colour = _series_colour(names)
     panels = []
     for column, title, scale in (
-        ("squared_length", "squared length of token 1, Σ₁₁", alt.Scale(type="log")),
+        ("squared_length", "squared length of a token", alt.Scale(type="log")),
         ("cosine", "mean cosine between tokens", alt.Scale(domain=[0, 1], clamp=True)),
     ):
         data = rows.with_columns(

@@ -1,0 +1,114 @@
+"""The exact sampler against brute force, the cost of width, and all experiments of arXiv 2506.00846, timed.
+
+Run `python benchmarks/limit.py`. Goals: 10,000 times the brute force's draws per second at n = 1024; the cost
+at n = 1e9 within a factor 2 of that at n = 64; all experiments in three minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from limits.brute_force import brute_force  # noqa: E402
+
+from attnlaw.limits import Layer, RandomInputs, Stack, output_law, sample  # noqa: E402
+
+# Longest first, so that two workers end together.
+EXPERIMENTS = ("relu", "heads", "scaling", "width", "low_rank")
+
+
+def seconds_per_draw(run: Callable[[int], object], draws: int, repeats: int = 5) -> float:
+    """The best of several runs: other work on the machine only ever adds time."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run(draws)
+        best = min(best, time.perf_counter() - start)
+    return best / draws
+
+
+def layer(n: int) -> Layer:
+    """The paper's layer: four tokens, two heads."""
+    return Layer(RandomInputs(4), heads=2, width=n)
+
+
+def against_brute_force() -> float:
+    """Print draws per second; return the smaller ratio at n = 1024."""
+    print("s = 4, H = 2; draws per second of all tokens' outputs (of one token's)")
+    ratio = 0.0
+    for n, draws in ((64, 400), (256, 20), (1024, 2)):
+        stack = Stack(layer(n))
+        brute = seconds_per_draw(lambda k, stack=stack: brute_force(stack, k, seed=0), draws, repeats=3)
+        whole = seconds_per_draw(lambda k, stack=stack: sample(stack.layer, k, seed=0), 20_000)
+        row = seconds_per_draw(lambda k, stack=stack: output_law(stack.layer, k, seed=0), 100_000)
+        ratio = brute / whole
+        print(
+            f"  n = {n:5}: brute force {1 / brute:9.2f}, exact {1 / whole:9.0f} ({1 / row:9.0f}), "
+            f"ratio {ratio:9.0f} ({brute / row:9.0f})"
+        )
+    return ratio
+
+
+def cost_of_width() -> float:
+    """Print and return the larger ratio of the cost at n = 1e9 to that at n = 64."""
+    ratios = []
+    for text, run, draws in (("all tokens", sample, 20_000), ("one token", output_law, 100_000)):
+        small, large = (
+            seconds_per_draw(lambda k, n=n, run=run: run(layer(n), k, seed=0), draws) for n in (64, 10**9)
+        )
+        ratios.append(large / small)
+        times = f"{small * 1e6:.2f} us at n = 64, {large * 1e6:.2f} us at n = 1e9"
+        print(f"  {text}: {times}, ratio {large / small:.2f}")
+    return max(ratios)
+
+
+def experiment(name: str) -> tuple[str, float, str]:
+    start = time.perf_counter()
+    script = ROOT / "examples" / f"limit_{name}.py"
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, env=one_thread
+    )
+    return name, time.perf_counter() - start, done.stdout
+
+
+def all_experiments() -> float:
+    """Run the experiments two at a time; return the seconds that all took."""
+    start = time.perf_counter()
+    with ThreadPoolExecutor(2) as pool:
+        for name, seconds, text in pool.map(experiment, EXPERIMENTS):
+            print(f"  limit_{name}.py: {seconds:.0f} s")
+            print("".join(f"    {line}\n" for line in text.splitlines()), end="")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = time.perf_counter() - start
+    print(f"  {seconds:.0f} s elapsed, {used.ru_utime + used.ru_stime:.0f} s of processor time")
+    return seconds
+
+
+def main() -> int:
+    ratio = against_brute_force()
+    print("cost of width")
+    width = cost_of_width()
+    print("the paper's experiments at its numbers of draws and seeds, two processes")
+    seconds = all_experiments()
+    goals = {
+        f"exact / brute force at n = 1024: {ratio:,.0f} (goal: at least 10,000)": ratio >= 10_000,
+        f"cost at n = 1e9 / n = 64: {width:.2f} (goal: at most 2)": width <= 2,
+        f"all experiments: {seconds:.0f} s (goal: at most 180)": seconds <= 180,
+    }
+    for text, met in goals.items():
+        print("met   " if met else "MISSED", text)
+    return 0 if all(goals.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
