@@ -24,7 +24,8 @@ Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is
 most `Lphi c2(G) c2(U) |dx|`. So `Lphi c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error
 dU moves the output by at most `Lphi c2(G) c2(M) |dU|`; the paper leaves Lphi out of gamma, and so do
 we: gamma is `c2(G) c2(M)` for U, `c2(U) c2(M)` for G, 1 for M, and `c2(M_out) c2(M_in)` becomes
-`2 c2(G) c2(U) c2(M)` in the gammas of QK and VO.
+`2 c2(G) c2(U) c2(M)` in the gammas of QK and VO. (As for M_out in the paper, gamma = 1 takes what M
+reads to have norm at most 1.)
 
 Cross attention, softmax(x QK m^T) m VO with memory m: it is at most `2 c2(QK) c2(VO)`-Lipschitz in x
 and `c2(VO) (1 + 2 c2(QK))` in m, together `c2(VO) (1 + 4 c2(QK))` in the larger of the two errors: the
