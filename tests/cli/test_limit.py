@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
+from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from attnlaw.checkpoints import open_model
@@ -120,6 +122,21 @@ def test_embeddings_of_a_checkpoint():
     assert found["tokens"] == 3
     assert found["rows"][0]["kurtosis"]["value"] == rows[0].kurtosis.value
     assert found["rows"][1]["score_variance"]["value"] == pytest.approx(1.0, rel=1e-12)
+
+
+def test_nan_embeddings_are_named(tmp_path):
+    folder = shutil.copytree(EXAMPLE, tmp_path / "model")
+    (file,) = folder.glob("*.safetensors")
+    tensors = load_file(file)
+    name = next(key for key, value in tensors.items() if value.shape == open_model(EXAMPLE).embedding().shape)
+    tensors[name] = tensors[name].copy()
+    tensors[name][98, 3] = math.nan
+    save_file(tensors, file)
+    result = run("--embeddings", folder, "--ids", "97,98", "--draws", "100", status=1)
+    assert isinstance(result.exception, InputError)
+    assert "NaN" in str(result.exception)
+    assert name in str(result.exception)
+    assert str(folder) in str(result.exception)
 
 
 def write(path: Path, text: str) -> Path:

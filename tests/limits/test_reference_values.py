@@ -25,6 +25,8 @@ from attnlaw.limits import (
     sample,
     score_covariance,
 )
+from attnlaw.limits.heads import score_matrices, score_row
+from attnlaw.limits.wishart import streams
 
 SIGMA = np.array([[1.0, 0.6, -0.3], [0.6, 1.5, 0.2], [-0.3, 0.2, 0.8]])
 
@@ -177,6 +179,22 @@ def test_the_limit_is_the_law_at_an_enormous_width(scores):
     ]
     pairs += [(wide.scores[:, 0, 0, 1], limit.scores[:, 0, 0, 1])]
     assert min(ks_2samp(one, two).pvalue for one, two in pairs) > 1e-3 / (3 * len(pairs))
+
+
+@pytest.mark.parametrize("frequencies", [(), (0.7,)])
+@pytest.mark.parametrize("inner", [2, None])
+def test_one_row_of_scores_is_a_row_of_all_scores(inner, frequencies):
+    layer = Layer(GivenInputs(SIGMA), width=10**6, head_width=inner, scores=Scores(frequencies=frequencies))
+    root, token, draws = layer.inputs.limit_root()[None], 1, 100_000
+    row = score_row(layer, root, token, draws, streams(21))[:, :, 0]
+    full = score_matrices(layer, root, draws, streams(22))[:, 0, token]
+    pairs = [
+        (row[:, 0], full[:, 0]),
+        (row[:, 1], full[:, 1]),
+        (row[:, 0] * row[:, 2], full[:, 0] * full[:, 2]),
+    ]
+    pairs += [(row[:, 1] ** 2 + row[:, 2] ** 2, full[:, 1] ** 2 + full[:, 2] ** 2)]
+    assert min(ks_2samp(one, two).pvalue for one, two in pairs) > 1e-3 / (4 * len(pairs))
 
 
 def test_softmax_temperature_is_a_query_variance():

@@ -55,7 +55,7 @@ def command(
     The law is that of one coordinate of y_1; standard errors stand in units of the last digit. Var p is
     the variance of the score p_11, the randomness of the inputs included.
 
-    The same from Python: attnlaw.compare_widths(Stack(Layer(inputs, heads=H), depth), widths, draws, seed)
+    The same from Python: attnlaw.limits.compare_widths(Stack(Layer(inputs, heads=H)), widths, draws, seed)
     """
     from attnlaw.cli.console import output, print_json, progress
     from attnlaw.errors import InputError

@@ -67,17 +67,18 @@ class Law:
         return mean_of(self.score_variances)
 
     def variance(self) -> Estimate:
-        """E y^2 (the law has mean zero unless inputs with a mean pass a residual)."""
-        return mean_of(self._moments()[:, 0])
+        """Var y (the law has mean zero unless inputs with a mean pass a residual)."""
+        return jackknife(lambda mean: float(mean[1] - mean[0] ** 2), self._moments())
 
     def kurtosis(self) -> Estimate:
         """E y^4 / (E y^2)^2: 3 for a Gaussian; the error by the jackknife over batches."""
-        return jackknife(lambda mean: float(mean[1] / mean[0] ** 2), self._moments())
+        return jackknife(lambda mean: float(mean[2] / mean[1] ** 2), self._moments())
 
     def _moments(self) -> Array:
-        mu2 = np.zeros(1) if self.means is None else self.means**2
+        """mu, E y^2 and E y^4 given (mu, v), (draws, 3)."""
         v = self.variances
-        return np.stack(np.broadcast_arrays(mu2 + v, mu2**2 + 6 * mu2 * v + 3 * v**2), axis=-1)
+        mu = np.zeros_like(v) if self.means is None else self.means
+        return np.stack([mu, mu**2 + v, mu**4 + 6 * mu**2 * v + 3 * v**2], axis=-1)
 
     def draw(self, seed: int) -> Array:
         """One draw of the coordinate for each (mu, v).

@@ -61,11 +61,6 @@ class Stack:
             raise InputError(
                 f"MLP activation {self.mlp!r} is unknown; choose {' or '.join(KERNELS)}, or None"
             )
-        if self.layer.width == math.inf and self.layer.narrow and self.depth > 1:
-            raise InputError(
-                "a stack of infinite width needs heads of infinite width; "
-                "leave the head width out or give a width"
-            )
 
     @property
     def blocks(self) -> tuple[str, ...]:
