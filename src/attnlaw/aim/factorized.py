@@ -30,7 +30,8 @@ Reals = NDArray[np.float64]
 Indices = NDArray[np.intp]
 # The outer scan ends at this fraction of its start: below it E is a difference of equal numbers.
 SMALLEST = 1e-5
-SCAN = 0.75
+# The scan goes in small steps where roots may lie close together, then faster.
+SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def solve(batch: Batch) -> FixedPoint:
     while active.any() and np.log(SMALLEST) < (low[active] - np.log(start[active])).min():
         i = np.flatnonzero(active)
         high[i] = low[i]
-        low[i] += np.log(SCAN)
+        low[i] += np.log(SMALL_STEP if steps <= SMALL_STEPS else LARGE_STEP)
         active[i] = np.sign(residual(low[i], i)) == sign[i]
         steps += 1
     roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from attnlaw.numerics.angle_series import midpoint_angles
 
 Reals = NDArray[np.float64]
-CUBIC_NODES = (64, 256, 1024, 4096)
+CUBIC_NODES = (64, 256, 1024, 4096, 16384)
 CLUSTER_NODES = 256
 # A lone atom of small weight blurs into a nearly perfect semicircle, for which few nodes are enough.
 LIGHT, SINGLE_NODES = 1e-3, 12

@@ -1,0 +1,206 @@
+"""Charts of what attention learns: learning curves, spectra, phase diagrams, scaling laws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+
+from attnlaw.report.style import PALETTE
+
+WIDTH, HEIGHT = 340, 230
+STUDENTS = {"factorized": PALETTE[0], "direct": PALETTE[1], "bayes": PALETTE[2]}
+STUDENT_NAMES = {"factorized": "factorized", "direct": "direct (ridge)", "bayes": "Bayes-optimal"}
+
+
+def learning_curves(
+    theory: pl.DataFrame, points: pl.DataFrame | None = None, thresholds: pl.DataFrame | None = None
+) -> Any:
+    """Error against samples, one line per student, with simulated points and their standard errors.
+
+    `theory`: alpha, student, estimation_error. `points`: alpha, student, mean, standard_error.
+    `thresholds`: alpha, name; drawn as dotted vertical lines.
+    """
+    import altair as alt
+
+    color = _student_color(alt, theory)
+    x = alt.X("alpha:Q", title="sample ratio α = n/d²", scale=alt.Scale(nice=False, zero=False))
+    y = alt.Y("estimation_error:Q", title="estimation error E", scale=alt.Scale(zero=True))
+    layers = [alt.Chart(_named(alt, theory)).mark_line(clip=True).encode(x=x, y=y, color=color)]
+    if thresholds is not None:
+        last = theory["alpha"].max()
+        rows = thresholds.filter(pl.col("alpha") <= last)
+        base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(x="alpha:Q")
+        layers.append(base.mark_rule(strokeDash=[2, 3], color="#666"))
+        layers.append(
+            base.mark_text(angle=270, align="right", dx=-3, dy=-6, fontSize=9, color="#444").encode(
+                y=alt.value(0), text="name:N"
+            )
+        )
+    if points is not None and points.height:
+        spread = points.with_columns(
+            estimation_error=pl.col("mean"),
+            low=pl.col("mean") - pl.col("standard_error").fill_null(0.0),
+            high=pl.col("mean") + pl.col("standard_error").fill_null(0.0),
+        )
+        base = alt.Chart(_named(alt, spread)).encode(x=x, color=color)
+        layers.append(base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"))
+        layers.append(base.mark_point(filled=True, size=34, opacity=1).encode(y=y))
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+
+
+def spectrum(
+    density: pl.DataFrame,
+    eigenvalues: pl.DataFrame | None = None,
+    atom: float = 0.0,
+    outliers: tuple[float, ...] = (),
+) -> Any:
+    """Predicted density of the trained matrix over a histogram of trained eigenvalues (those not at zero).
+
+    `density`: x, density. `eigenvalues`: eigenvalue, of all seeds; the atom at zero is written, not drawn.
+    """
+    import altair as alt
+
+    title = f"predicted weight at zero {atom:.3f}"
+    layers = []
+    if eigenvalues is not None and eigenvalues.height:
+        values = eigenvalues["eigenvalue"].to_numpy()
+        at_zero = float((values == 0.0).mean())
+        title += f", trained {at_zero:.3f}"
+        # An atom takes its own weight out of the histogram; without one every eigenvalue is drawn.
+        kept = values[values != 0.0] if atom > 0 else values
+        count = max(12, min(60, round(3 * kept.size ** (1 / 3))))
+        low, high = float(min(kept.min(), density["x"].min())), float(max(kept.max(), density["x"].max()))
+        width = (high - low) / count
+        bars = [
+            {
+                "floor": 0.0,
+                "left": low + i * width,
+                "right": low + (i + 1) * width,
+                "height": float(((kept >= low + i * width) & (kept < low + (i + 1) * width)).sum())
+                / (values.size * width),
+            }
+            for i in range(count)
+        ]
+        layers.append(
+            alt.Chart(alt.Data(values=bars))
+            .mark_bar(color="#B8C9D9", stroke="white", strokeWidth=0.3)
+            .encode(x=alt.X("left:Q"), x2="right:Q", y=alt.Y("floor:Q"), y2="height:Q")
+        )
+    line = alt.Chart(alt.Data(values=density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
+    layers.append(
+        line.encode(
+            x=alt.X("x:Q", title="eigenvalue of the trained matrix"),
+            y=alt.Y("density:Q", title="density"),
+            detail="interval:N",
+        )
+    )
+    if outliers:
+        marks = alt.Chart(alt.Data(values=[{"x": place, "y": 0.0} for place in outliers]))
+        layers.append(
+            marks.mark_point(shape="triangle-up", size=60, filled=True, color=PALETTE[1]).encode(
+                x="x:Q", y="y:Q"
+            )
+        )
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
+
+
+def phase_diagram(rows: pl.DataFrame, lines: pl.DataFrame) -> Any:
+    """Relative error over target rank and samples, with the thresholds as lines.
+
+    `rows`: target_rank, alpha, relative_error on a grid. `lines`: target_rank, alpha, name.
+    """
+    import altair as alt
+
+    ranks, alphas = rows["target_rank"].unique().sort(), rows["alpha"].unique().sort()
+    dx, dy = (float(grid[1] - grid[0]) if grid.len() > 1 else 0.1 for grid in (ranks, alphas))
+    cells = rows.with_columns(
+        # Cells overlap a little: exact neighbours leave hairlines between them.
+        left=pl.col("target_rank") - dx / 2,
+        right=pl.col("target_rank") + dx * 0.6,
+        low=pl.col("alpha") - dy / 2,
+        high=pl.col("alpha") + dy * 0.6,
+        shown=pl.col("relative_error").clip(0.0, 1.0),
+    ).select("left", "right", "low", "high", "shown")
+    span_x = [float(ranks[0]) - dx / 2, float(ranks[-1]) + dx / 2]
+    span_y = [float(alphas[0]) - dy / 2, float(alphas[-1]) + dy / 2]
+    x_scale, y_scale = alt.Scale(domain=span_x, nice=False), alt.Scale(domain=span_y, nice=False)
+    heat = (
+        alt.Chart(alt.Data(values=cells.to_dicts()))
+        .mark_rect(clip=True)
+        .encode(
+            x=alt.X("left:Q", title="target rank ratio κ = m/d", scale=x_scale),
+            x2="right:Q",
+            y=alt.Y("low:Q", title="sample ratio α = n/d²", scale=y_scale),
+            y2="high:Q",
+            color=alt.Color("shown:Q", title="E / Q*", scale=alt.Scale(scheme="viridis", domain=[0, 1])),
+        )
+    )
+    names = list(dict.fromkeys(lines["name"]))
+    dashes = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1]]
+    rules = (
+        alt.Chart(alt.Data(values=lines.to_dicts()))
+        .mark_line(clip=True, color="white", strokeWidth=1.8)
+        .encode(
+            x=alt.X("target_rank:Q", scale=x_scale),
+            y=alt.Y("alpha:Q", scale=y_scale),
+            strokeDash=alt.StrokeDash(
+                "name:N",
+                title="threshold",
+                scale=alt.Scale(domain=names, range=dashes[: len(names)]),
+                legend=alt.Legend(symbolStrokeColor="black", symbolSize=250),
+            ),
+        )
+    )
+    return alt.layer(heat, rules).properties(width=WIDTH, height=HEIGHT)
+
+
+def scaling_law(rows: pl.DataFrame, points: pl.DataFrame | None = None) -> Any:
+    """Error against N/d on logarithmic axes: full equations as lines, the leading-order law dashed.
+
+    `rows`: ratio, label, estimation_error, leading. `points`: ratio, label, mean, standard_error.
+    """
+    import altair as alt
+
+    labels = list(dict.fromkeys(rows["label"]))
+    color = alt.Color(
+        "label:N", title=None, scale=alt.Scale(domain=labels, range=list(PALETTE[: len(labels)]))
+    )
+    x = alt.X("ratio:Q", title="observations N/d", scale=alt.Scale(type="log", nice=False))
+    y_scale = alt.Scale(type="log", nice=False)
+    lowest = min(rows["estimation_error"].to_list() + rows["leading"].to_list())
+    decades = [10.0**power for power in range(math.floor(math.log10(lowest)), 2)]
+    y_axis = alt.Axis(values=decades, format="~g")
+    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(x=x, color=color)
+    layers = [
+        base.mark_line().encode(
+            y=alt.Y("estimation_error:Q", title="estimation error E", scale=y_scale, axis=y_axis)
+        ),
+        base.mark_line(strokeDash=[4, 3], strokeWidth=1.1).encode(y=alt.Y("leading:Q", scale=y_scale)),
+    ]
+    if points is not None and points.height:
+        spread = points.with_columns(
+            low=pl.col("mean") - pl.col("standard_error"), high=pl.col("mean") + pl.col("standard_error")
+        )
+        marks = alt.Chart(alt.Data(values=spread.to_dicts())).encode(x=x, color=color)
+        layers.append(marks.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", scale=y_scale), y2="high:Q"))
+        layers.append(
+            marks.mark_point(filled=True, size=34, opacity=1).encode(y=alt.Y("mean:Q", scale=y_scale))
+        )
+    title = "full equations (solid) and leading order (dashed)"
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
+
+
+def _named(alt: Any, rows: pl.DataFrame) -> Any:
+    named = rows.with_columns(name=pl.col("student").replace(STUDENT_NAMES))
+    return alt.Data(values=named.to_dicts())
+
+
+def _student_color(alt: Any, rows: pl.DataFrame) -> Any:
+    students = list(dict.fromkeys(rows["student"]))
+    scale = alt.Scale(
+        domain=[STUDENT_NAMES[student] for student in students],
+        range=[STUDENTS[student] for student in students],
+    )
+    return alt.Color("name:N", title=None, scale=scale)

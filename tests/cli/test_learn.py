@@ -1,0 +1,156 @@
+"""`attnlaw learn` as a user runs it: JSON contract, tables, figures, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from attnlaw.cli.app import app
+from attnlaw.errors import InputError
+
+PREDICTION = {
+    "estimation_error",
+    "prediction_error",
+    "training_loss",
+    "overlap",
+    "norm",
+    "rank_fraction",
+    "trace",
+    "noise_level",
+    "threshold",
+    "spectrum",
+    "status",
+    "residual",
+}
+
+
+def learn(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["learn", *arguments])
+
+
+def test_json_contract() -> None:
+    result = learn("--alpha", "0.3", "--noise", "0.5", "--weight-decay", "0.6", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert set(found) == {"problem", "prediction", "simulation"}
+    assert set(found["prediction"]) == PREDICTION
+    assert set(found["prediction"]["spectrum"]) == {"atom_at_zero", "edges", "outliers"}
+    assert found["prediction"]["estimation_error"] == pytest.approx(0.553147, abs=1e-6)
+    assert found["prediction"]["spectrum"]["edges"] == [[0.0, pytest.approx(3.498, abs=5e-4)]]
+    assert found["simulation"] is None
+    assert found["problem"]["target"]["rank_ratio"] == 0.5
+
+
+def test_curve_is_a_list() -> None:
+    found = json.loads(
+        learn("--curve", "alpha=0.05:1:5", "--student", "direct", "--noise", "0.2", "--json").stdout
+    )
+    assert [entry["problem"]["alpha"] for entry in found] == pytest.approx([0.05, 0.2875, 0.525, 0.7625, 1.0])
+    errors = [entry["prediction"]["estimation_error"] for entry in found]
+    assert errors == sorted(errors, reverse=True)
+    assert found[0]["prediction"]["threshold"] is None
+
+
+def test_simulation_stands_beside_the_theory() -> None:
+    arguments = (
+        "--alpha",
+        "0.4",
+        "--noise",
+        "0.5",
+        "--weight-decay",
+        "0.6",
+        "--simulate",
+        "24",
+        "--seeds",
+        "3",
+    )
+    found = json.loads(learn(*arguments, "--seed", "5", "--json").stdout)
+    again = json.loads(learn(*arguments, "--seed", "5", "--json").stdout)
+    assert found == again
+    measured = found["simulation"]["estimation_error"]
+    # d = 24 with tokens: the theory is off by order 1/d; a quarter is far beyond it.
+    assert measured["mean"] == pytest.approx(found["prediction"]["estimation_error"], rel=0.25)
+    assert measured["standard_error"] > 0
+    table = learn(*arguments)
+    assert "trained, d = 24" in table.stdout
+
+
+def test_thresholds() -> None:
+    found = json.loads(learn("--thresholds", "--tokens", "2", "--noise", "0.5", "--json").stdout)
+    assert found["thresholds"]["recovery"] == pytest.approx(0.422175 / 3, abs=1e-6)
+    assert found["thresholds"]["interpolation"] == pytest.approx(0.30696 / 3, abs=1e-5)
+    assert "interpolation" in learn("--thresholds", "--noise", "0.5").stdout
+
+
+def test_bayes_ignores_weight_decay() -> None:
+    arguments = ("--student", "bayes", "--output", "softmax", "--tokens", "2", "--alpha", "0.1", "--json")
+    found = json.loads(learn(*arguments, "--weight-decay", "0").stdout)
+    assert found["prediction"]["estimation_error"] == pytest.approx(0.392196, abs=1e-6)
+    assert found["prediction"]["training_loss"] is None
+    assert found["problem"]["weight_decay"] is None
+
+
+def test_table_names_every_quantity() -> None:
+    result = learn("--alpha", "0.3", "--noise", "0.5")
+    for words in ("estimation error", "training loss", "rank fraction", "noise level", "threshold"):
+        assert words in result.stdout
+
+
+def test_unconverged_is_said_on_standard_error() -> None:
+    result = learn("--alpha", "0.49", "--weight-decay", "1e-9")
+    assert "recovered" in result.stderr
+    assert "recovered" not in result.stdout
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_figures(tmp_path: Path, ending: str) -> None:
+    curve, spectrum = tmp_path / f"curve.{ending}", tmp_path / f"spectrum.{ending}"
+    simulate = ("--simulate", "20", "--seeds", "2", "--noise", "0.5")
+    assert (
+        learn("--curve", "alpha=0.2:0.6:3", *simulate, "--thresholds", "--figure", str(curve)).exit_code == 0
+    )
+    assert learn("--alpha", "0.4", *simulate, "--figure", str(spectrum)).exit_code == 0
+    assert (
+        learn("--student", "bayes", "--noise", "0.5", "--figure", str(tmp_path / f"bayes.{ending}")).exit_code
+        == 0
+    )
+    assert curve.stat().st_size > 2000
+    assert spectrum.stat().st_size > 2000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--alpha", "0"), "alpha: found 0, expected a number above 0"),
+        (("--target-rank", "-0.5"), "target rank: found -0.5"),
+        (("--noise", "-1"), "noise: found -1, expected a variance of at least 0"),
+        (("--tokens", "0"), "tokens: found 0"),
+        (("--weight-decay", "0"), "set a small weight decay"),
+        (("--simulate", "25", "--target-rank", "0.5"), "size 25 times target rank 0.5 is 12.5"),
+        (("--output", "tanh"), "output: found 'tanh'"),
+        (("--student", "bayes", "--simulate", "20"), "computed and not trained"),
+        (("--curve", "beta=1:2:3"), "expected alpha=FROM:TO:COUNT"),
+        (("--curve", "alpha=1:0.5:3"), "expected alpha=FROM:TO:COUNT"),
+        (("--curve", "alpha=0.1:0.5"), "expected alpha=FROM:TO:COUNT"),
+        (("--figure", "curve.txt"), "a figure ends in one of"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[str, ...], words: str) -> None:
+    result = learn(*arguments)
+    assert isinstance(result.exception, InputError)
+    assert words in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_exit_status_and_no_traceback() -> None:
+    command = [sys.executable, "-c", "from attnlaw.cli import main; main()", "learn", "--alpha", "-1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("attnlaw: alpha: found -1")
+    assert len(done.stderr.splitlines()) == 1
