@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from attnlaw import __version__
-from attnlaw.cli import audit, limit
+from attnlaw.cli import audit, learn, limit
 
 app = typer.Typer(
     name="attnlaw",
@@ -33,4 +33,5 @@ def _root(
 
 
 app.command("audit")(audit.command)
+app.command("learn")(learn.command)
 app.command("limit")(limit.command)
