@@ -176,7 +176,7 @@ def findings(models: pl.DataFrame, matrices: pl.DataFrame, exponents: pl.DataFra
     if bent:
         lines.append(
             f"No power law ({', '.join(bent)}): the residual is above three times the spread between seeds, "
-            "so these exponents only average the growth over this range (alpha grows exponentially in depth)."
+            "so these exponents only average the growth over this range (alpha is a product over depth)."
         )
     lines.append("Does the spectrum-adaptive proxy grow more slowly than the norm-based ones?")
     for other in ("edelman", "trauger_tewari"):
@@ -221,10 +221,12 @@ def choice_of_index(models: pl.DataFrame, matrices: pl.DataFrame, fits: Mapping[
             "they say nothing about what training did to the spectra."
         )
     elif moved.height:
-        depths = moved.with_columns((pl.col("depth") - 1 - pl.col("layer")).alias("from_top"))
-        where = depths.group_by("depth", "from_top", "kind").len().sort("depth", "from_top", "kind")
-        lines.append("p* > 0 (depth of the model, layers above the matrix, kind: matrices):")
-        lines += [f"  depth {d}, {above} above, {kind}: {n}" for d, above, kind, n in where.iter_rows()]
+        above = (pl.col("depth") - 1 - pl.col("layer")).alias("above")
+        where = moved.group_by("depth", above, "kind").len().sort("depth", "above", "kind")
+        lines.append("p* > 0 (matrices by depth of the model, layers above the matrix, and kind):")
+        for (depth, over), group in where.group_by("depth", "above", maintain_order=True):
+            kinds = ", ".join(f"{kind} {n}" for kind, n in group.select("kind", "len").iter_rows())
+            lines.append(f"  depth {depth}, {over} above: {kinds}")
         gain = models["value_of_adaptivity"].max()
         lines.append(
             f"The value of adaptivity is at most {gain:.4f}: choosing p per matrix gains at most "

@@ -94,8 +94,9 @@ def test_a_family_with_small_weights_says_where_the_index_moved(family_study, tm
     models, matrices = pl.read_csv(out / "models.csv"), pl.read_parquet(out / "matrices.parquet")
     moved = matrices.filter(pl.col("p") > 0)
     assert moved.height > 0
-    assert "p* > 0 (depth of the model, layers above the matrix, kind: matrices):" in said
-    counted = [int(line.rsplit(": ", 1)[1]) for line in said.splitlines() if " above, " in line]
+    assert "p* > 0 (matrices by depth of the model, layers above the matrix, and kind):" in said
+    listed = [line.split(" above: ")[1] for line in said.splitlines() if " above: " in line]
+    counted = [int(part.split()[1]) for line in listed for part in line.split(", ")]
     assert sum(counted) == moved.height
     assert f"p* = 0 for every matrix in {models['rank_count'].sum()} of 12 models" in said
     assert {"proxy_growth", "norm_growth_width", "spectrum_decay", "contributions_deepest"} <= set(saved)
