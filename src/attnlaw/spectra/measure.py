@@ -13,6 +13,7 @@ from attnlaw.checkpoints import Attention, Model, View
 from attnlaw.errors import InputError
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
+from attnlaw.spectra.gate import Gate
 from attnlaw.spectra.spectrum import Spectrum
 
 Progress = Callable[[int, int], None]
@@ -27,6 +28,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "unembedding": ("unembedding",),
 }
 BY_DEFAULT = ("qk", "vo", "cross", "ffn")
+
+# Elements of float64 matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B.
+IN_FLIGHT = 10**8
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,9 @@ def measure(
             f"{model.name}: has no matrices of kind {','.join(selection.groups)}; choose another"
         )
     results: dict[int, list[Measured]] = {}
+    gate = Gate(IN_FLIGHT)
     with threadpool_limits(1), ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        futures = {pool.submit(_measure_unit, model, unit): place for place, unit in enumerate(units)}
+        futures = {pool.submit(_measure_unit, model, unit, gate): place for place, unit in enumerate(units)}
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 results[futures[future]] = future.result()
@@ -152,7 +157,12 @@ def _units(model: Model, selection: Selection) -> Iterator[_Unit]:
             yield _Unit(None, None, kind, (view,))
 
 
-def _measure_unit(model: Model, unit: _Unit) -> list[Measured]:
+def _measure_unit(model: Model, unit: _Unit, gate: Gate) -> list[Measured]:
+    with gate.holding(sum(view.elements for view in unit.views)):
+        return _measured(model, unit)
+
+
+def _measured(model: Model, unit: _Unit) -> list[Measured]:
     names = tuple(view.tensor for view in unit.views)
     try:
         return _spectra(model, unit, names)
