@@ -7,9 +7,9 @@
 - goe      Gaussian sensing, extrapolated in 1/d: every quantity should lie within 3 standard errors
 - tokens   real token sequences, extrapolated in 1/d: z-scores as they come; h is not Gaussian at finite d
 
-Cases, sizes and seeds are fixed in the tables below, each case with its own random stream, and are not changed
-to make a score pass: of some 80 scores, one in five runs has one beyond 3 by chance alone. At least ten seeds
-at every size: with fewer the standard errors themselves are too uncertain for a normal score.
+Cases, sizes and seeds are fixed in the tables below, each case with its own random stream, and are not
+changed to make a score pass: of some 80 scores, one in five runs has one beyond 3 by chance alone. At least
+ten seeds at every size: with fewer the standard errors themselves are too uncertain for a normal score.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ def test_bad_input_is_one_line() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match=r"sensing: found 'gue', expected 'tokens' or 'goe'"):
         draw_sensing("gue", samples=2, tokens=1, size=2, rng=rng)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"size: 400 needs a dense .* choose a smaller size"):
+    with pytest.raises(
+        InputError, match=r"size: 400 needs a dense .* choose a smaller size or token sensing"
+    ):
         draw_sensing("goe", samples=80_000, tokens=1, size=400, rng=rng)
-    with pytest.raises(InputError, match=r"size: 2 needs a dense .*\(splitting\)"):
+    with pytest.raises(InputError, match=r"size: 2 needs a dense .* or a weight decay of at least 0.02"):
         TokenSensing(np.zeros((1, 20_000, 2))).gram()

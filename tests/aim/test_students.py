@@ -103,6 +103,39 @@ def test_splitting_reaches_the_interpolator_of_least_trace() -> None:
     assert np.trace(penalised) <= np.trace(trained.matrix) <= np.trace(penalised) * 1.01
 
 
+@pytest.mark.parametrize(("alpha", "solver"), [(0.2, "splitting"), (0.4, "factors")])
+def test_small_decay_on_both_sides_of_interpolation(alpha: float, solver: str) -> None:
+    """The threshold is near alpha = 0.307: splitting below, L-BFGS beyond, FISTA as independent route."""
+    problem = Problem(alpha=alpha, noise=0.5, weight_decay=1e-5, target=MP)
+    risk = data(problem, size=16, sensing="goe")
+    trained = train(problem, risk, np.random.default_rng(0))
+    assert (trained.solver, trained.converged) == (solver, True)
+    if solver == "factors":
+        assert distance(trained.matrix, train_proximal(risk, problem.weight_decay).matrix) < 1e-5
+
+
+def test_a_tiny_decay_that_is_not_resolved_is_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FISTA after 2000 steps at lt = 1e-5: close to a fixed point in units of S, far from the minimiser."""
+    monkeypatch.setattr("attnlaw.aim.students.convex.MOST_PROXIMAL_STEPS", 2000)
+    problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-5, target=MP)
+    risk = data(problem, size=16, sensing="goe")
+    exact = train(problem, risk, np.random.default_rng(0)).matrix
+    proximal = train_proximal(risk, problem.weight_decay)
+    assert distance(proximal.matrix, exact) > 1e-3
+    assert not proximal.converged
+
+
+def test_one_negative_label_can_fix_the_trace() -> None:
+    """With tokens h >= -Tr S/sqrt(d): as lt -> 0 the least label y gives Tr S = -sqrt(d) y and S x = 0."""
+    problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-6, target=MP)
+    risk = data(problem, size=20)
+    matrix = train(problem, risk, np.random.default_rng(0)).matrix
+    least = int(np.argmin(risk.labels))
+    assert np.trace(matrix) == pytest.approx(-np.sqrt(20) * risk.labels[least, 0], rel=1e-3)
+    x = risk.sensing.x[0, least]
+    assert np.linalg.norm(matrix @ x) < 1e-2 * np.linalg.norm(matrix) * np.linalg.norm(x)
+
+
 def test_splitting_refuses_a_softmax() -> None:
     problem = Problem(alpha=0.2, tokens=2, output="softmax", target=MP)
     with pytest.raises(InputError, match="the output is not linear"):

@@ -88,7 +88,7 @@ class TokenSensing:
         samples, tokens, size = self.shape
         first, second = upper(tokens)
         count = first.size
-        _check_dense(samples * count, samples * count, "splitting", size)
+        _check_dense(samples * count, samples * count, "or a weight decay of at least 0.02", size)
         kernel = np.einsum("ami,bni->abmn", self.x, self.x, optimize=True)
         gram = np.empty((samples, count, samples, count))
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -163,15 +163,15 @@ def draw_sensing(
         raise InputError(f"sensing: found {name!r}, expected 'tokens' or 'goe'; choose one of them")
     first, second = upper(tokens)
     count, dimension = first.size, size * (size + 1) // 2
-    _check_dense(samples * count, dimension, "goe", size)
+    _check_dense(samples * count, dimension, "or token sensing", size)
     rows = rng.standard_normal((samples, count, dimension))
     rows *= (np.where(first == second, np.sqrt(2.0), 1.0) / np.sqrt(size))[:, None]
     return MatrixSensing(rows.reshape(-1, dimension), tokens, size)
 
 
-def _check_dense(rows: int, columns: int, name: str, size: int) -> None:
+def _check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
     if 8 * rows * columns > LARGEST_DENSE_BYTES:
         raise InputError(
-            f"size: {size} needs a dense {rows} x {columns} matrix ({name}), more than "
-            f"{LARGEST_DENSE_BYTES // 2**30} GiB; choose a smaller size or a smaller sample ratio"
+            f"size: {size} needs a dense {rows} x {columns} matrix, more than "
+            f"{LARGEST_DENSE_BYTES // 2**30} GiB; choose a smaller size {remedy}"
         )

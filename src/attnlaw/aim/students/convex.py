@@ -20,11 +20,17 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from attnlaw.aim.risk import Linear, Risk
-from attnlaw.aim.students.trained import Trained, positive_part, proximal_step, relative_move
+from attnlaw.aim.students.trained import (
+    Trained,
+    optimality_gap,
+    positive_part,
+    proximal_step,
+    relative_move,
+)
 from attnlaw.errors import InputError
 
 TOLERANCE = 1e-10
-MOST_STEPS = 20_000
+MOST_PROXIMAL_STEPS, MOST_SPLITTING_STEPS = 20_000, 3_000
 OVERRELAXATION = 1.6
 
 
@@ -41,22 +47,24 @@ def train_proximal(risk: Risk, weight_decay: float) -> Trained:
     size = risk.sensing.shape[2]
     step = risk.step()
     matrix = ahead = np.zeros((size, size))
-    momentum, residual, steps = 1.0, np.inf, 0
-    while residual > TOLERANCE and steps < MOST_STEPS:
-        following, residual = proximal_step(risk, ahead, weight_decay * size, step)
+    momentum, move, steps = 1.0, np.inf, 0
+    while move > TOLERANCE and steps < MOST_PROXIMAL_STEPS:
+        following = proximal_step(risk, ahead, weight_decay * size, step)
+        move = relative_move(following, ahead)
         if np.vdot(ahead - following, following - matrix) > 0:
             momentum = 1.0
         grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         ahead = following + (momentum - 1.0) / grown * (following - matrix)
         matrix, momentum, steps = following, grown, steps + 1
-    return Trained(matrix, residual, steps, "proximal")
+    return Trained(matrix, optimality_gap(risk, matrix, weight_decay * size), steps, "proximal")
 
 
 def train_splitting(risk: Risk, weight_decay: float) -> Trained:
     """Douglas-Rachford: the risk's proximal map by one Cholesky factor of K + lt d/(2 tau), then shrinkage.
 
     Its limit lt -> 0 is the interpolator of least trace. Needs the linear output and fewer observations than
-    d(d+1)/2, else K is singular; memory and set-up grow like (nP)^2 and (nP)^3.
+    d(d+1)/2, else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not
+    converge. Memory and set-up grow like (nP)^2 and (nP)^3.
 
     >>> from attnlaw.aim.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
@@ -77,7 +85,7 @@ def train_splitting(risk: Risk, weight_decay: float) -> Trained:
     factor = cho_factor(kernel, lower=True, overwrite_a=True, check_finite=False)
     state = matrix = np.zeros((size, size))
     residual, steps = np.inf, 0
-    while residual > TOLERANCE and steps < MOST_STEPS:
+    while residual > TOLERANCE and steps < MOST_SPLITTING_STEPS:
         gap = (labels - scale * risk.sensing.fields(state)).reshape(-1)
         dual = cho_solve(factor, gap, check_finite=False).reshape(samples, -1)
         fitted = state + risk.sensing.adjoint(scale * dual)

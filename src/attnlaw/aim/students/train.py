@@ -3,12 +3,13 @@
 | student | output, regime | solver |
 |---|---|---|
 | factorized | any | `train_factors`, L-BFGS on the weights W |
-| factorized | linear, weight decay below 0.02, fewer observations than unknowns | `train_splitting` on S |
+| factorized | linear, weight decay below 0.02, below interpolation | `train_splitting` on S |
 | direct | linear | conjugate gradients on S |
 | direct | softmax | L-BFGS on S |
 
 The factorised student and the convex one have the same minimum; L-BFGS on W needs steps like 1/sqrt(lt), so
-the small weight decays that stand for the limit lt -> 0 are solved in their convex form.
+the small weight decays that stand for the limit lt -> 0 are solved in their convex form. Where splitting does
+not converge, beyond interpolation, L-BFGS is fast again and takes over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.risk import Linear, Risk
-from attnlaw.aim.students.convex import train_splitting
+from attnlaw.aim.students.convex import TOLERANCE, train_splitting
 from attnlaw.aim.students.direct import train_direct
 from attnlaw.aim.students.factors import train_factors
 from attnlaw.aim.students.trained import Trained
@@ -43,9 +44,10 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator) -> Trained:
             f"student: found {problem.student!r}, which is computed and not trained; "
             "simulate the factorized or the direct student"
         )
-    samples, tokens, size = risk.sensing.shape
-    observations = samples * tokens * (tokens + 1) // 2
-    small = problem.weight_decay < SMALL_WEIGHT_DECAY and observations < size * (size + 1) // 2
-    if small and isinstance(risk.output, Linear):
-        return train_splitting(risk, problem.weight_decay)
+    small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and isinstance(risk.output, Linear)
+    size = risk.sensing.shape[2]
+    if small and risk.labels.size < size * (size + 1) // 2:
+        trained = train_splitting(risk, problem.weight_decay)
+        if trained.residual <= TOLERANCE:
+            return trained
     return train_factors(risk, problem.weight_decay, rng)
