@@ -148,6 +148,38 @@ def test_a_vanishing_weight_removes_its_observations() -> None:
     assert left.estimation_error == pytest.approx(alone.estimation_error, rel=1e-6)
 
 
+def test_unequal_groups_satisfy_their_equations() -> None:
+    groups = (ObservationGroup(noise=0.1, share=0.5), ObservationGroup(weight=0.2, noise=4.0, share=0.5))
+    problem = Problem(0.4, target=MP, weight_decay=0.3, groups=groups)
+    found = state_evolution(problem)
+    delta, b, E = found.noise_level, found.threshold, found.estimation_error
+    alpha, weight, noise = np.array([[0.2, 2.0, 0.05], [0.2, 0.4, 2.0]]).T
+    J = integral(0.5, delta, lambda x, g: (x - b) ** 2, above=b)
+    M1 = integral(0.5, delta, lambda x, g: x - b, above=b)
+    chi = 2 * integral(0.5, delta, lambda x, g: (x - b) * g.real, above=b)
+    Vhat = 2 * problem.weight_decay / b
+    V = chi / Vhat
+    c = 2 * weight / (1 + 2 * weight * V)
+    # quad's own error is about 1e-9.
+    assert Vhat == pytest.approx((2 * alpha * c).sum(), rel=1e-7)
+    assert delta == pytest.approx(np.sqrt((2 * alpha * c**2 * (E + noise)).sum()) / Vhat, rel=1e-7)
+    assert pytest.approx(E, rel=1e-7) == 1.5 - 2 * (J + b * M1 - delta**2 * chi) + J
+    loss = (alpha * weight * (E + noise) / (1 + 2 * weight * V) ** 2).sum() / 0.4
+    assert found.training_loss == pytest.approx(loss, rel=1e-7)
+
+
+def test_unequal_groups_of_the_direct_student() -> None:
+    groups = (ObservationGroup(noise=0.1, share=0.5), ObservationGroup(weight=0.2, noise=4.0, share=0.5))
+    found = state_evolution(Problem(0.4, target=MP, weight_decay=0.3, groups=groups, student="direct"))
+    alpha, weight, noise = np.array([[0.2, 2.0, 0.05], [0.2, 0.4, 2.0]]).T
+    s, delta, E = found.shrinkage, found.noise_level, found.estimation_error
+    Vhat = 4 * 0.3 * s / (1 - s)
+    c = 2 * weight / (1 + 2 * weight / (Vhat + 4 * 0.3))
+    assert Vhat == pytest.approx((2 * alpha * c).sum(), rel=1e-10)
+    assert delta == pytest.approx(np.sqrt((2 * alpha * c**2 * (E + noise)).sum()) / Vhat, rel=1e-10)
+    assert pytest.approx(E, rel=1e-10) == (1 - s) ** 2 * 1.5 + s**2 * delta**2
+
+
 def test_downweighting_noisy_samples_helps() -> None:
     def error(weight: float) -> float:
         groups = (

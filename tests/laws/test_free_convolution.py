@@ -71,6 +71,14 @@ def test_truncated_integrals_agree_with_adaptive_quadrature(k0: float, a: float,
     assert found == pytest.approx(np.array(expected), abs=3e-9)
 
 
+@pytest.mark.parametrize("k0", [0.3, 2.0])
+def test_little_noise_leaves_the_base(k0: float) -> None:
+    base, a = MarchenkoPastur(k0), 1e-6
+    x = np.linspace(*base.intervals[0], 7)[1:-1]
+    # The difference is of order a^2; the cubic's near-infinite third root must not spoil the pair.
+    assert FreeConvolution(base, a).stieltjes(x) == pytest.approx(base.stieltjes(x), rel=1e-9)
+
+
 def fine_spectrum(k0: float) -> Discrete:
     """Marchenko-Pastur as quadrature points: Biane's route then has nothing in common with the cubic."""
     law = MarchenkoPastur(k0)
