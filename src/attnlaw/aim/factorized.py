@@ -32,6 +32,7 @@ Indices = NDArray[np.intp]
 SMALLEST = 1e-5
 # The scan goes in small steps where roots may lie close together, then faster.
 SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5
+MAX_DOUBLINGS = 40
 
 
 @dataclass(frozen=True)
@@ -73,29 +74,44 @@ def solve(batch: Batch) -> FixedPoint:
     ([1.62175], [0.802029])
     """
     Q = batch.target.second_moment
-    start = 3.0 * np.sqrt((Q + (batch.noise.max(axis=1)) + 1.0) / (2 * batch.alpha.sum(axis=1)))
+    start = 3.0 * np.sqrt((Q + batch.noise.max(axis=1) + 1.0) / (2 * batch.alpha.sum(axis=1)))
 
     def residual(log_delta: Reals, which: Indices) -> Reals:
         return _outer(batch.rows(which), np.exp(log_delta))[0]
 
     every = np.arange(batch.lt.size)
+    # Beyond every root the residual is negative. A tall peak at interpolation may lie above the first guess.
+    sign = np.sign(residual(np.log(start), every))
+    steps = 1
+    while np.any(sign > 0) and steps < MAX_DOUBLINGS:
+        i = np.flatnonzero(sign > 0)
+        start[i] *= 2.0
+        sign[i] = np.sign(residual(np.log(start[i]), i))
+        steps += 1
     high = np.log(start)
     low = high.copy()
-    sign = np.sign(residual(high, every))
     active = sign != 0
-    steps = 1
+    scanned = 0
     while active.any() and np.log(SMALLEST) < (low[active] - np.log(start[active])).min():
         i = np.flatnonzero(active)
         high[i] = low[i]
-        low[i] += np.log(SMALL_STEP if steps <= SMALL_STEPS else LARGE_STEP)
+        low[i] += np.log(SMALL_STEP if scanned < SMALL_STEPS else LARGE_STEP)
         active[i] = np.sign(residual(low[i], i)) == sign[i]
-        steps += 1
+        scanned += 1
     roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)
     delta = np.exp(roots.x)
     miss, eps, integrals, V, E = _outer(batch, delta)
     scale = Q + batch.noise.max(axis=1)
     return FixedPoint(
-        delta, eps, batch.lt * eps, V, E, integrals, np.abs(miss) / scale, ~active, steps + roots.steps
+        delta,
+        eps,
+        batch.lt * eps,
+        V,
+        E,
+        integrals,
+        np.abs(miss) / scale,
+        ~active,
+        steps + scanned + roots.steps,
     )
 
 

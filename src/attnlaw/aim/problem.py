@@ -148,7 +148,9 @@ class Problem:
         else:
             from attnlaw.aim.thresholds import interpolation
 
-            threshold = interpolation(self.target, max(channel.noise for channel in self.channels) * 2)
+            # Where everything is fitted the weights drop out and the groups' noises enter by their mean.
+            mean = sum(channel.alpha * channel.noise for channel in self.channels) / self.observations
+            threshold = interpolation(self.target, 2 * mean)
         if self.observations <= threshold:
             per_sample = self.observations / self.alpha
             raise InputError(

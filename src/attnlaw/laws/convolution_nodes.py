@@ -179,7 +179,7 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Reals, Reals]:
 def biane_curve(s: Reals, p: Reals, a: float, u: Reals) -> tuple[Reals, Reals, Reals]:
     """`x(u)`, `v(u)` and `dx/du` on the boundary curve at points u (one axis); `dx/du` needs v > 0.
 
-    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton from below on a convex falling function.
+    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton's method from below.
     """
     square = (u[:, None] - s) ** 2
     level = 1.0 / a**2
