@@ -62,12 +62,12 @@ def spectrum(
     """
     import altair as alt
 
-    title = f"predicted weight at zero {atom:.3f}"
+    title = f"weight at zero: predicted {atom:.3f}" if atom > 0 else ""
     layers = []
     if eigenvalues is not None and eigenvalues.height:
         values = eigenvalues["eigenvalue"].to_numpy()
         at_zero = float((values == 0.0).mean())
-        title += f", trained {at_zero:.3f}"
+        title += f", trained {at_zero:.3f}" if atom > 0 else ""
         # An atom takes its own weight out of the histogram; without one every eigenvalue is drawn.
         kept = values[values != 0.0] if atom > 0 else values
         count = max(12, min(60, round(3 * kept.size ** (1 / 3))))
@@ -91,7 +91,7 @@ def spectrum(
     line = alt.Chart(alt.Data(values=density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
     layers.append(
         line.encode(
-            x=alt.X("x:Q", title="eigenvalue of the trained matrix"),
+            x=alt.X("x:Q", title="eigenvalue of the learned matrix"),
             y=alt.Y("density:Q", title="density"),
             detail="interval:N",
         )
