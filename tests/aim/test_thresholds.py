@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.plain_convolution import integral
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
+from attnlaw.aim.prediction import Prediction
 from attnlaw.aim.problem import ObservationGroup, Problem, Target
 from attnlaw.aim.state_evolution import state_evolution
 from attnlaw.aim.sweep import curve
@@ -74,16 +76,32 @@ def test_bayes_recovers_just_beyond_its_threshold() -> None:
     assert above.estimation_error < 1e-10
 
 
+def error_by_quadrature(found: Prediction) -> float:
+    """E of a solution (kappa0 = Delta = 0.5) after its equations are checked with np.roots and quad."""
+    alpha, decay = found.problem.alpha, found.problem.weight_decay
+    delta, b = found.noise_level, found.threshold
+    J = integral(0.5, delta, lambda x, g: (x - b) ** 2, above=b)
+    M1 = integral(0.5, delta, lambda x, g: x - b, above=b)
+    chi = 2 * integral(0.5, delta, lambda x, g: (x - b) * g.real, above=b)
+    assert 4 * alpha == pytest.approx(decay / b + 2 * chi, abs=1e-8)
+    assert 1.75 + 2 * alpha * delta**2 - delta**2 * decay / b == pytest.approx(J + 2 * b * M1, abs=1e-7)
+    return 2 * alpha * delta**2 - 0.25
+
+
 def test_double_descent_peaks_at_interpolation() -> None:
     problem = Problem(0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=1e-3)
-    alphas = np.linspace(0.295, 0.33, 71)
-    places, heights = [], []
-    for decay in (1e-3, 1e-5):
-        errors = [p.estimation_error for p in curve(replace(problem, weight_decay=decay), alphas)]
-        places.append(alphas[int(np.argmax(errors))])
-        heights.append(max(errors))
-    # The reference places (.315 and .309) were read from a grid of step .003: half a step, and ours of .0005.
-    assert places == pytest.approx([0.315, 0.309], abs=0.0015 + 0.0005)
+    heights = []
+    # The peak moves to interpolation as the decay vanishes; a coarse reading elsewhere gives .315 and .309.
+    for decay, place in ((1e-3, 0.3159), (1e-5, 0.3079)):
+        alphas = np.linspace(place - 0.003, place + 0.003, 61)
+        predictions = curve(replace(problem, weight_decay=decay), alphas)
+        errors = [prediction.estimation_error for prediction in predictions]
+        peak = int(np.argmax(errors))
+        assert alphas[peak] == pytest.approx(place, abs=1.5e-4)
+        before, top, after = (error_by_quadrature(predictions[peak + shift]) for shift in (-10, 0, 10))
+        assert top > max(before, after) + 1e-4
+        assert top == pytest.approx(errors[peak], abs=1e-9)
+        heights.append(top)
     found = thresholds(problem.target, noise=0.5)
     assert found.peak_error == pytest.approx(2.977, abs=0.5e-3)
     assert heights[0] < heights[1] < found.peak_error
