@@ -12,9 +12,21 @@ __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
     "Audit": "attnlaw.auditing",
+    "GivenInputs": "attnlaw.limits",
     "InputError": "attnlaw.errors",
+    "Layer": "attnlaw.limits",
+    "Problem": "attnlaw.aim.problem",
+    "RandomInputs": "attnlaw.limits",
+    "Stack": "attnlaw.limits",
+    "Target": "attnlaw.aim.target",
+    "agreement": "attnlaw.aim.agreement",
     "audit": "attnlaw.auditing",
+    "compare_widths": "attnlaw.limits",
+    "curve": "attnlaw.aim.sweep",
     "open_model": "attnlaw.checkpoints",
+    "simulate": "attnlaw.aim.simulate",
+    "state_evolution": "attnlaw.aim.state_evolution",
+    "thresholds": "attnlaw.aim.thresholds",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
