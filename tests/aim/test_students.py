@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from attnlaw.aim.problem import ObservationGroup, Problem, Target
-from attnlaw.aim.risk import Risk
+from attnlaw.aim.risk import Linear, Risk
+from attnlaw.aim.sensing import TokenSensing
 from attnlaw.aim.simulate import draw_risk
 from attnlaw.aim.students.convex import train_proximal, train_splitting
 from attnlaw.aim.students.direct import train_direct
 from attnlaw.aim.students.factors import factors_objective, train_factors
 from attnlaw.aim.students.train import train
+from attnlaw.aim.students.trained import optimality_gap
 from attnlaw.errors import InputError
 
 MP = Target.marchenko_pastur(0.5)
@@ -81,6 +83,32 @@ def test_optimality_conditions_hold(weight_decay: float) -> None:
     assert np.linalg.eigvalsh(matrix).min() > -1e-10
     assert np.linalg.eigvalsh(slack).min() > -1e-5
     assert np.linalg.norm(slack @ matrix) < 1e-5
+
+
+def test_optimality_gap_by_hand() -> None:
+    """x = e_1, y that of diag(0, 1): F = (1 - s)^2/2 + s/10 at S = diag(0, s), G = diag(1/10, s - 9/10)."""
+    tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
+    risk = Risk(tokens, Linear(np.ones((1, 1))), tokens.fields(np.diag([0.0, 1.0])))
+    # s = 1/2: Tr(G S) = -0.2, least eigenvalue -0.4 times 2 Tr S = 1. s = 3/2: Tr(G S) = 0.9, G >= 0.
+    for s, gap in ((0.5, 0.2 + 0.4), (1.5, 0.9), (0.9, 0.0)):
+        total = (1 - s) ** 2 / 2 + s / 10
+        found = optimality_gap(risk, np.diag([0.0, s]), shift=0.1)
+        assert found == pytest.approx(gap / total, abs=1e-12)
+
+
+def test_optimality_gap_bounds_what_is_left() -> None:
+    problem = LINEAR["one token"]
+    risk = data(problem)
+    shift = problem.weight_decay * 24
+    best = train(problem, risk, np.random.default_rng(1)).matrix
+
+    def total(matrix: np.ndarray) -> float:
+        return risk(matrix)[0] + shift * float(np.trace(matrix))
+
+    values, vectors = np.linalg.eigh(best)
+    top = (vectors[:, -4:] * values[-4:]) @ vectors[:, -4:].T
+    for matrix in (1.2 * best, 0.7 * best, top, best + 0.1 * np.eye(24)):
+        assert optimality_gap(risk, matrix, shift) * total(matrix) >= total(matrix) - total(best) > 0
 
 
 def test_softmax_factors_and_proximal_reach_the_same_minimum() -> None:
