@@ -4,7 +4,7 @@
 
 trains depth 2, 4, 8 by width 64, 128, 256 with two seeds each (18 models) by masked-byte prediction on the
 Python standard library's source (see byte_corpus.py), all with one recipe, in two processes of one thread:
-about 20 minutes on two free cores. Each model is one Hugging Face checkpoint directory under DIR with its loss
+about 20 minutes on two free cores. Each model is one checkpoint directory under DIR with its loss
 curve beside the weights; DIR/losses.csv holds all curves. A model that is there already is skipped, so an
 interrupted run is resumed by the same command. Needs the packages torch and transformers.
 """
