@@ -10,6 +10,11 @@
 Cases, sizes and seeds are fixed in the tables below, each case with its own random stream, and are not
 changed to make a score pass: of some 80 scores, one in five runs has one beyond 3 by chance alone. At least
 ten seeds at every size: with fewer the standard errors themselves are too uncertain for a normal score.
+
+Expected miss: tokens in case E. A positive semidefinite S has h >= -Tr S/sqrt(d), and as lt -> 0 every label
+is fitted, so Tr S/d is at least -(least label)/sqrt(d). At these sizes that often exceeds the theory's trace;
+the bound is then met with equality by a whole face of minimisers of rank d - 1, far from the limit,
+and no straight line in 1/d leads there. Gaussian matrices have no such bound.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import numpy as np
 
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.risk import Linear, Risk
-from attnlaw.aim.students.convex import TOLERANCE, train_splitting
+from attnlaw.aim.students.convex import train_splitting
 from attnlaw.aim.students.direct import train_direct
 from attnlaw.aim.students.factors import train_factors
 from attnlaw.aim.students.trained import Trained
@@ -48,6 +48,6 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator) -> Trained:
     size = risk.sensing.shape[2]
     if small and risk.labels.size < size * (size + 1) // 2:
         trained = train_splitting(risk, problem.weight_decay)
-        if trained.residual <= TOLERANCE:
+        if trained.converged:
             return trained
     return train_factors(risk, problem.weight_decay, rng)
