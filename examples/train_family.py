@@ -39,9 +39,10 @@ SEEDS = (0, 1)
 HEAD_SIZE = 32
 CONTEXT = 32
 BATCH = 32
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 5e-4
 MASKED_SHARE = 0.15
 INITIAL_DEVIATION = 0.68  # of a weight, times the root of the width
+POSITION_AMPLITUDE = 0.3  # of the sinusoids that position embeddings start from
 MASK = 255  # occurs in no UTF-8 text
 LOG_EVERY = 100
 PROBE_WINDOWS = 512
@@ -73,8 +74,12 @@ def family() -> list[Member]:
 
 
 def build_model(member: Member) -> BertForMaskedLM:
-    """The encoder, with BERT's initialisation."""
-    return BertForMaskedLM(
+    """The encoder: BERT's architecture, started so that small and deep members leave the unigram plateau.
+
+    BERT's deviation 0.02 of a weight is for width 768; here it is `INITIAL_DEVIATION / sqrt(width)`. Position
+    embeddings are trained like all others and start from sinusoids.
+    """
+    model = BertForMaskedLM(
         BertConfig(
             vocab_size=byte_corpus.VOCABULARY,
             max_position_embeddings=CONTEXT,
@@ -86,10 +91,15 @@ def build_model(member: Member) -> BertForMaskedLM:
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
             pad_token_id=0,
-            # BERT's 0.02 is for width 768; at these widths it holds the loss on the unigram plateau for long.
             initializer_range=INITIAL_DEVIATION / member.width**0.5,
         )
     )
+    frequencies = 10000.0 ** -(torch.arange(0, member.width, 2) / member.width)
+    angles = torch.arange(CONTEXT)[:, None] * frequencies
+    with torch.no_grad():
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+        model.bert.embeddings.position_embeddings.weight.copy_(POSITION_AMPLITUDE * waves)
+    return model
 
 
 def masked_loss(model: BertForMaskedLM, windows: np.ndarray, masked: np.ndarray) -> torch.Tensor:
@@ -176,6 +186,7 @@ def check_recipe(out: Path, steps: int) -> None:
         "masked_share": MASKED_SHARE,
         "learning_rate": LEARNING_RATE,
         "initial_deviation_times_root_width": INITIAL_DEVIATION,
+        "position_amplitude": POSITION_AMPLITUDE,
         "corpus": byte_corpus.DESCRIPTION,
         "python_version": platform.python_version(),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
@@ -194,7 +205,7 @@ def main() -> None:
         description="Train the family of BERT encoders (depth by width by seed)."
     )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "family" / "weights")
-    parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
 
