@@ -137,11 +137,11 @@ def compare(sensing: str) -> None:
             scores.append(row.z)
             if abs(row.z) > 3:
                 misses.append(f"{name}: {row.quantity} z = {row.z:.1f}")
-            last = getattr(runs[-1], row.quantity).mean
+            means = " ".join(f"{getattr(run, row.quantity).mean:.5f}" for run in runs)
             misfit = "-" if row.misfit is None else f"{row.misfit:.1f}"
             print(
                 f"    {row.quantity:17} {row.theory:9.5f} | {row.value:9.5f}({row.standard_error:.5f}) | "
-                f"{row.z:+5.1f}   at d = {sizes[-1]} {last:9.5f}, misfit {misfit}",
+                f"{row.z:+5.1f}   by size {means}, misfit {misfit}",
                 flush=True,
             )
     rms = np.sqrt(np.mean(np.square(scores)))
