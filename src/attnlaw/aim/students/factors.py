@@ -20,7 +20,7 @@ from attnlaw.aim.students.trained import Trained, optimality_gap, proximal_step
 
 MEMORY = 20
 MOST_STEPS = 20_000
-GRADIENT = 1e-10
+GRADIENT = 1e-6
 
 
 def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator) -> Trained:
@@ -48,7 +48,8 @@ def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator) -> 
             "maxiter": MOST_STEPS,
             "maxfun": 2 * MOST_STEPS,
             "ftol": 0.0,
-            "gtol": GRADIENT,
+            # In units of the penalty's own gradient, 2 lt W/d^2; the floor serves lt = 0.
+            "gtol": GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2,
         },
     )
     w = result.x.reshape(size, size)
