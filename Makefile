@@ -10,8 +10,9 @@ demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
 	@echo "The report is demo/report.html; the rows are demo/matrices.parquet and demo/spectra.parquet."
 
+# One BLAS thread: the matrices of the tests are small, and idle threads only get in the way.
 test: check
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
 check: $(VENV)/.test
 	@$(BIN)/ruff check .
