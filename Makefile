@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test bench check clean
 
