@@ -24,7 +24,7 @@ def sparkline(values: Sequence[float], top: float) -> str:
     """One block per value, as high as the value is against `top`.
 
     >>> sparkline([0.0, 1.0, 2.0], top=2.0)
-    '▁▄█'
+    '▁▅█'
     """
     steps = len(BLOCKS) - 1
     return "".join(BLOCKS[round(steps * value / top) if top > 0 else 0] for value in values)
