@@ -1,15 +1,20 @@
-"""The one error a user sees as a line."""
+"""The one error a user sees as a line, and text from files made safe to show."""
+
+
+def printable(text: str) -> str:
+    """The text with line breaks, terminal escapes and other unprintable characters written out.
+
+    >>> printable("a\\nb\\x1b[31m")
+    'a\\\\nb\\\\x1b[31m'
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class InputError(ValueError):
     """Input that cannot be used: one line that says what was found, what was expected and what to do.
 
     The command line prints it to standard error and exits with status 1; nothing else is caught there.
-    Names that come from files may hold line breaks and terminal escapes; they are shown as such.
-
-    >>> str(InputError("tensor a\\nb\\x1b[31m is missing"))
-    'tensor a\\\\nb\\\\x1b[31m is missing'
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__("".join(char if char.isprintable() else ascii(char)[1:-1] for char in message))
+        super().__init__(printable(message))

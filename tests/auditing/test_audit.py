@@ -103,6 +103,42 @@ def test_two_audits_add_up(tiny):
     assert len(both.as_json()) == 2
 
 
+def test_models_of_one_name_stay_apart(tiny, tmp_path):
+    three = tiny + tiny + tiny
+    names = [summary["model"] for summary in three.summaries]
+    assert names == [names[0], f"{names[0]} (2)", f"{names[0]} (3)"]
+    for table in (three.matrices, three.spectra, three.layers):
+        assert table["model"].unique(maintain_order=True).to_list() == names
+    named = attnlaw.audit(
+        {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}, heads=2, name="mine"
+    )
+    assert named.summary["model"] == "mine"
+
+
+def test_experts_that_are_not_read_leave_no_proxies():
+    layer = {name: tensor for name, tensor in _gated_layer().items() if name.startswith("self_attn")}
+    layer["block_sparse_moe.experts.0.w1.weight"] = np.ones((8, 4))
+    found = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in layer.items()}, heads=2)
+    assert found.summary["proxies"] is None
+    assert "no feed-forward" not in found.summary["extensions"]
+    assert any("could not be read" in warning for warning in found.summary["warnings"])
+
+
+def test_an_assumed_activation_is_said(tmp_path):
+    found = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}, heads=2)
+    assert "activation not stated: silu assumed" in found.summary["warnings"]
+
+
+def test_zero_matrices_are_drawn_or_left_out(tmp_path):
+    layer = _gated_layer() | {"self_attn.o_proj.weight": np.zeros((4, 4))}
+    some = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in layer.items()}, heads=2)
+    assert (some.save(tmp_path / "some") / "report.html").stat().st_size > 0
+    nothing = attnlaw.audit(
+        {"in_proj_weight": np.zeros((12, 4)), "out_proj.weight": np.zeros((4, 4))}, heads=2
+    )
+    assert (nothing.save(tmp_path / "none") / "report.html").stat().st_size > 0
+
+
 def test_a_file_in_the_way_loses_nothing(tiny, tmp_path):
     target = tmp_path / "taken"
     target.write_text("precious")

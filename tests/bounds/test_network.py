@@ -171,8 +171,8 @@ def test_a_dead_head_contributes_nothing_and_harms_nothing(seed, layer, head):
     values = [found.spectrum_adaptive, found.continuous, *found.fixed.values(), *found.norm_based.values()]
     assert np.isfinite([*values, *found.log_alpha]).all()
     assert found.adaptivity >= 1 - 1e-13
-    living = [part.p for part in found.contributions if part.log_value > -np.inf]
-    assert found.rank_count == all(p == 0 for p in living)
+    # The dead head's QK chose an index above 0, where it costs nothing: more than ranks was used.
+    assert not found.rank_count
 
 
 def test_a_network_of_zeros_has_the_root_of_its_depth_and_one():

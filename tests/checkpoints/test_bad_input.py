@@ -186,13 +186,17 @@ def test_a_stranger_with_known_names_is_announced(folder: Path) -> None:
     config_with(folder, model_type="newbert")
     assert open_model(folder).warnings == (
         "model type newbert is not in the table: read as bert by its names",
+        "activation not stated: gelu assumed",
     )
 
 
 def test_matrices_that_are_left_out_are_announced() -> None:
     expert = "encoder.layer.1.experts.gate_up_proj"
     model = open_model(bert_state() | {expert: torch.ones(2, 8, 8)}, heads=2)
-    assert model.warnings == (f"matrices inside the layers were left out: 1 such as {expert}",)
+    assert model.warnings == (
+        "activation not stated: gelu assumed",
+        f"matrices inside the layers were left out: 1 such as {expert}",
+    )
 
 
 def test_two_models_in_one_file() -> None:

@@ -1,6 +1,7 @@
 """The audit command as a user types it: a process of its own, its output, its exit status."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,7 @@ BAD = {
     "empty directory": lambda folder: (folder,),
     "layers out of range": lambda folder: (TINY, "--layers", "9:12"),
     "layers no slice": lambda folder: (TINY, "--layers", "a:b"),
+    "empty selection": lambda folder: (TINY, "--only", ""),
     "unknown kind": lambda folder: (TINY, "--only", "qq"),
     "no jobs": lambda folder: (TINY, "--jobs", "0"),
     "no samples": lambda folder: (TINY, "--samples", "-1"),
@@ -119,6 +121,32 @@ def test_bad_input_is_one_line_and_status_1(case, tmp_path):
     assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1
     assert done.stderr.startswith("attnlaw: ")
     assert done.stdout == ""
+
+
+def test_several_named_models_give_a_list_even_when_one_is_left():
+    done = attnlaw("audit", TINY, TINY / "absent", "--json")
+    assert done.returncode == 1
+    assert len(json.loads(done.stdout)) == 1
+
+
+def test_names_from_files_are_shown_and_never_obeyed(tmp_path):
+    rng = np.random.default_rng(0)
+    block = {"in_proj_weight": rng.standard_normal((12, 4)), "out_proj.weight": rng.standard_normal((4, 4))}
+    weights = {f"{prefix}.{name}": value for prefix in ("[/x]", "[red]b") for name, value in block.items()}
+    path = tmp_path / "[bold]a\x1b[31m.safetensors"
+    save_file(weights, path)
+    done = attnlaw("audit", path, "--heads", "2")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "[/x]" in done.stdout
+    assert "[bold]a\\x1b[31m.safetensors" in done.stdout
+
+
+def test_a_terminal_without_unicode_gets_question_marks():
+    command = [sys.executable, "-c", "from attnlaw.cli import main; main()", "audit", str(TINY)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_bad_usage_is_status_2():

@@ -165,10 +165,14 @@ def test_only_names_groups_once_each_and_refuses_others():
 
 
 def test_only_a_whole_selection_serves_the_bounds():
-    assert Selection().whole
-    assert Selection.parse(None, ",".join(GROUPS), depth=3).whole
-    assert not Selection.parse("0:3", None, depth=3).whole
-    assert not Selection.parse(None, "qk,vo", depth=3).whole
+    block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    tensors = {f"layers.{i}.self_attn.{name}": value for i in range(3) for name, value in block.items()}
+    tensors |= {f"layers.{i}.linear{j}.weight": np.eye(4) for i in range(3) for j in (1, 2)}
+    model = open_model(tensors, heads=2)
+    whole = [(None, None), (None, ",".join(GROUPS)), ("0:3", None), (None, "qk,vo,ffn")]
+    partial = [("0:2", None), (None, "qk,vo"), ("0:3", "ffn"), (None, "embedding")]
+    assert all(Selection.parse(*words, depth=3).is_whole(model) for words in whole)
+    assert not any(Selection.parse(*words, depth=3).is_whole(model) for words in partial)
 
 
 def test_a_selection_without_matrices_is_refused():

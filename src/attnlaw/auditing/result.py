@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.errors import InputError
-from attnlaw.records.files import replacing, to_json
+from attnlaw.records.files import replacing, to_json, usable_directory
 
 TABLES = ("matrices", "spectra", "layers")
 
@@ -35,9 +35,24 @@ class Audit:
         return only
 
     def __add__(self, other: Audit) -> Audit:
-        """Both audits in one: rows of the first, then rows of the second."""
-        tables = {name: pl.concat([getattr(self, name), getattr(other, name)]) for name in TABLES}
-        return Audit(self.summaries + other.summaries, **tables)
+        """Both audits in one: rows of the first, then rows of the second; a name met again gets a number."""
+        taken = {summary["model"] for summary in self.summaries}
+        names: dict[str, str] = {}
+        for summary in other.summaries:
+            number, name = 1, summary["model"]
+            while name in taken:
+                number += 1
+                name = f"{summary['model']} ({number})"
+            names[summary["model"]] = name
+            taken.add(name)
+        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
+        tables = {
+            table: pl.concat(
+                [getattr(self, table), getattr(other, table).with_columns(pl.col("model").replace(names))]
+            )
+            for table in TABLES
+        }
+        return Audit(self.summaries + renamed, **tables)
 
     def to_pandas(self) -> Any:
         """The matrix rows as a pandas table (needs the `pandas` extra)."""
@@ -54,28 +69,24 @@ class Audit:
             plain.write_csv(draft)
         return Path(path)
 
-    def save(self, directory: str | os.PathLike[str]) -> Path:
+    def save(self, directory: str | os.PathLike[str], as_list: bool = False) -> Path:
         """Write matrices.parquet, spectra.parquet, layers.parquet, summary.json and report.html."""
         from attnlaw.report.page import audit_page
 
-        folder = Path(directory)
-        if folder.exists() and not folder.is_dir():
-            raise InputError(
-                f"{folder}: is a file, expected a directory for the results; choose another name"
-            )
+        folder = usable_directory(directory)
         page = audit_page(self.summaries, self.matrices, self.spectra, self.layers)
         for name in TABLES:
             with replacing(folder / f"{name}.parquet") as draft:
                 getattr(self, name).write_parquet(draft)
         with replacing(folder / "summary.json") as draft:
-            draft.write_text(to_json(self.as_json()) + "\n", encoding="utf-8")
+            draft.write_text(to_json(self.as_json(as_list)) + "\n", encoding="utf-8")
         with replacing(folder / "report.html") as draft:
             draft.write_text(page, encoding="utf-8")
         return folder
 
-    def as_json(self) -> dict[str, Any] | list[dict[str, Any]]:
-        """One summary, or a list when there are several models."""
-        return self.summaries[0] if len(self.summaries) == 1 else list(self.summaries)
+    def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
+        """One summary, or a list when there are several models (or when `as_list` asks for one)."""
+        return list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
 
     def _repr_html_(self) -> str:
         names = ", ".join(escape(summary["model"]) for summary in self.summaries)

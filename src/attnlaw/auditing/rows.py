@@ -10,6 +10,7 @@ import numpy as np
 from attnlaw import __version__
 from attnlaw.bounds import Proxies
 from attnlaw.checkpoints import Model
+from attnlaw.errors import printable
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.measure import GROUPS, Measured
 
@@ -47,7 +48,7 @@ def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) 
         yield {
             **_place(model, row),
             "family": model.family,
-            "tensors": list(row.tensors),
+            "tensors": [printable(name) for name in row.tensors],
             "rows": spectrum.shape[0],
             "cols": spectrum.shape[1],
             "spectral_norm": spectrum.spectral,

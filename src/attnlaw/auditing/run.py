@@ -19,6 +19,7 @@ from attnlaw.spectra.measure import Measured, Selection, measure
 def audit(
     source: Any,
     *,
+    name: str | None = None,
     heads: int | None = None,
     layers: str | None = None,
     only: str | None = None,
@@ -28,7 +29,8 @@ def audit(
 ) -> Audit:
     """Audit a checkpoint: the spectra of every head and feed-forward matrix, and the proxies they imply.
 
-    `source` is a path (file, directory or index), a state dict or an `nn.Module`. `layers` ("0:4") and
+    `source` is a path (file, directory or index), a state dict or an `nn.Module`; `name` is what the rows
+    call it (the path, or the module's class, unless given). `layers` ("0:4") and
     `only` ("qk,vo", also "cross", "ffn", "embedding", "unembedding") restrict what is measured; the
     proxies need every matrix and are null otherwise. `samples` adds proxy / sqrt(samples).
 
@@ -40,7 +42,7 @@ def audit(
     for option, value in (("--samples", samples), ("--jobs", jobs)):
         if value is not None and value < 1:
             raise InputError(f"{option} {value}: expected a positive number")
-    model = open_model(source, heads)
+    model = open_model(source, heads, name)
     selection = Selection.parse(layers, only, len(model.layers))
     measured = measure(model, selection, jobs, progress)
     bounds, per_application, reason = _bounds(model, measured, selection)
@@ -56,8 +58,10 @@ def _bounds(
     model: Model, measured: list[Measured], selection: Selection
 ) -> tuple[Proxies | None, Proxies | None, str | None]:
     """The proxies, the same per application where layers are shared, or why there are none."""
-    if not selection.whole:
+    if not selection.is_whole(model):
         return None, None, "no proxies: they need every matrix of every layer"
+    if not model.complete:
+        return None, None, "no proxies: feed-forward matrices of the layers could not be read"
     try:
         constant = lipschitz(model.activation)
     except InputError as error:

@@ -58,5 +58,5 @@ def proxies(network: Network, per_application: bool = False) -> Proxies:
             value_of_adaptivity(curves[of_layer == layer], chosen[of_layer == layer])
             for layer in range(len(network.layers))
         ),
-        rank_count=all(part.p == 0 for part in parts if part.log_value > -np.inf),
+        rank_count=all(part.p == 0 for part in parts),
     )

@@ -10,9 +10,9 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, Stack
 from attnlaw.checkpoints.match import Match, MatchedStack, match_family
 from attnlaw.checkpoints.model import Attention, FeedForward, Layer, Model, View
-from attnlaw.checkpoints.remarks import extensions, warnings
+from attnlaw.checkpoints.remarks import extensions, lacks_feed_forward, warnings
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.errors import InputError
+from attnlaw.errors import InputError, printable
 
 
 def build_model(name: str, tensors: Tensors, config: Config, heads: int | None = None) -> Model:
@@ -22,19 +22,20 @@ def build_model(name: str, tensors: Tensors, config: Config, heads: int | None =
     layers: list[Layer] = []
     for stack in match.stacks:
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
-        layers += builder.layers(stack, label, first=len(layers))
+        layers += builder.layers(stack, label and printable(label), first=len(layers))
     return Model(
-        name=name,
-        family=config.text("model_type") or match.family.name,
+        name=printable(name),
+        family=printable(config.text("model_type") or match.family.name),
         tensors=tensors,
         layers=tuple(layers),
         applications=_applications(match, config, len(layers)),
         hidden_size=layers[0].attention.query.shape[0],
-        activation=config.text(*match.family.activation) or match.family.default_activation,
+        activation=printable(config.text(*match.family.activation) or match.family.default_activation),
         embedding_view=builder.optional(match.family.embedding, stored_out_in=False),
         unembedding_view=builder.optional(match.family.unembedding, stored_out_in=True),
-        extensions=extensions(match, layers, config),
+        extensions=extensions(match, layers, tensors, config),
         warnings=warnings(match, layers, tensors, config),
+        complete=not lacks_feed_forward(match, layers, tensors),
     )
 
 

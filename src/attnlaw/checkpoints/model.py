@@ -85,6 +85,7 @@ class Model:
 
     `applications` lists the layer used at each depth: 0, 1, 2, ... unless layers are shared.
     `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for.
+    `complete` is False where layers have feed-forward blocks that could not be read.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Model:
     unembedding_view: View | None = None
     extensions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    complete: bool = True
 
     @property
     def heads(self) -> int:

@@ -9,9 +9,10 @@ from attnlaw.checkpoints.families import FAMILIES
 from attnlaw.checkpoints.match import Match
 from attnlaw.checkpoints.model import Layer, View
 from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.errors import printable
 
 
-def extensions(match: Match, layers: Sequence[Layer], config: Config) -> tuple[str, ...]:
+def extensions(match: Match, layers: Sequence[Layer], tensors: Tensors, config: Config) -> tuple[str, ...]:
     """What goes beyond the plain post-norm encoder that the bounds were stated for."""
     family = match.family
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
@@ -19,7 +20,8 @@ def extensions(match: Match, layers: Sequence[Layer], config: Config) -> tuple[s
         "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
         "gated feed-forward": any(layer.feed_forward and layer.feed_forward.gate for layer in layers),
         "cross attention": any(layer.cross for layer in layers),
-        "no feed-forward": any(layer.feed_forward is None for layer in layers),
+        "no feed-forward": any(layer.feed_forward is None for layer in layers)
+        and not lacks_feed_forward(match, layers, tensors),
         "shared layers": family.name == "albert",
         "pre-norm": family.pre_norm or config.values.get("norm_first") is True,
         "rotary positions": family.rotary,
@@ -50,10 +52,22 @@ def warnings(match: Match, layers: Sequence[Layer], tensors: Tensors, config: Co
     for tower in ("vision", "audio"):
         if f"{tower}_config" in config:
             found.append(f"only the language model was read: the {tower} tower was left out")
+    if (
+        match.family.activation
+        and config.text(*match.family.activation) is None
+        and any(layer.feed_forward for layer in layers)
+    ):
+        found.append(f"activation not stated: {match.family.default_activation} assumed")
     left_out = _left_out(match, layers, tensors)
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
-    return tuple(found)
+    return tuple(printable(text) for text in found)
+
+
+def lacks_feed_forward(match: Match, layers: Sequence[Layer], tensors: Tensors) -> bool:
+    """Whether a layer has a feed-forward block that was not read (mixtures of experts, for one)."""
+    missing = any(layer.feed_forward is None for layer in layers)
+    return missing and bool(_left_out(match, layers, tensors))
 
 
 def _left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:

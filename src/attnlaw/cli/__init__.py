@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 
 def main() -> None:
@@ -10,6 +11,10 @@ def main() -> None:
     from attnlaw.cli.app import app
     from attnlaw.errors import InputError
 
+    # A terminal that cannot show a bar or a Greek letter gets a question mark, not a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except InputError as error:

@@ -39,13 +39,16 @@ def command(
     from attnlaw.auditing import Audit, audit
     from attnlaw.cli.audit_table import show
     from attnlaw.cli.console import messages, output, print_json, progress
-    from attnlaw.errors import InputError
+    from attnlaw.errors import InputError, printable
+    from attnlaw.records.files import usable_directory
 
+    if out is not None:
+        usable_directory(out)  # before the work, not after it
     done: Audit | None = None
     failures = 0
     for model in models:
         try:
-            with progress(f"audit {Path(model).name}") as report:
+            with progress(f"audit {printable(Path(model).name)}") as report:
                 options = {"layers": layers, "only": only, "heads": heads, "samples": samples, "jobs": jobs}
                 one = audit(model, progress=report, **options)  # type: ignore[arg-type]
         except InputError as error:
@@ -56,13 +59,10 @@ def command(
         if not json:
             show(one, output)
         done = one if done is None else done + one
-    if done is not None:
-        if out is not None:
-            done.save(out)
-            messages.print(
-                f"wrote {out / 'report.html'} and the rows beside it", markup=False, soft_wrap=True
-            )
-        if json:
-            print_json(done.as_json())
+    if done is not None and json:
+        print_json(done.as_json(as_list=len(models) > 1))
+    if done is not None and out is not None:
+        done.save(out, as_list=len(models) > 1)
+        messages.print(f"wrote {out / 'report.html'} and the rows beside it", markup=False, soft_wrap=True)
     if failures:
         raise typer.Exit(1)

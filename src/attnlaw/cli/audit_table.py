@@ -11,13 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing import Audit
+from attnlaw.records.remarks import proxy_rows, remarks
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-NAMES = {
-    "spectrum_adaptive": "spectrum-adaptive (post hoc p per matrix)",
-    "edelman": "norm-based, Edelman (2,1)",
-    "trauger_tewari": "norm-based, Trauger-Tewari (1,1)",
-}
 
 
 def sparkline(values: Sequence[float], top: float) -> str:
@@ -66,7 +62,7 @@ def show(audit: Audit, console: Console) -> None:
         )
     if summary["proxies"]:
         console.print(_proxy_table(summary))
-    for line in _remarks(summary):
+    for line in remarks(summary):
         console.print(Text(line, style="dim"))
     for warning in summary["warnings"]:
         console.print(Text(f"warning: {warning}", style="yellow"))
@@ -95,7 +91,7 @@ def _layer_table(audit: Audit, blocks: int) -> Table:
     largest = max(shares.values()) or 1.0
     for layer in audit.layers.iter_rows(named=True):
         rows = matrices.filter(pl.col("layer") == layer["layer"])
-        cells = [f"{layer['stack'] or ''} {layer['layer']}".strip()]
+        cells: list[str | Text] = [Text(f"{layer['stack'] or ''} {layer['layer']}".strip())]
         cells += [cell for kind in heads for cell in _head_cells(rows, kind, tops[kind], blocks)]
         cells += [_number(_spectral_norms(rows, kind).max(), ".3g") for kind in plain]
         if bounded:
@@ -129,39 +125,10 @@ def _proxy_table(summary: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("proxy")
     table.add_column("log10", justify="right")
-    both = summary["per_application"]
-    if both:
+    columns = [proxy_rows(summary["proxies"])]
+    if summary["per_application"]:
         table.add_column("log10, per application", justify="right")
-    proxies = summary["proxies"]
-    entries = [(name, proxies[key], both and both[key]) for key, name in NAMES.items()]
-    entries[1:1] = [
-        (f"one index for all, p = {p}", value, both and both["fixed_p"][p])
-        for p, value in proxies["fixed_p"].items()
-    ]
-    for name, value, other in entries:
-        table.add_row(name, f"{value['log10']:.4f}", *([f"{other['log10']:.4f}"] if both else []))
+        columns.append(proxy_rows(summary["per_application"]))
+    for entries in zip(*columns, strict=True):
+        table.add_row(entries[0][0], *(f"{value:.4f}" for _, value in entries))
     return table
-
-
-def _remarks(summary: dict[str, Any]) -> list[str]:
-    """What a reader must know about the numbers above."""
-    if not summary["proxies"]:
-        return []
-    lines = [summary["meaning"]]
-    if "samples" in summary:
-        value = summary["proxy_over_sqrt_samples"]["log10"]
-        lines.append(
-            f"spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: log10 = {value:.4f} "
-            f"({'vacuous: above 1' if value > 0 else 'below 1'}; still a proxy)."
-        )
-    if summary["rank_count"]:
-        lines.append(
-            "p = 0 won for every matrix: the spectrum-adaptive proxy counts ranks here, "
-            "the rest of the spectrum played no part."
-        )
-    else:
-        gain = summary["value_of_adaptivity"]
-        lines.append(f"Value of adaptivity: the best single p costs {gain:.4g} times the post hoc choice.")
-    if summary["extensions"]:
-        lines.append(f"Extension beyond the paper's setting: {', '.join(summary['extensions'])}.")
-    return lines

@@ -47,6 +47,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+def usable_directory(path: str | os.PathLike[str]) -> Path:
+    """The directory, made where it is missing; an `InputError` where files cannot be written to it."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise InputError(f"{folder}: is a file, expected a directory; choose another name") from error
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another directory") from error
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder}: cannot be written to; choose another directory")
+    return folder
+
+
 def to_json(value: Any, indent: int | None = 2) -> str:
     """JSON text of plain values; a non-finite float is an error (missing is null, never NaN)."""
     return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)

@@ -25,9 +25,7 @@ def head_map(matrices: pl.DataFrame) -> Any:
     """Layer by head, coloured by the spectral norm of QK and of VO (each on its own logarithmic scale)."""
     import altair as alt
 
-    heads = matrices.filter(pl.col("head").is_not_null()).select(
-        "layer", "head", "kind", "spectral_norm", "stable_rank"
-    )
+    heads = matrices.filter(pl.col("head").is_not_null()).select("layer", "head", "kind", "spectral_norm")
     panels = []
     for kind in dict.fromkeys(heads["kind"]):
         rows = heads.filter((pl.col("kind") == kind) & (pl.col("spectral_norm") > 0))
@@ -64,6 +62,8 @@ def decay(spectra: pl.DataFrame) -> Any:
     for (kind,), group in spectra.group_by("kind", maintain_order=True):
         grid = [i / (points - 1) for i in range(points)]
         curves = [_resampled(values, grid) for values in group["singular_values"].to_list() if values[0] > 0]
+        if not curves:
+            continue
         for i, position in enumerate(grid):
             column = pl.Series([curve[i] for curve in curves])
             rows.append(
@@ -75,7 +75,7 @@ def decay(spectra: pl.DataFrame) -> Any:
                     "high": column.quantile(0.75),
                 }
             )
-    kinds = [KIND_NAMES[kind] for kind in dict.fromkeys(spectra["kind"])]
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("position:Q", title="rank / number of singular values"),
         color=alt.Color(

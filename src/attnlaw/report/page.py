@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.records.remarks import proxy_rows, remarks
 from attnlaw.report.audit_charts import decay, head_map
 from attnlaw.report.style import styled
 
@@ -27,12 +28,6 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 .wide { overflow-x: auto; } figure { margin: 1rem 0; }
 figure svg { background: #ffffff; border-radius: 4px; max-width: 100%; height: auto; }
 """
-PROXY_NAMES = {
-    "spectrum_adaptive": "Spectrum-adaptive, post hoc p per matrix (grid)",
-    "spectrum_adaptive_continuous": "Spectrum-adaptive, continuous p (ours)",
-    "edelman": "Norm-based, Edelman et al. (2,1)",
-    "trauger_tewari": "Norm-based, Trauger and Tewari (1,1)",
-}
 
 
 def audit_page(
@@ -65,26 +60,33 @@ def _model(
     parts = [f"<h2>{escape(summary['model'])}</h2>", f"<p>{escape(facts)}</p>"]
     if summary["proxies"]:
         parts.append(_proxies(summary))
-    notes = [f"Extension beyond the paper's setting: {name}." for name in summary["extensions"]]
-    notes += [f"Warning: {warning}" for warning in summary["warnings"]]
+    notes = remarks(summary) + [f"Warning: {warning}" for warning in summary["warnings"]]
     parts += [f'<p class="soft">{escape(note)}</p>' for note in notes]
     if matrices["head"].drop_nulls().len():
-        parts.append(_figure(head_map(matrices), "Each cell is a head. A bright cell dominates its layer."))
-    caption = "Median over the matrices of a kind, band: the middle half. A steep curve is nearly low-rank."
-    parts.append(_figure(decay(spectra), caption))
+        parts.append(
+            _figure(
+                head_map(matrices),
+                "Each cell is a head; brighter means a larger norm, on one scale for all layers.",
+            )
+        )
+    caption = (
+        "Median over the matrices of a kind, band: the middle half. A steep curve is nearly low-rank; "
+        "values below 1e-8 of the largest are drawn there."
+    )
+    if (spectra["singular_values"].list.max() > 0).any():
+        parts.append(_figure(decay(spectra), caption))
     if layers.height:
         parts.append(_layers(matrices, layers))
     return "".join(parts)
 
 
 def _proxies(summary: dict[str, Any]) -> str:
-    proxies = summary["proxies"]
-    rows = [[name, proxies[key]["log10"]] for key, name in PROXY_NAMES.items()]
-    rows += [[f"One index for all, p = {p}", value["log10"]] for p, value in proxies["fixed_p"].items()]
-    remark = summary["meaning"]
-    if summary["rank_count"]:
-        remark += " Here p = 0 won for every matrix: the spectrum-adaptive proxy is a count of ranks."
-    return _table(["Proxy", "log10"], rows) + f'<p class="soft">{escape(remark)}</p>'
+    head, columns = ["Proxy", "log10"], [proxy_rows(summary["proxies"])]
+    if summary["per_application"]:
+        head.append("log10, per application")
+        columns.append(proxy_rows(summary["per_application"]))
+    rows = [[both[0][0], *(value for _, value in both)] for both in zip(*columns, strict=True)]
+    return _table(head, rows)
 
 
 def _layers(matrices: pl.DataFrame, layers: pl.DataFrame) -> str:
@@ -107,11 +109,20 @@ def _layers(matrices: pl.DataFrame, layers: pl.DataFrame) -> str:
             pl.col("spectral_norm").max(),
             pl.col("stable_rank").median(),
             pl.col("effective_rank").median(),
-            pl.col("share").sum(),
+            pl.when(pl.col("share").count() > 0).then(pl.col("share").sum()),
         )
     )
     rows = [
-        [str(layer), kind, str(count), norm, stable, effective, alpha.get(layer), f"{share:.1%}"]
+        [
+            str(layer),
+            kind,
+            str(count),
+            norm,
+            stable,
+            effective,
+            alpha.get(layer),
+            None if share is None else f"{share:.1%}",
+        ]
         for layer, kind, count, norm, stable, effective, share in grouped.iter_rows()
     ]
     caption = "Largest spectral norm, median ranks and share of the proxy, by layer and kind of matrix."

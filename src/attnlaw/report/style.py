@@ -9,8 +9,8 @@ from typing import Any
 from attnlaw.errors import InputError
 from attnlaw.records.files import replacing
 
-# Okabe and Ito's palette without its yellow, which is too light for lines on white.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
 FORMATS = (".png", ".svg", ".pdf")
 
 

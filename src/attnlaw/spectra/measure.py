@@ -47,7 +47,7 @@ class Selection:
         >>> Selection.parse("1:3", "qk", depth=4)
         Selection(layers=range(1, 3), groups=('qk',))
         """
-        groups = tuple(dict.fromkeys(only.split(","))) if only else BY_DEFAULT
+        groups = tuple(dict.fromkeys(only.split(","))) if only is not None else BY_DEFAULT
         for group in groups:
             if group not in GROUPS:
                 raise InputError(
@@ -63,10 +63,10 @@ class Selection:
             raise InputError(f"--layers {layers}: selects none of the {depth} layers (0 to {depth - 1})")
         return cls(chosen, groups)
 
-    @property
-    def whole(self) -> bool:
+    def is_whole(self, model: Model) -> bool:
         """Whether every matrix of every layer is measured, as the bounds need it."""
-        return self.layers is None and set(BY_DEFAULT) <= set(self.groups)
+        selected = {(unit.layer, unit.kind) for unit in _units(model, self)}
+        return all((unit.layer, unit.kind) in selected for unit in _units(model, Selection()))
 
 
 def _slice(depth: int, text: str) -> range:
@@ -110,7 +110,8 @@ def measure(
     units = list(_units(model, selection))
     if not units:
         raise InputError(
-            f"{model.name}: has no matrices of kind {','.join(selection.groups)}; choose another"
+            f"{model.name}: has no matrices of kind {','.join(selection.groups)} "
+            "(an unembedding may be tied to the embedding); choose another"
         )
     results: dict[int, list[Measured]] = {}
     gate = Gate(IN_FLIGHT)
