@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import svdvals
+from scipy.linalg import lapack, svdvals
 
-from attnlaw.spectra.exact import BLOCK, absolute_sum, power_scaled, rescaled
+from attnlaw.spectra.exact import BLOCK, power_scaled, rescaled
 from attnlaw.spectra.spectrum import Spectrum
 
 Matrix = NDArray[np.float64]
@@ -42,10 +42,18 @@ def product_spectrum(left: Matrix, right: Matrix) -> Spectrum:
 
 
 def _triangle(matrix: Matrix) -> Matrix:
-    """R of the QR factorisation."""
-    return np.asarray(np.linalg.qr(matrix, mode="r"), dtype=np.float64)
+    """R of the QR factorisation, by LAPACK itself: numpy's wrapper would keep other threads waiting."""
+    factored = lapack.dgeqrf(matrix)[0]
+    return np.triu(factored[: min(matrix.shape)])
 
 
 def _absolute_product_sum(left: Matrix, right: Matrix) -> float:
+    """Sum of the absolute entries of the product, formed block by block in one small buffer."""
     rows = max(1, BLOCK // right.shape[1])
-    return sum(absolute_sum(left[i : i + rows] @ right) for i in range(0, left.shape[0], rows))
+    buffer = np.empty((min(rows, left.shape[0]), right.shape[1]))
+    total = 0.0
+    for start in range(0, left.shape[0], rows):
+        factor = left[start : start + rows]
+        block = np.matmul(factor, right, out=buffer[: factor.shape[0]])
+        total += float(np.abs(block, out=block).sum())
+    return total
