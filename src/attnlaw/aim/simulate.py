@@ -15,7 +15,6 @@ is n = round(alpha d^2), and every seed draws its own data and noise.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from attnlaw.aim.sensing import Array, SensingName, TokenSensing, draw_sensing, 
 from attnlaw.aim.students.train import train
 from attnlaw.aim.students.trained import Trained
 from attnlaw.errors import InputError
+from attnlaw.numerics.cores import usable_cores
 
 QUANTITIES = (
     "estimation_error",
@@ -119,7 +119,7 @@ def simulate(
     runs: list[_Run | None] = [None] * seeds
     with (
         threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(min(jobs or os.cpu_count() or 1, seeds)) as pool,
+        ThreadPoolExecutor(min(jobs or usable_cores(), seeds)) as pool,
     ):
         waiting = {
             pool.submit(_run, problem, target, samples, sensing, np.random.default_rng(child)): place

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from attnlaw.checkpoints import Attention, Model, View
 from attnlaw.errors import InputError
+from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.gate import Gate
@@ -126,13 +126,6 @@ def measure(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [row for place in range(len(units)) for row in results[place]]
-
-
-def usable_cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _units(model: Model, selection: Selection) -> Iterator[_Unit]:
