@@ -10,7 +10,7 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, Stack
 from attnlaw.checkpoints.match import Match, MatchedStack, match_family
 from attnlaw.checkpoints.model import Attention, FeedForward, Layer, Model, View
-from attnlaw.checkpoints.remarks import extensions, lacks_feed_forward, warnings
+from attnlaw.checkpoints.remarks import extensions, matrices_left_out, warnings
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError, printable
 
@@ -23,6 +23,9 @@ def build_model(name: str, tensors: Tensors, config: Config, heads: int | None =
     for stack in match.stacks:
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
         layers += builder.layers(stack, label and printable(label), first=len(layers))
+    left_out = matrices_left_out(match, layers, tensors)
+    # A layer without feed-forward beside matrices that were not read: a mixture of experts, for one.
+    complete = not left_out or all(layer.feed_forward for layer in layers)
     return Model(
         name=printable(name),
         family=printable(config.text("model_type") or match.family.name),
@@ -33,9 +36,9 @@ def build_model(name: str, tensors: Tensors, config: Config, heads: int | None =
         activation=printable(config.text(*match.family.activation) or match.family.default_activation),
         embedding_view=builder.optional(match.family.embedding, stored_out_in=False),
         unembedding_view=builder.optional(match.family.unembedding, stored_out_in=True),
-        extensions=extensions(match, layers, tensors, config),
-        warnings=warnings(match, layers, tensors, config),
-        complete=not lacks_feed_forward(match, layers, tensors),
+        extensions=extensions(match, layers, config, complete),
+        warnings=warnings(match, layers, tensors, config, left_out),
+        complete=complete,
     )
 
 

@@ -12,7 +12,7 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import printable
 
 
-def extensions(match: Match, layers: Sequence[Layer], tensors: Tensors, config: Config) -> tuple[str, ...]:
+def extensions(match: Match, layers: Sequence[Layer], config: Config, complete: bool) -> tuple[str, ...]:
     """What goes beyond the plain post-norm encoder that the bounds were stated for."""
     family = match.family
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
@@ -20,8 +20,7 @@ def extensions(match: Match, layers: Sequence[Layer], tensors: Tensors, config: 
         "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
         "gated feed-forward": any(layer.feed_forward and layer.feed_forward.gate for layer in layers),
         "cross attention": any(layer.cross for layer in layers),
-        "no feed-forward": any(layer.feed_forward is None for layer in layers)
-        and not lacks_feed_forward(match, layers, tensors),
+        "no feed-forward": complete and any(layer.feed_forward is None for layer in layers),
         "shared layers": family.name == "albert",
         "pre-norm": family.pre_norm or config.values.get("norm_first") is True,
         "rotary positions": family.rotary,
@@ -29,7 +28,9 @@ def extensions(match: Match, layers: Sequence[Layer], tensors: Tensors, config: 
     return tuple(name for name, there in present.items() if there)
 
 
-def warnings(match: Match, layers: Sequence[Layer], tensors: Tensors, config: Config) -> tuple[str, ...]:
+def warnings(
+    match: Match, layers: Sequence[Layer], tensors: Tensors, config: Config, left_out: Sequence[str]
+) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
     found = []
     if any(
@@ -58,19 +59,12 @@ def warnings(match: Match, layers: Sequence[Layer], tensors: Tensors, config: Co
         and any(layer.feed_forward for layer in layers)
     ):
         found.append(f"activation not stated: {match.family.default_activation} assumed")
-    left_out = _left_out(match, layers, tensors)
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in found)
 
 
-def lacks_feed_forward(match: Match, layers: Sequence[Layer], tensors: Tensors) -> bool:
-    """Whether a layer has a feed-forward block that was not read (mixtures of experts, for one)."""
-    missing = any(layer.feed_forward is None for layer in layers)
-    return missing and bool(_left_out(match, layers, tensors))
-
-
-def _left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:
+def matrices_left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:
     """Matrices (or stacks of them, such as experts) in a layer that its family's table does not name."""
     read = {
         view.tensor
