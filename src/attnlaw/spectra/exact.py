@@ -33,14 +33,13 @@ def matrix_spectrum(matrix: Matrix) -> Spectrum:
     """
     scaled, scale = power_scaled(matrix)
     values, route = _singular_values(scaled)
-    spectrum = Spectrum(
-        values,
-        (matrix.shape[0], matrix.shape[1]),
-        norm_21=float(np.sqrt(np.einsum("ij,ij->j", scaled, scaled)).sum()),
-        norm_11=absolute_sum(scaled),
-        route=route,
-    )
-    return rescaled(spectrum, scale)
+    norm_21, norm_11 = entry_norms(scaled)
+    return rescaled(Spectrum(values, (matrix.shape[0], matrix.shape[1]), norm_21, norm_11, route), scale)
+
+
+def entry_norms(matrix: Matrix) -> tuple[float, float]:
+    """The (2,1) and the (1,1) norm."""
+    return float(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)).sum()), absolute_sum(matrix)
 
 
 def power_scaled(matrix: Matrix) -> tuple[Matrix, float]:
@@ -63,7 +62,11 @@ def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
     # The (1,1) norm bounds the (2,1) norm, and that the nuclear norm: no sum of values overflows.
     if not np.isfinite(norm_11):
         raise OverflowError("the sum of its absolute entries exceeds float64")
-    return replace(spectrum, values=spectrum.values * scale, norm_21=norm_21, norm_11=norm_11)
+    own = spectrum.multiplicities
+    if own is not None:
+        own = replace(own, coarse_values=own.coarse_values * scale, spectral_error=own.spectral_error * scale)
+    values = spectrum.values * scale
+    return replace(spectrum, values=values, norm_21=norm_21, norm_11=norm_11, multiplicities=own)
 
 
 def absolute_sum(matrix: Matrix) -> float:

@@ -9,16 +9,41 @@
 | effective rank | exp of the entropy of s_i / sum s_j (Roy and Vetterli 2007) |
 | numerical rank | #{s_i > 1e-10 * min(rows, cols) * max(s_1, 1)} (arXiv 2605.07297) |
 | condition | s_1 / s_k, k the number of values kept |
+
+An exact spectrum lists every value once. An approximate one (see `lanczos`) lists the nodes of a quadrature
+rule with multiplicities; every sum over values then carries an error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 RANK_TOLERANCE = 1e-10
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplicities:
+    """How often each node of an approximate spectrum counts, once per random probe.
+
+    `weights` has shape (probes, nodes): each row alone is an estimate of the multiplicities. `coarse_values`
+    and `coarse_weights` are the same from half the Lanczos steps; `spectral_error` bounds the error of the
+    largest value.
+    """
+
+    weights: Reals
+    coarse_values: Reals
+    coarse_weights: Reals
+    spectral_error: float
+
+    @property
+    def mean(self) -> Reals:
+        return np.asarray(self.weights.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,18 +51,25 @@ class Spectrum:
     """All singular values that can differ from zero, in descending order, with two norms of the entries.
 
     A matrix keeps min(rows, cols) values; a product through d dimensions keeps min(rows, cols, d).
-    `route` says how they were computed: "gram", "svd" or "qr" (of thin factors).
+    `route` says how they were computed: "gram", "svd", "qr" (of thin factors) or "lanczos" (approximate: then
+    `multiplicities` says how often each of `values` counts).
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
     (2.0, 3.0, 1.25, 2)
     """
 
-    values: NDArray[np.float64]
+    values: Reals
     shape: tuple[int, int]
     norm_21: float
     norm_11: float
     route: str
+    multiplicities: Multiplicities | None = None
+
+    @property
+    def counts(self) -> Reals:
+        """How often each value counts: once, unless the spectrum is approximate."""
+        return np.ones_like(self.values) if self.multiplicities is None else self.multiplicities.mean
 
     @property
     def spectral(self) -> float:
@@ -45,25 +77,26 @@ class Spectrum:
 
     @property
     def frobenius(self) -> float:
-        return self.spectral * float(np.sqrt(np.sum(self._relative**2)))
+        return self.spectral * float(np.sqrt(np.sum(self.counts * self._relative**2)))
 
     @property
     def nuclear(self) -> float:
-        return float(self.values.sum())
+        return float(np.sum(self.counts * self.values))
 
     @property
     def stable_rank(self) -> float | None:
         """None for a zero matrix."""
-        return float(np.sum(self._relative**2)) if self.spectral > 0 else None
+        return float(np.sum(self.counts * self._relative**2)) if self.spectral > 0 else None
 
     @property
     def effective_rank(self) -> float | None:
         """None for a zero matrix."""
         if self.spectral == 0:
             return None
-        weights = self._relative / self._relative.sum()
-        weights = weights[weights > 0]
-        return float(np.exp(-np.sum(weights * np.log(weights))))
+        positive = self._relative > 0
+        values, counts = self._relative[positive], self.counts[positive]
+        total = np.sum(counts * values)
+        return float(np.exp(np.log(total) - np.sum(counts * values * np.log(values)) / total))
 
     @property
     def tolerance(self) -> float:
@@ -71,26 +104,55 @@ class Spectrum:
         return RANK_TOLERANCE * min(self.shape) * max(self.spectral, 1.0)
 
     @property
-    def above_tolerance(self) -> NDArray[np.float64]:
+    def above_tolerance(self) -> Reals:
         """The values that count."""
         return self.values[self.values > self.tolerance]
 
     @property
+    def counts_above_tolerance(self) -> Reals:
+        """How often each of them counts."""
+        return self.counts[self.values > self.tolerance]
+
+    @property
     def numerical_rank(self) -> int:
-        return int(np.count_nonzero(self.values > self.tolerance))
+        return round(float(self.counts_above_tolerance.sum()))
 
     @property
     def condition(self) -> float | None:
-        """None where the smallest value is zero, or so small that the ratio leaves float64."""
+        """None where the smallest value is zero, unknown, or so small that the ratio leaves float64."""
         smallest = float(self.values[-1])
-        ratio = self.spectral / smallest if smallest > 0 else np.inf
+        ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None
 
     def schatten_sum(self, p: float) -> float:
         """sum s_i^p over the values above the tolerance; the numerical rank at p = 0."""
-        return float(np.sum(self.above_tolerance**p))
+        return float(np.sum(self.counts_above_tolerance * self.above_tolerance**p))
+
+    def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
+        """The error of a quantity computed from an approximate spectrum; None for an exact one.
+
+        The standard error over the probes and the change from half the Lanczos steps, in quadrature.
+
+        >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
+        >>> exact.error(lambda spectrum: spectrum.nuclear) is None
+        True
+        """
+        own = self.multiplicities
+        if own is None:
+            return None
+        per_probe = [
+            quantity(replace(self, multiplicities=replace(own, weights=row[None]))) for row in own.weights
+        ]
+        coarse = replace(
+            self, values=own.coarse_values, multiplicities=replace(own, weights=own.coarse_weights)
+        )
+        found, halved = quantity(self), quantity(coarse)
+        if found is None or halved is None or None in per_probe:
+            return None
+        spread = float(np.std(np.array(per_probe, dtype=float), ddof=1)) / np.sqrt(len(per_probe))
+        return float(np.hypot(spread, halved - found))
 
     @property
-    def _relative(self) -> NDArray[np.float64]:
+    def _relative(self) -> Reals:
         """Values over the largest: squares of them neither overflow nor vanish."""
         return self.values / self.spectral if self.spectral > 0 else self.values

@@ -1,0 +1,92 @@
+"""Approximate spectra against exact ones, with the errors that they state themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnlaw.spectra.exact import matrix_spectrum
+from attnlaw.spectra.lanczos import approximate_spectrum
+from attnlaw.spectra.spectrum import Spectrum
+
+INDICES = (0.1, 0.5, 1.0, 1.5)
+SEEDS = range(24)
+
+
+def _rotated(values: np.ndarray, cols: int, seed: int) -> np.ndarray:
+    """A matrix with the given singular values between random orthonormal factors."""
+    rng = np.random.default_rng(seed)
+    left = np.linalg.qr(rng.standard_normal((values.size, values.size)))[0]
+    right = np.linalg.qr(rng.standard_normal((cols, values.size)))[0]
+    return (left * values) @ right.T
+
+
+MATRICES = {
+    "Gaussian, wide": np.random.default_rng(1).standard_normal((300, 420)),
+    "Gaussian, tall": np.random.default_rng(2).standard_normal((450, 300)),
+    "power law 1/2": _rotated(np.arange(1.0, 301) ** -0.5, 320, 3),
+    "power law 1": _rotated(np.arange(1.0, 301) ** -1.0, 320, 4),
+    "power law 3/2": _rotated(np.arange(1.0, 301) ** -1.5, 320, 5),
+}
+
+
+def _schatten(spectrum: Spectrum, p: float) -> float:
+    return spectrum.schatten_sum(p)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
+    """Root mean square of error / stated error over seeds and indices: about one, and never large.
+
+    The standard error comes from 8 probes, so a score is a t variable with 7 degrees of freedom: its variance
+    is 1.4, and of 96 scores the largest stays below 6.5 with probability 0.97. Stated quadrature errors are
+    bounds, so the scores may be much smaller, never larger.
+    """
+    matrix = MATRICES[name]
+    exact = matrix_spectrum(matrix)
+    scores = []
+    for seed in SEEDS:
+        found = approximate_spectrum(matrix, seed)
+        for p in INDICES:
+            error = found.error(lambda spectrum, p=p: _schatten(spectrum, p))
+            assert error is not None
+            scores.append((found.schatten_sum(p) - exact.schatten_sum(p)) / error)
+    assert np.sqrt(np.mean(np.square(scores))) < 1.7
+    assert np.max(np.abs(scores)) < 6.5
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_what_is_known_exactly_comes_out_exactly(name: str) -> None:
+    exact, found = matrix_spectrum(MATRICES[name]), approximate_spectrum(MATRICES[name])
+    assert found.numerical_rank == exact.numerical_rank
+    assert found.frobenius == pytest.approx(exact.frobenius, rel=1e-10)
+    assert found.norm_21 == exact.norm_21
+    assert found.norm_11 == exact.norm_11
+    assert found.multiplicities is not None
+    assert (
+        abs(found.spectral - exact.spectral) <= found.multiplicities.spectral_error + 1e-12 * exact.spectral
+    )
+    assert found.condition is None
+
+
+def test_errors_of_a_flat_spectrum_are_nothing() -> None:
+    """All singular values equal: every probe sees the same, whatever its signs."""
+    found = approximate_spectrum(3.0 * np.linalg.qr(np.random.default_rng(0).standard_normal((300, 300)))[0])
+    assert found.nuclear == pytest.approx(900.0, rel=1e-10)
+    assert found.effective_rank == pytest.approx(300.0, rel=1e-10)
+
+
+def test_a_zero_matrix_and_extreme_scales() -> None:
+    zero = approximate_spectrum(np.zeros((300, 310)))
+    assert zero.spectral == zero.nuclear == 0.0
+    matrix = MATRICES["power law 1"]
+    plain, scaled = approximate_spectrum(matrix), approximate_spectrum(matrix * 2.0**-700)
+    assert scaled.nuclear == pytest.approx(plain.nuclear * 2.0**-700, rel=1e-13)
+    error = plain.error(lambda spectrum: spectrum.nuclear)
+    assert scaled.error(lambda spectrum: spectrum.nuclear) == pytest.approx(error * 2.0**-700, rel=1e-9)
+
+
+def test_the_same_seed_gives_the_same_spectrum() -> None:
+    first, second = (approximate_spectrum(MATRICES["power law 1"], seed=7) for _ in range(2))
+    np.testing.assert_array_equal(first.values, second.values)
+    np.testing.assert_array_equal(first.counts, second.counts)
