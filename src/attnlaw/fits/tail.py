@@ -94,7 +94,7 @@ def power_law_tails(spectra: Iterable[ArrayLike]) -> list[PowerLawTail | None]:
 def hill(eigenvalues: ArrayLike) -> float | None:
     """Hill's exponent of the upper half: `1 + k / sum_{i<=k} ln(x_i / x_{k+1})`, k = floor(n/2).
 
-    The estimator that heavy-tailed regularisation penalises (arXiv 2304.02911); None for fewer than two values.
+    The estimator that heavy-tailed regularisation penalises (arXiv 2304.02911); None below two values.
 
     >>> round(hill([4.0, 2.0, 1.0, 1.0]), 9)  # 1 + 2 / (ln 4 + ln 2)
     1.961796694
@@ -109,8 +109,8 @@ def least_distance(y: Reals, enough: float = 0.0) -> tuple[Indices, Reals, Reals
     """The best candidate of each row of log eigenvalues: its index, its rate and its distance.
 
     `y` has shape (rows, n), ascending. Exact, yet most candidates are never computed in full: D over some
-    places bounds D from below, and a candidate whose bound exceeds the least D found cannot win. A search that
-    only asks whether D falls below `enough` ends as soon as it knows; its answer is then some candidate.
+    places bounds D from below, and a candidate whose bound exceeds the least D cannot win. With `enough`
+    the search ends as soon as it knows on which side of it D lies; D itself is then a bound only.
     """
     rows, n = y.shape
     start = np.arange(n)
