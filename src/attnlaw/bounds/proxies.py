@@ -23,7 +23,8 @@ class Proxies:
 
     `adaptivity` is the value of adaptivity over the whole network; `per_layer_adaptivity` by layer.
     `rank_count` is True when p = 0 won for every matrix that contributes: the proxy then only counts
-    ranks, and the rest of the spectrum played no part.
+    ranks, and the rest of the spectrum played no part. `log_error` is the error of `spectrum_adaptive` where
+    spectra are approximate (independent between matrices), else None.
     """
 
     contributions: tuple[Contribution, ...]
@@ -35,6 +36,7 @@ class Proxies:
     adaptivity: float | None
     per_layer_adaptivity: tuple[float | None, ...]
     rank_count: bool
+    log_error: float | None
 
 
 def proxies(network: Network, per_application: bool = False) -> Proxies:
@@ -59,4 +61,14 @@ def proxies(network: Network, per_application: bool = False) -> Proxies:
             for layer in range(len(network.layers))
         ),
         rank_count=all(part.p == 0 for part in parts),
+        log_error=_log_error(parts, proxy(chosen, depth)),
     )
+
+
+def _log_error(parts: tuple[Contribution, ...], log_proxy: float) -> float | None:
+    """First-order error of ln(sum of contributions + sqrt(L)); None where every spectrum is exact."""
+    errors = [part.log_error for part in parts]
+    if all(error is None for error in errors):
+        return None
+    shares = np.exp(np.array([part.log_value for part in parts]) - log_proxy)
+    return float(np.sqrt(np.sum((shares * np.array([error or 0.0 for error in errors])) ** 2)))

@@ -23,11 +23,15 @@ from scipy.optimize import brentq
 
 from attnlaw.bounds.factors import MatrixFactors
 from attnlaw.numerics.logs import log_sum, log_sums
+from attnlaw.spectra.spectrum import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """What one matrix adds: ln C on the grid, the best index on the grid and over all of [0, 2]."""
+    """What one matrix adds: ln C on the grid, the best index on the grid and over all of [0, 2].
+
+    `log_error` is the error of `log_value` where the spectrum is approximate, else None.
+    """
 
     factors: MatrixFactors
     log_scale: float
@@ -36,6 +40,7 @@ class Contribution:
     log_value: float
     continuous_p: float
     continuous_log_value: float
+    log_error: float | None
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
@@ -52,21 +57,24 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
     """C(p) of one matrix on the grid, with the post hoc choice of p on it and over continuous p."""
     grid = index_grid(depth, hidden_size)
     log_scale = factors.log_gamma + factors.log_alpha + log(depth)
-    log_values = np.log(factors.spectrum.above_tolerance)
-    curve = log_contribution(grid, log_values, log_scale, hidden_size)
+    curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
     best = int(np.argmin(curve))
-    p = _valley(log_values, log_scale, hidden_size)
-    at_p = float(log_contribution(np.array([p]), log_values, log_scale, hidden_size)[0])
-    return Contribution(factors, log_scale, curve, float(grid[best]), float(curve[best]), p, at_p)
+    p = _valley(factors.spectrum, log_scale, hidden_size)
+    at_p = float(log_contribution(np.array([p]), factors.spectrum, log_scale, hidden_size)[0])
+    error = factors.spectrum.error(
+        lambda spectrum: float(log_contribution(grid[best : best + 1], spectrum, log_scale, hidden_size)[0])
+    )
+    return Contribution(factors, log_scale, curve, float(grid[best]), float(curve[best]), p, at_p, error)
 
 
 def log_contribution(
-    p: NDArray[np.float64], log_values: NDArray[np.float64], log_scale: float, hidden_size: int
+    p: NDArray[np.float64], spectrum: Spectrum, log_scale: float, hidden_size: int
 ) -> NDArray[np.float64]:
     """ln C at every index in `p`; -inf where C is zero (a zero matrix, or scale 0 and p > 0)."""
+    log_values = np.log(spectrum.above_tolerance)
     if log_values.size == 0:
         return np.full(p.shape, -np.inf)
-    powers = log_sums(np.multiply.outer(p, log_values))
+    powers = log_sums(np.multiply.outer(p, log_values), spectrum.counts_above_tolerance)
     # p ln(scale) with 0 * -inf = 0: at p = 0 the scale plays no part.
     scaled = np.multiply(p, log_scale, out=np.zeros_like(p), where=p > 0)
     return np.asarray((powers + scaled + (p + 1) * log(hidden_size)) / (p + 2))
@@ -89,8 +97,9 @@ def value_of_adaptivity(curves: NDArray[np.float64], log_values: NDArray[np.floa
     return max(1.0, float(np.exp(np.min(log_sums(curves.T)) - total)))
 
 
-def _valley(log_values: NDArray[np.float64], log_scale: float, hidden_size: int) -> float:
+def _valley(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
     """The minimiser of C over [0, 2], by the sign of f'(p)(p + 2) - f(p)."""
+    log_values, counts = np.log(spectrum.above_tolerance), spectrum.counts_above_tolerance
     if log_values.size == 0:
         return 0.0
     if log_scale == -np.inf:
@@ -98,9 +107,9 @@ def _valley(log_values: NDArray[np.float64], log_scale: float, hidden_size: int)
 
     def slope(p: float) -> float:
         powers = p * log_values
-        weights = np.exp(powers - powers.max())
-        mean = float(weights @ log_values / weights.sum())
-        f = log_sum(powers) + p * log_scale + (p + 1) * log(hidden_size)
+        weights = counts * np.exp(powers - powers.max())
+        mean = float(np.sum(weights * log_values) / weights.sum())
+        f = float(log_sums(powers, counts)) + p * log_scale + (p + 1) * log(hidden_size)
         return (mean + log_scale + log(hidden_size)) * (p + 2) - f
 
     if slope(0.0) >= 0:

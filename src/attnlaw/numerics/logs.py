@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 LN10 = float(np.log(10.0))
 
 
-def log_sums(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """ln of the sum of exponentials along the last axis; -inf for a sum of zeros.
+def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """ln of the sum of exponentials along the last axis (each `counts` times); -inf for a sum of zeros.
 
     >>> log_sums(np.array([[0.0, -np.inf], [-np.inf, -np.inf], [1000.0, 1000.0]]))
     array([   0.        ,         -inf, 1000.69314718])
@@ -19,7 +19,8 @@ def log_sums(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     peak = logs.max(axis=-1, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0.0)
     with np.errstate(divide="ignore"):
-        total: NDArray[np.float64] = np.log(np.exp(logs - peak).sum(axis=-1)) + peak[..., 0]
+        terms = np.exp(logs - peak) if counts is None else counts * np.exp(logs - peak)
+        total: NDArray[np.float64] = np.log(terms.sum(axis=-1)) + peak[..., 0]
     return total
 
 
