@@ -1,0 +1,126 @@
+"""A Hugging Face model from a local directory, in float64: nothing is downloaded, no code in it is run.
+
+The config is read here and handed to a class of `transformers` that is named in the table of families;
+the weights come through attnlaw's own readers (safetensors, or pickles with `weights_only=True`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlaw.checkpoints import Model, open_model
+from attnlaw.checkpoints.config import read_config
+from attnlaw.checkpoints.tensors import require_real
+from attnlaw.errors import InputError
+from attnlaw.lens.families import FAMILIES, Family
+
+# Keys of config.json that could choose code or change numbers behind our back.
+NOT_SIZES = ("auto_map", "attn_implementation", "quantization_config", "chunk_size_feed_forward", "dtype")
+
+
+def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
+    """The model type and the model (`BertModel`, `GPT2Model`, ...) in float64, for evaluation."""
+    transformers = _import_transformers()
+    folder = Path(path)
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"{folder}: holds no config.json; give the local directory of a Hugging Face model, "
+            "with config.json and weights"
+        )
+    values = dict(read_config(folder / "config.json").values)
+    checkpoint = open_model(folder)
+    kind = str(values.pop("model_type", None) or checkpoint.family)
+    if kind not in FAMILIES:
+        raise InputError(
+            f"{folder}: the lens does not know models of type {kind!r}; known: {', '.join(FAMILIES)}"
+        )
+    sizes = {key: value for key, value in values.items() if key not in NOT_SIZES and not key.startswith("_")}
+    model = _build(transformers, FAMILIES[kind], sizes, folder)
+    _fill(model, checkpoint)
+    return kind, model.eval()
+
+
+def _import_transformers() -> Any:
+    try:
+        import torch  # noqa: F401
+        import transformers
+    except ImportError as error:
+        raise InputError(
+            "the lens needs PyTorch and transformers; install them with: pip install 'attnlaw[lens]'"
+        ) from error
+    return transformers
+
+
+def _classes(transformers: Any, family: Family) -> tuple[Any, Any]:
+    """The config's and the model's class; transformers imports their modules only now."""
+    try:
+        return getattr(transformers, family.config), getattr(transformers, family.model)
+    except (ImportError, AttributeError) as error:
+        reason = str(error.__cause__ or error).strip().splitlines()[0]
+        raise InputError(
+            f"transformers {transformers.__version__} cannot import {family.model} ({reason}); "
+            "repair the installation with: pip install 'attnlaw[lens]'"
+        ) from error
+
+
+def _build(transformers: Any, family: Family, sizes: dict[str, Any], folder: Path) -> Any:
+    """The model with fresh weights, in float64 throughout."""
+    make_config, make_model = _classes(transformers, family)
+    try:
+        config = make_config(**sizes, attn_implementation="eager")
+        model = make_model(config, **family.options).double()
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+        raise InputError(
+            f"{folder / 'config.json'}: transformers cannot build a {family.model} from it ({reason}); "
+            "restore the model's config.json"
+        ) from error
+    _normalise_in_float64(model)
+    return model
+
+
+def _normalise_in_float64(model: Any) -> None:
+    """Put torch's RMSNorm in the place of those that transformers computes in float32 at any precision."""
+    import torch
+
+    for parent in list(model.modules()):
+        for name, module in list(parent.named_children()):
+            if type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
+                size, eps = module.weight.numel(), module.variance_epsilon
+                setattr(parent, name, torch.nn.RMSNorm(size, eps=eps, dtype=torch.float64))
+
+
+def _fill(model: Any, checkpoint: Model) -> None:
+    """Copy the checkpoint's tensors into the model; every weight of either must have its counterpart."""
+    import torch
+
+    source = checkpoint.tensors.source
+    prefix = model.base_model_prefix + "."
+    stored = {name.removeprefix(prefix): name for name in checkpoint.tensors.shapes}
+    wanted = model.state_dict()
+    for name in stored:
+        part = name.split(".")[0]
+        if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):
+            raise InputError(
+                f"{source}: tensor {stored[name]} has no place in the model that config.json describes; "
+                "the two do not belong together"
+            )
+    for name, target in wanted.items():
+        if name not in stored:
+            raise InputError(f"{source}: tensor {name} is missing; use a complete checkpoint")
+        shape = checkpoint.tensors.shapes[stored[name]]
+        if shape != tuple(target.shape):
+            raise InputError(
+                f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} "
+                "from config.json; the two do not belong together"
+            )
+        array = require_real(checkpoint.tensors.read(stored[name]), source, stored[name]).astype(np.float64)
+        if not np.isfinite(array).all():
+            raise InputError(
+                f"{source}: tensor {stored[name]} has NaN or infinite entries; use an earlier checkpoint"
+            )
+        target.copy_(torch.from_numpy(array))

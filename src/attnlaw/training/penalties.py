@@ -1,0 +1,159 @@
+"""Heavy-tailed regularisation: differentiable penalties on the spectra of weights (after arXiv 2304.02911).
+
+The definitions below are this project's own reading of the paper's idea; constants may differ from its.
+
+| symbol | meaning |
+|---|---|
+| lambda_1 >= lambda_2 >= ... | squared singular values of a weight W |
+| k | half of W's numerical rank, rounded down |
+| alpha | Hill's tail exponent, 1 + k / sum_{i<=k} ln(lambda_i / lambda_{k+1}) |
+
+Logarithms are natural. A kernel of more than two axes is read as the matrix (first axis, all others).
+Derivatives exist where the singular values they pass through differ from each other: for `tail_exponent`
+and `weighted_alpha` lambda_k > lambda_{k+1} > lambda_{k+2} and a simple lambda_1, for `stable_rank` and
+`frechet_prior` a simple lambda_1. At a tie autograd gives one of the one-sided derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from attnlaw.errors import InputError
+
+Tensor = Any  # torch.Tensor; torch is imported by whoever has one to pass
+
+
+def tail_exponent(weight: Tensor) -> Tensor:
+    """Hill's alpha over the upper half of the spectrum; small is heavy-tailed.
+
+    Needs a rank of at least 2 and a spread upper half: orthogonal weights have no tail.
+    """
+    values = _squared_singular_values(weight)
+    smallest = values[0].item() * (max(_as_matrix(weight).shape) * _epsilon(values)) ** 2
+    k = int((values > smallest).sum()) // 2
+    if k < 1:
+        raise InputError(
+            f"a weight of shape {tuple(weight.shape)} has rank below 2, and a tail needs 2 singular values; "
+            "leave it out of the penalty"
+        )
+    spread = (values[:k] / values[k]).log().sum()
+    if spread.item() <= 0:
+        raise InputError(
+            f"the upper singular values of a weight of shape {tuple(weight.shape)} are all equal, and have "
+            "no tail exponent; start from random weights that are not orthogonal"
+        )
+    return 1 + k / spread
+
+
+def weighted_alpha(weight: Tensor) -> Tensor:
+    """alpha ln lambda_1: pulls the tail exponent and the largest singular value down together.
+
+    Where lambda_1 < 1 the logarithm is negative and the penalty pushes alpha up.
+    """
+    return tail_exponent(weight) * _squared_singular_values(weight)[0].log()
+
+
+def stable_rank(weight: Tensor) -> Tensor:
+    """|W|_F^2 / |W|_2^2, at least 1; it does not depend on the scale of W."""
+    values = _squared_singular_values(weight)
+    return values.sum() / values[0]
+
+
+def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
+    """Minus the log density of a Frechet law of shape a at lambda_1: (1 + a) ln lambda_1 + lambda_1^(-a).
+
+    Up to a constant. Least at lambda_1 = (a / (1 + a))^(1/a), the mode, so the penalty has a scale of
+    its own.
+
+    >>> import torch
+    >>> weight = torch.diag(torch.tensor([0.5, 0.2], dtype=torch.float64)).sqrt()
+    >>> round(frechet_prior(weight, shape=1.0).item(), 6)  # 2 ln(1/2) + 2, its least value
+    0.613706
+    """
+    if not shape > 0:
+        raise InputError(f"the shape of a Frechet prior is {shape}; expected a positive number")
+    largest = _squared_singular_values(weight)[0]
+    return (1 + shape) * largest.log() + largest ** (-shape)
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """`measure` summed over the weights of chosen modules, times a strength that decays with the epochs.
+
+    The strength is `strength * decay ** (epoch // every)`. A module whose measure lies below `floor` is
+    left alone, so a spectrum is pulled to the floor and not beyond.
+
+    >>> import torch
+    >>> penalty = Penalty(stable_rank, strength=0.1, decay=0.5, every=2, floor=2.0)
+    >>> [penalty.strength_at(epoch) for epoch in range(4)]
+    [0.1, 0.1, 0.05, 0.05]
+    >>> layer = torch.nn.Linear(4, 4)
+    >>> _ = torch.nn.init.eye_(layer.weight)
+    >>> round(penalty([layer], epoch=2).item(), 6)  # 0.05 times a stable rank of 4
+    0.2
+    """
+
+    measure: Callable[[Tensor], Tensor]
+    strength: float
+    decay: float = 1.0
+    every: int = 1
+    floor: float = -math.inf
+
+    def __post_init__(self) -> None:
+        if not self.strength >= 0 or not math.isfinite(self.strength):
+            raise InputError(f"strength is {self.strength}; expected a finite number of at least 0")
+        if not 0 < self.decay <= 1:
+            raise InputError(f"decay is {self.decay}; expected a factor above 0 and at most 1")
+        if self.every < 1:
+            raise InputError(f"every is {self.every}; expected a number of epochs of at least 1")
+
+    def strength_at(self, epoch: int) -> float:
+        """The strength in an epoch, counted from 0."""
+        return float(self.strength * self.decay ** (epoch // self.every))
+
+    def __call__(self, modules: Iterable[Any], epoch: int = 0) -> Tensor:
+        """The penalty to add to the loss: a scalar tensor, without gradient where every module is off."""
+        import torch
+
+        measured = [self.measure(module.weight) for module in modules]
+        if not measured:
+            raise InputError("no modules were given to the penalty; pass those whose weights it shall shape")
+        active = [value for value in measured if value.item() >= self.floor]
+        total = torch.stack(active).sum() if active else torch.zeros_like(measured[0])
+        return self.strength_at(epoch) * total
+
+
+def _as_matrix(weight: Tensor) -> Tensor:
+    if weight.ndim < 2:
+        raise InputError(
+            f"a weight of shape {tuple(weight.shape)} is no matrix and has no spectrum; "
+            "pass the modules with weight matrices (Linear, Conv, ...)"
+        )
+    return weight.flatten(start_dim=1)
+
+
+def _squared_singular_values(weight: Tensor) -> Tensor:
+    """Descending; a zero or non-finite weight is refused."""
+    import torch
+
+    matrix = _as_matrix(weight)
+    if not torch.isfinite(matrix).all():
+        raise InputError(
+            f"a weight of shape {tuple(weight.shape)} has NaN or infinite entries; training has diverged"
+        )
+    values = torch.linalg.svdvals(matrix) ** 2
+    if values[0].item() == 0:
+        raise InputError(
+            f"a weight of shape {tuple(weight.shape)} is zero and has no spectral shape; "
+            "start from other weights or leave it out of the penalty"
+        )
+    return values
+
+
+def _epsilon(values: Tensor) -> float:
+    import torch
+
+    return float(torch.finfo(values.dtype).eps)
