@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw.errors import InputError
-from attnlaw.numerics.quadrature import chebyshev_angle_rule
+from attnlaw.laws.pieces import Bounded, Piece
+from attnlaw.numerics.quadrature import gauss_legendre
 
 Reals = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -23,8 +24,9 @@ NODES = 400
 class Law(ABC):
     """A probability law on the line with finitely many intervals and atoms.
 
-    A law states its `intervals`, `atoms`, `density` and `stieltjes`; the rest follows by quadrature with the
-    substitution `x = middle - half cos(theta)`, exact for square-root edges to many digits.
+    A law states its `intervals`, `atoms`, `density` and `stieltjes`; the rest follows by quadrature over its
+    `pieces`, by default `x = middle - half cos(theta)` on each interval, exact for square-root edges to many
+    digits. A law whose last interval ends at infinity states its own pieces.
 
     >>> from attnlaw.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -51,6 +53,16 @@ class Law(ABC):
         """`g(z)`; a real argument inside the support means the limit from above, `z = x + i0`."""
 
     @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The intervals, each as one or more smooth images of an angle, in ascending order."""
+        return tuple(Bounded(low, high) for low, high in self.intervals)
+
+    def log_density(self, x: ArrayLike) -> Reals:
+        """Natural logarithm of the density, minus infinity where it is zero."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.density(x)))
+
+    @property
     def support(self) -> tuple[float, float]:
         """The least and the largest point of the support, atoms included."""
         points = [x for x, _ in self.atoms] + [end for pair in self.intervals for end in pair]
@@ -62,10 +74,11 @@ class Law(ABC):
 
     def nodes(self) -> tuple[Reals, Reals]:
         """Points and weights such that `int f dmu = sum(weights * f(points))` over the continuous part."""
+        u, w = gauss_legendre(NODES)
         points, weights = np.empty(0), np.empty(0)
-        for low, high in self.intervals:
-            x, w = chebyshev_angle_rule(low, high, NODES)
-            points, weights = np.append(points, x), np.append(weights, w * self.density(x))
+        for piece in self.pieces:
+            x, slope = piece.at(np.pi * u)
+            points, weights = np.append(points, x), np.append(weights, np.pi * w * slope * self.density(x))
         return points, weights
 
     def moment(self, order: int) -> float:
@@ -120,28 +133,35 @@ class Law(ABC):
         x = np.asarray(z, dtype=float)
         here = self.density(x)
         g = g - 1j * np.pi * here
-        for low, high in self.intervals:
-            points, widths = chebyshev_angle_rule(low, high, NODES)
-            inside = (x > low) & (x < high)
+        u, w = gauss_legendre(NODES)
+        for piece in self.pieces:
+            points, slope = piece.at(np.pi * u)
+            inside = (x > piece.low) & (x < piece.high)
             own = np.where(inside, here, 0.0)
             distance = x[..., None] - points
-            smooth = (self.density(points) - own[..., None]) / np.where(distance == 0, np.inf, distance)
-            ratio = np.where(inside, (x - low) / np.where(inside, high - x, 1.0), 1.0)
-            g = g + (widths * smooth).sum(-1) + own * np.log(ratio)
+            if np.isinf(piece.high):
+                # What is taken off must be integrable: rho(x) (x - low + L)/(t - low + L), L a middle length.
+                length = points[NODES // 2] - piece.low
+                taken = own[..., None] * ((x - piece.low + length)[..., None] / (points - piece.low + length))
+                ratio = np.where(inside, (x - piece.low) / length, 1.0)
+            else:
+                taken = own[..., None]
+                ratio = np.where(inside, (x - piece.low) / np.where(inside, piece.high - x, 1.0), 1.0)
+            smooth = (self.density(points) - taken) / np.where(distance == 0, np.inf, distance)
+            g = g + (np.pi * w * slope * smooth).sum(-1) + own * np.log(ratio)
         return np.asarray(g)
 
     @cached_property
     def _table(self) -> tuple[Reals, Reals]:
-        """Points and the continuous mass to their left, per interval by the midpoint rule in the angle."""
+        """Points and the continuous mass to their left, per piece by the midpoint rule in the angle."""
         xs: list[Reals] = []
         masses: list[Reals] = []
         reached = 0.0
-        for low, high in self.intervals:
+        for piece in self.pieces:
             theta = np.linspace(0.0, np.pi, 4001)
-            x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(theta)
-            middle = 0.5 * (theta[1:] + theta[:-1])
-            at = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(middle)
-            steps = self.density(at) * 0.5 * (high - low) * np.sin(middle) * (theta[1] - theta[0])
+            x, _ = piece.at(theta)
+            at, slope = piece.at(0.5 * (theta[1:] + theta[:-1]))
+            steps = self.density(at) * slope * (theta[1] - theta[0])
             mass = reached + np.concatenate([[0.0], np.cumsum(steps)])
             reached = float(mass[-1])
             xs.append(x)
