@@ -1,0 +1,161 @@
+"""The spectrum that attention learns in theory, fitted to the singular values of a real head: an extension.
+
+Theory (arXiv 2509.24914): a trained positive semidefinite N x N matrix has eigenvalues `r (X - b)_+`, where X
+has the law `mu_delta`: Marchenko-Pastur of rank ratio k0, blurred by a semicircle. A real head is neither
+symmetric nor positive semidefinite: its N singular values are fitted, the zeros among them as the atom.
+
+| letter | meaning | in units of |
+|---|---|---|
+| N, k, rho | size, values above round-off, `rho = k/N`: the rank fraction | |
+| k0 | rank ratio of the target | |
+| delta, b | noise level and threshold | the target's deviation |
+| r | scale; `noise_level = r delta`, `threshold = r b` | singular values |
+
+Fit: least Wasserstein-2 distance of the k values to the law's quantiles over a grid of (k0, delta), b from
+`mu_delta(x > b) = rho` (anywhere in the gap where that leaves it free), r by least squares. A parameter is
+reported where the law fits and all laws that fit about as well agree on it within a factor of three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.laws.free_convolution import FreeConvolution, Truncated
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.rectified import Rectified
+
+Reals = NDArray[np.float64]
+STEP = 0.25  # octaves
+TARGET_RANKS: Reals = 2.0 ** np.arange(-5.0, 2.0 + STEP, STEP)
+NOISES: Reals = 2.0 ** np.arange(-4.0, 2.5 + STEP, STEP)
+LEAST_VALUES = 8
+# A spectrum drawn from the law lies within about 2/k of it (relative Wasserstein-2; see docs/fit.md).
+RESOLUTION = 2.0
+# Laws no further than this (in 1/k, added in squares) from the best fit about as well.
+ALIKE = 1.5
+AGREEMENT = 3.0
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The best law, its distance, and what the data say about its parameters (None: not identifiable).
+
+    `distance` is relative: the root mean square distance of quantiles over that of the values; `plausible`
+    says that spectra drawn from the law lie as far from it. The ranges are of laws that fit about as well.
+    """
+
+    law: Rectified
+    rank_fraction: float
+    distance: float
+    plausible: bool
+    noise_level: float | None
+    noise_range: tuple[float, float]
+    threshold: float | None
+    threshold_range: tuple[float, float]
+    target_rank: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Family:
+    """The grid of laws for k of N values: upper quantiles X of shape (laws, k), and where b may lie."""
+
+    target_rank: Reals
+    noise: Reals
+    quantiles: Reals
+    lowest: Reals
+    highest: Reals
+
+
+def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
+    """Fit the learned-spectrum law to the positive singular values of a size x size matrix.
+
+    None where the law has no say: fewer than 8 values, or no zeros among the N (full rank: nothing was cut).
+    """
+    values = np.sort(np.asarray(singular_values, dtype=float))
+    values = values[values > 0]
+    k = values.size
+    if k < LEAST_VALUES or k >= size:
+        return None
+    family = _family(k, size)
+    # Regress the values on r X - r b, then keep b where the rank fraction allows it.
+    centre = family.quantiles.mean(axis=1)
+    spread = family.quantiles - centre[:, None]
+    slope = spread @ values / (spread**2).sum(axis=1)
+    b = np.clip(centre - values.mean() / slope, family.lowest, family.highest)
+    shifted = family.quantiles - b[:, None]
+    r = shifted @ values / (shifted**2).sum(axis=1)
+    squares = ((values - r[:, None] * shifted) ** 2).mean(axis=1) / (values**2).mean()
+    best = int(squares.argmin())
+    alike = squares <= squares[best] + (ALIKE / k) ** 2
+    noise_range, threshold_range = (_ends(values_alike[alike]) for values_alike in (r * family.noise, r * b))
+    bounded = not np.isin(family.noise[alike], NOISES[[0, -1]]).any()
+    distance = float(np.sqrt(squares[best]))
+    plausible = distance <= RESOLUTION / k
+    base = FreeConvolution(MarchenkoPastur(float(family.target_rank[best])), float(family.noise[best]))
+    return Learned(
+        law=Rectified(base, float(b[best]), float(r[best])),
+        rank_fraction=k / size,
+        distance=distance,
+        plausible=plausible,
+        noise_level=float(r[best] * family.noise[best])
+        if plausible and bounded and _agree(noise_range)
+        else None,
+        noise_range=noise_range,
+        threshold=float(r[best] * b[best]) if plausible and _agree(threshold_range) else None,
+        threshold_range=threshold_range,
+        target_rank=float(family.target_rank[best]),
+    )
+
+
+def _ends(values: Reals) -> tuple[float, float]:
+    """Least and largest value, half a step of the grid further."""
+    half_step = 2.0 ** (STEP / 2)
+    return float(values.min() / half_step), float(values.max() * half_step)
+
+
+def _agree(ends: tuple[float, float]) -> bool:
+    return ends[1] <= AGREEMENT * ends[0]
+
+
+@lru_cache(maxsize=64)
+def _family(k: int, size: int) -> _Family:
+    rho = k / size
+    levels = 1.0 - rho + rho * (np.arange(k) + 0.5) / k
+    parts = [_members(float(k0), rho, levels) for k0 in np.unique(np.append(TARGET_RANKS, rho))]
+    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    # Weight decay cuts from above: a threshold is not negative.
+    allowed = joined[4] >= 0
+    target_rank, noise, quantiles, lowest, highest = (column[allowed] for column in joined)
+    return _Family(target_rank, noise, quantiles, np.maximum(lowest, 0.0), highest)
+
+
+def _members(k0: float, rho: float, levels: Reals) -> tuple[Reals, Reals, Reals, Reals, Reals]:
+    """For one target rank and all noise levels: k0, delta, quantiles at the levels, and the ends of b."""
+    count = NOISES.size
+    quantiles = np.empty((count, levels.size))
+    ends = np.empty((2, count))
+    for rows, (nodes,) in Truncated(MarchenkoPastur(k0), NOISES).everywhere():
+        steps = nodes.x.shape[-1]
+        theta = np.linspace(0.0, np.pi, steps + 1)
+        mass = np.concatenate([np.zeros((*nodes.low.shape, 1)), nodes.mass.cumsum(axis=-1)], axis=-1)
+        mass *= np.pi / steps
+        mass[:, 1] += mass[:, 0, -1:]
+        middle, half = 0.5 * (nodes.low + nodes.high), 0.5 * (nodes.high - nodes.low)
+        for place, row in enumerate(rows):
+            table = mass[place], theta, middle[place], half[place]
+            quantiles[row] = _quantile(levels, *table)
+            cut = _quantile(np.array([1.0 - rho]), *table)[0]
+            in_gap = abs(mass[place, 0, -1] - (1.0 - rho)) < 1e-9 and half[place, 1] > 0
+            ends[:, row] = (nodes.high[place, 0], nodes.low[place, 1]) if in_gap else (cut, cut)
+    return np.full(count, k0), NOISES, quantiles, ends[0], ends[1]
+
+
+def _quantile(p: Reals, mass: Reals, theta: Reals, middle: Reals, half: Reals) -> Reals:
+    """Quantiles of a law on two intervals from its mass up to given angles, linear between them."""
+    upper = (p > mass[0, -1]).astype(int)
+    angle = np.where(upper, np.interp(p, mass[1], theta), np.interp(p, mass[0], theta))
+    return np.asarray(middle[upper] - half[upper] * np.cos(angle))
