@@ -115,9 +115,9 @@ def test_models_of_one_name_stay_apart(tiny, tmp_path):
     assert named.summary["model"] == "mine"
 
 
-def test_experts_that_are_not_read_leave_no_proxies():
+def test_a_feed_forward_that_is_not_read_leaves_no_proxies():
     layer = {name: tensor for name, tensor in _gated_layer().items() if name.startswith("self_attn")}
-    layer["block_sparse_moe.experts.0.w1.weight"] = np.ones((8, 4))
+    layer["mixer.experts.0.w1.weight"] = np.ones((8, 4))
     found = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in layer.items()}, heads=2)
     assert found.summary["proxies"] is None
     assert "no feed-forward" not in found.summary["extensions"]

@@ -163,9 +163,33 @@ def test_shapes_that_do_not_fit(
     refusal(folder, str(folder / "model.safetensors"), layer, *parts)
 
 
-def test_linear_weights_under_the_names_of_gpt2() -> None:
-    state = {"h.0.attn.c_attn.weight": torch.ones(24, 8), "h.0.attn.c_proj.weight": torch.ones(8, 8)}
-    refusal(state, "h.0.attn.c_attn.weight", heads=2)
+def test_linear_weights_under_the_names_of_gpt2(folder: Path) -> None:
+    """nanoGPT's layout: read where no config.json says that it is GPT-2's."""
+    at = "transformer.h.0.attn."
+    state = {f"{at}c_attn.weight": torch.randn(24, 8), f"{at}c_proj.weight": torch.randn(8, 8)}
+    model = open_model(state, heads=2)
+    assert model.family == "nanogpt"
+    value = model.read(model.layers[0].attention.value)
+    assert np.array_equal(value, state[f"{at}c_attn.weight"][16:].numpy().astype(np.float64).T)
+    save_file(state, folder / "model.safetensors")
+    config_with(folder, model_type="gpt2", num_hidden_layers=None, n_head=2)
+    refusal(folder, f"{at}c_attn.weight")
+
+
+def test_a_nanogpt_checkpoint(tmp_path: Path) -> None:
+    """As its train.py saves it: weights under `model`, sizes under `model_args`, compiled names."""
+    shapes = {"attn.c_attn": (24, 8), "attn.c_proj": (8, 8), "mlp.c_fc": (32, 8), "mlp.c_proj": (8, 32)}
+    names = [f"_orig_mod.transformer.h.{layer}." for layer in range(2)]
+    state = {f"{at}{name}.weight": torch.randn(shape) for at in names for name, shape in shapes.items()}
+    sizes = {"n_layer": 2, "n_head": 4, "n_embd": 8, "block_size": 16, "bias": False, "vocab_size": 9}
+    loss = torch.tensor(1.5)
+    torch.save(
+        {"model": state, "model_args": sizes, "best_val_loss": loss, "iter_num": 3}, tmp_path / "ckpt.pt"
+    )
+    model = open_model(tmp_path)
+    assert (model.family, model.heads, len(model.layers)) == ("nanogpt", 4, 2)
+    inner = model.layers[1].feed_forward.inner
+    assert np.array_equal(model.read(inner), state[inner.tensor].numpy().astype(np.float64).T)
 
 
 def test_albert_groups_that_are_missing() -> None:

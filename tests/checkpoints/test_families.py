@@ -36,6 +36,10 @@ GPT2_SIZES = {
 ELECTRA_SIZES = SIZES | {"embedding_size": 16}
 ALBERT_SIZES = SIZES | {"embedding_size": 16, "num_hidden_layers": 6, "hidden_act": "gelu"}
 DISTIL_SIZES = {"vocab_size": VOCABULARY, "dim": 24, "n_heads": 4, "n_layers": 2, "hidden_dim": 36}
+OPT_SIZES = {key: SIZES[key] for key in SIZES if key != "intermediate_size"} | {
+    "ffn_dim": 36,
+    "word_embed_proj_dim": 24,
+}
 GEMMA = GROUPED | {"head_dim": 10, "query_pre_attn_scalar": 7, "attn_logit_softcapping": None}
 
 # class, sizes, family, what attnlaw says beyond a plain encoder
@@ -79,6 +83,14 @@ CASES: dict[str, tuple[str, dict[str, Any], str, set[str]]] = {
     "gemma2": ("Gemma2ForCausalLM", GEMMA, "gemma2", set()),
     "gemma3": ("Gemma3ForCausalLM", GEMMA, "gemma3_text", set()),
     "phi3": ("Phi3ForCausalLM", GROUPED, "phi3", set()),
+    "gpt_neox": (
+        "GPTNeoXForCausalLM",
+        SIZES,
+        "gpt_neox",
+        {"pre-norm", "rotary positions", "parallel attention and feed-forward"},
+    ),
+    "opt": ("OPTForCausalLM", OPT_SIZES, "opt", {"pre-norm"}),
+    "opt post-norm": ("OPTModel", OPT_SIZES | {"do_layer_norm_before": False}, "opt", set()),
 }
 DECODERS = {"grouped-query attention", "gated feed-forward", "pre-norm", "rotary positions"}
 

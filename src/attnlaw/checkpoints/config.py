@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ class Config:
 
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
         values = dict(values or {})
-        # Multimodal models keep the language model's sizes one level down, Whisper's `.pt` under `dims`.
-        for inner in ("text_config", "dims"):
+        # One level down: multimodal models, Whisper's `.pt`, nanoGPT's `ckpt.pt`.
+        for inner in ("text_config", "dims", "model_args"):
             if isinstance(values.get(inner), Mapping):
                 values |= values[inner]
         self.values = values
@@ -34,6 +35,17 @@ class Config:
                 )
             return value
         return None
+
+    def number(self, key: str) -> float | None:
+        """A positive number, or None where it is absent."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+            raise InputError(
+                f"{self.source}: {key} is {value!r}, expected a positive number; correct the file"
+            )
+        return float(value)
 
     def text(self, *keys: str) -> str | None:
         """The first of `keys` that is there and is text."""
@@ -53,7 +65,9 @@ def read_config(path: Path) -> Config:
         return Config(source=str(path))
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON; restore the model's config.json or remove it") from error
     if not isinstance(values, Mapping):
         raise InputError(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.families import FAMILIES, Family, Stack
+from attnlaw.checkpoints.families import Family, Stack
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
-Names = Mapping[str, str]
 Position = tuple[int, ...]
 
 
@@ -33,28 +32,65 @@ class Match:
     stacks: tuple[MatchedStack, ...]
 
 
-def match_family(tensors: Tensors, config: Config) -> Match:
-    """The family that config.json names if some of its tensors are there, else the first that fits whole."""
+def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -> Match:
+    """The family that names the most tensors of those whose attention is there whole.
+
+    The families that config.json names come first, and then one tensor of theirs suffices, so that an
+    incomplete checkpoint is called incomplete and not unknown.
+    """
     refuse_unreadable(tensors, config)
     named = config.text("model_type")
-    declared = next((family for family in FAMILIES if named in family.model_types), None)
-    for family in sorted(FAMILIES, key=lambda family: family is not declared):
-        stacks = [found for stack in family.stacks for found in _find(stack, tensors)]
-        if family is declared and not stacks:
-            stacks = [found for stack in family.stacks for found in _find(stack, tensors, whole=False)]
-        if stacks and declared and family.name != declared.name:
-            raise InputError(
-                f"{tensors.source}: its tensors have the names of {family.name}, but {config.source} says "
-                f"{named} (model_type); give the config.json that belongs to these weights"
-            )
-        if stacks:
-            return Match(family, tuple(_ordered(family, stacks, tensors)))
-    known = ", ".join(dict.fromkeys(family.name for family in FAMILIES))
+    declared = [family for family in families if named in family.model_types]
+    for group, whole in ((declared, True), (declared, False), (families, True)):
+        matches = [Match(family, stacks) for family in group if (stacks := _stacks(family, tensors, whole))]
+        if matches:
+            best = max(matches, key=lambda match: (_named_tensors(match, tensors), _oriented(match, tensors)))
+            break
+    else:
+        raise InputError(_unknown(tensors, named, families))
+    if declared and best.family.name not in {family.name for family in declared}:
+        raise InputError(
+            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
+            f"{named} (model_type); give the config.json that belongs to these weights"
+        )
+    return Match(best.family, tuple(_ordered(best.family, best.stacks, tensors)))
+
+
+def _stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[MatchedStack, ...]:
+    return tuple(found for stack in family.stacks for found in _find(stack, tensors, whole))
+
+
+def _named_tensors(match: Match, tensors: Tensors) -> int:
+    """How many tensors of its layers, and embeddings, a family names (of experts: the first's)."""
+    names = {
+        at + name.replace("{expert}", "0")
+        for found in match.stacks
+        for at in found.layers
+        for roles in found.stack.tables
+        for name in roles.values()
+    }
+    endings = (*match.family.embedding, *match.family.unembedding)
+    return sum(name in names or name.endswith(endings) for name in tensors.shapes)
+
+
+def _oriented(match: Match, tensors: Tensors) -> bool:
+    """Whether the first query reads as many numbers as the output map writes, in the family's orientation."""
+    found = match.stacks[0]
+    inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
+    query = next(name for roles, name in found.stack.attention.items() if "query" in roles.split(","))
+    sides = [
+        tensors.shapes.get(found.layers[0] + name, ()) for name in (query, found.stack.attention["output"])
+    ]
+    return all(len(shape) == 2 for shape in sides) and sides[0][inputs] == sides[1][outputs]
+
+
+def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) -> str:
+    known = ", ".join(dict.fromkeys(family.name for family in families))
     kind = f" (model_type {named})" if named else ""
     example = next(iter(tensors.shapes), "none")
-    raise InputError(
+    return (
         f"{tensors.source}: unknown architecture{kind}, none of the tensor names fit (first: {example}); "
-        f"known families: {known}"
+        f"known families: {known}; describe another with --map"
     )
 
 
@@ -82,7 +118,7 @@ def _first(names: Iterable[str], pattern: str) -> str | None:
     return next((name for name in names if re.search(pattern, name)), None)
 
 
-def _find(stack: Stack, tensors: Tensors, whole: bool = True) -> list[MatchedStack]:
+def _find(stack: Stack, tensors: Tensors, whole: bool) -> list[MatchedStack]:
     """Every prefix under which attention tensors of the stack are there, each with its layers in order.
 
     With `whole`, some layer must have them all: families share some names, but not all of them.
@@ -107,7 +143,7 @@ def _find(stack: Stack, tensors: Tensors, whole: bool = True) -> list[MatchedSta
     ]
 
 
-def _ordered(family: Family, stacks: list[MatchedStack], tensors: Tensors) -> list[MatchedStack]:
+def _ordered(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
     """The stacks in the order in which data pass them: encoders before decoders."""
     prefixes = sorted({stack.prefix for stack in stacks})
     if not family.separate_prefixes and len(prefixes) > 1:

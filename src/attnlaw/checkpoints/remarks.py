@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.families import FAMILIES
+from attnlaw.checkpoints.families import Family
 from attnlaw.checkpoints.match import Match
-from attnlaw.checkpoints.model import Layer, View
+from attnlaw.checkpoints.model import FeedForward, Layer, View
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import printable
 
@@ -18,18 +18,27 @@ def extensions(match: Match, layers: Sequence[Layer], config: Config, complete: 
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
     present = {
         "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
-        "gated feed-forward": any(layer.feed_forward and layer.feed_forward.gate for layer in layers),
+        "gated feed-forward": any(block.gate for layer in layers for block in _feed_forwards(layer)),
+        "mixture of experts": any(layer.experts for layer in layers),
+        "latent attention": any(block.shared_key for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
-        "no feed-forward": complete and any(layer.feed_forward is None for layer in layers),
+        "no feed-forward": complete and not all(_feed_forwards(layer) for layer in layers),
+        "parallel attention and feed-forward": config.values.get("use_parallel_residual") is True,
         "shared layers": family.name == "albert",
-        "pre-norm": family.pre_norm or config.values.get("norm_first") is True,
+        "pre-norm": (family.pre_norm and config.values.get("do_layer_norm_before") is not False)
+        or config.values.get("norm_first") is True,
         "rotary positions": family.rotary,
     }
     return tuple(name for name, there in present.items() if there)
 
 
 def warnings(
-    match: Match, layers: Sequence[Layer], tensors: Tensors, config: Config, left_out: Sequence[str]
+    match: Match,
+    layers: Sequence[Layer],
+    tensors: Tensors,
+    config: Config,
+    left_out: Sequence[str],
+    families: Sequence[Family],
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
     found = []
@@ -48,7 +57,7 @@ def warnings(
             f"{config.source} does not say how often the shared layers are applied: each is counted once"
         )
     model_type = config.text("model_type")
-    if model_type and not any(model_type in family.model_types for family in FAMILIES):
+    if model_type and not any(model_type in family.model_types for family in families):
         found.append(f"model type {model_type} is not in the table: read as {match.family.name} by its names")
     for tower in ("vision", "audio"):
         if f"{tower}_config" in config:
@@ -56,7 +65,7 @@ def warnings(
     if (
         match.family.activation
         and config.text(*match.family.activation) is None
-        and any(layer.feed_forward for layer in layers)
+        and any(_feed_forwards(layer) for layer in layers)
     ):
         found.append(f"activation not stated: {match.family.default_activation} assumed")
     if left_out:
@@ -65,18 +74,22 @@ def warnings(
 
 
 def matrices_left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:
-    """Matrices (or stacks of them, such as experts) in a layer that its family's table does not name."""
-    read = {
-        view.tensor
-        for layer in layers
-        for block in (layer.attention, layer.cross, layer.feed_forward)
-        if block
-        for view in vars(block).values()
-        if isinstance(view, View)
-    }
+    """Matrices (or stacks of them) in a layer that its family's table does not name."""
+    known = {name for layer in layers for view in _views(layer) for name in view.tensors}
+    known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
     inside = tuple(layer for stack in match.stacks for layer in stack.layers)
     return [
         name
         for name, shape in tensors.shapes.items()
-        if len(shape) in (2, 3) and name not in read and name.startswith(inside)
+        if len(shape) in (2, 3) and name not in known and name.startswith(inside)
     ]
+
+
+def _feed_forwards(layer: Layer) -> tuple[FeedForward, ...]:
+    return (*([layer.feed_forward] if layer.feed_forward else []), *layer.experts)
+
+
+def _views(layer: Layer) -> Iterator[View]:
+    for block in (layer.attention, layer.cross, *_feed_forwards(layer)):
+        if block is not None:
+            yield from (view for view in vars(block).values() if isinstance(view, View))

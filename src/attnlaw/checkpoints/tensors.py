@@ -24,8 +24,15 @@ class Tensors(ABC):
     metadata: Mapping[str, Any]
 
     @abstractmethod
-    def read(self, name: str) -> NDArray[Any]:
-        """The tensor as stored (any real dtype, float8 and bfloat16 included); safe to call from threads."""
+    def dtype(self, name: str) -> str:
+        """How the tensor is stored, by numpy's name (`float32`, `bfloat16`, `float8_e4m3fn`) or a code's."""
+
+    @abstractmethod
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        """The tensor, or one member along its first axis; safe to call from threads.
+
+        As stored (any real dtype, float8 and bfloat16 included), or decoded where numpy has no such type.
+        """
 
 
 def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:

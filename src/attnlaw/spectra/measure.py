@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
@@ -87,6 +87,7 @@ class Measured:
     kind: str
     tensors: tuple[str, ...]
     spectrum: Spectrum
+    expert: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class _Unit:
     kind: str
     views: tuple[View, ...]
     attention: Attention | None = None
+    expert: int | None = None
 
 
 def measure(
@@ -133,19 +135,18 @@ def _units(model: Model, selection: Selection) -> Iterator[_Unit]:
     for layer in model.layers:
         if selection.layers is not None and layer.index not in selection.layers:
             continue
-        found: list[tuple[str, Sequence[View | None], Attention | None]] = []
+        found: list[_Unit] = []
         for prefix, block in (("", layer.attention), ("cross_", layer.cross)):
             if block is not None:
-                found.append((f"{prefix}qk", (block.query, block.key), block))
-                found.append((f"{prefix}vo", (block.value, block.output), block))
-        if layer.feed_forward is not None:
-            found.append(("ffn_in", (layer.feed_forward.inner,), None))
-            found.append(("ffn_gate", (layer.feed_forward.gate,), None))
-            found.append(("ffn_out", (layer.feed_forward.outer,), None))
-        for kind, views, attention in found:
-            present = tuple(view for view in views if view is not None)
-            if kind in kinds and present:
-                yield _Unit(layer.index, layer.stack, kind, present, attention)
+                for kind in (f"{prefix}qk", f"{prefix}vo"):
+                    found.append(_Unit(layer.index, layer.stack, kind, block.views(kind), block))
+        for expert, maps in ((None, layer.feed_forward), *enumerate(layer.experts)):
+            if maps is not None:
+                named = (("ffn_in", maps.inner), ("ffn_gate", maps.gate), ("ffn_out", maps.outer))
+                for kind, view in named:
+                    if view is not None:
+                        found.append(_Unit(layer.index, layer.stack, kind, (view,), expert=expert))
+        yield from (unit for unit in found if unit.kind in kinds)
     for kind, view in (("embedding", model.embedding_view), ("unembedding", model.unembedding_view)):
         if kind in kinds and view is not None:
             yield _Unit(None, None, kind, (view,))
@@ -157,7 +158,7 @@ def _measure_unit(model: Model, unit: _Unit, gate: Gate) -> list[Measured]:
 
 
 def _measured(model: Model, unit: _Unit) -> list[Measured]:
-    names = tuple(view.tensor for view in unit.views)
+    names = tuple(name for view in unit.views for name in view.tensors)
     try:
         return _spectra(model, unit, names)
     except OverflowError as error:
@@ -170,16 +171,8 @@ def _measured(model: Model, unit: _Unit) -> list[Measured]:
 def _spectra(model: Model, unit: _Unit, names: tuple[str, ...]) -> list[Measured]:
     if unit.attention is None:
         spectrum = matrix_spectrum(model.read(unit.views[0]))
-        return [Measured(unit.layer, unit.stack, None, unit.kind, names, spectrum)]
-    first, second = (model.read(view) for view in unit.views)
-    block, size = unit.attention, unit.attention.head_size
-    rows = []
-    for head in range(block.heads):
-        own = slice(head * size, (head + 1) * size)
-        shared = slice(block.kv_head(head) * size, (block.kv_head(head) + 1) * size)
-        if unit.kind.endswith("qk"):
-            spectrum = product_spectrum(first[:, own], second[:, shared].T)
-        else:
-            spectrum = product_spectrum(first[:, shared], second[own])
-        rows.append(Measured(unit.layer, unit.stack, head, unit.kind, names, spectrum))
-    return rows
+        return [Measured(unit.layer, unit.stack, None, unit.kind, names, spectrum, unit.expert)]
+    return [
+        Measured(unit.layer, unit.stack, head, unit.kind, names, product_spectrum(left, right))
+        for head, (left, right) in enumerate(model.head_factors(unit.attention, unit.kind))
+    ]

@@ -1,15 +1,28 @@
-"""The table of families. A new family is a file here and a line below; order matters only for the last rows.
+"""The table of families. A new family is a file here (Python, or TOML as for `--map`) and a line below.
 
-The names of `TORCH_ATTENTION` also occur inside `TORCH_LAYER`, and those inside `TORCH_TRANSFORMER`.
+Where several families fit, the one that names the most tensors is taken, and of equals the first: the
+names of `TORCH_LAYER` are those of `TORCH_TRANSFORMER` under any prefix.
 """
 
+from importlib.resources import as_file, files
+
 from attnlaw.checkpoints.families.albert import ALBERT
+from attnlaw.checkpoints.families.bart import BART, MBART
 from attnlaw.checkpoints.families.bert import BERT, DISTILBERT, MPNET
+from attnlaw.checkpoints.families.deepseek import DEEPSEEK, DEEPSEEK_LITE
 from attnlaw.checkpoints.families.family import Family, Stack
-from attnlaw.checkpoints.families.gpt2 import GPT2
+from attnlaw.checkpoints.families.gpt2 import GPT2, NANOGPT
 from attnlaw.checkpoints.families.llama import LLAMA, PHI3
+from attnlaw.checkpoints.families.llama_cpp import LLAMA_CPP, LLAMA_CPP_BERT, LLAMA_CPP_GPT2
+from attnlaw.checkpoints.families.opt import OPT
+from attnlaw.checkpoints.families.t5 import T5
+from attnlaw.checkpoints.families.toml_file import read_family
 from attnlaw.checkpoints.families.torch_nn import TORCH_ATTENTION, TORCH_LAYER, TORCH_TRANSFORMER
+from attnlaw.checkpoints.families.vit import VIT, VIT_MODULE, VIT_TIMM
 from attnlaw.checkpoints.families.whisper import WHISPER, WHISPER_OPENAI
+
+with as_file(files(__name__) / "gpt_neox.toml") as _file:
+    GPT_NEOX = read_family(_file)
 
 FAMILIES: tuple[Family, ...] = (
     BERT,
@@ -17,13 +30,27 @@ FAMILIES: tuple[Family, ...] = (
     DISTILBERT,
     ALBERT,
     GPT2,
+    NANOGPT,
+    GPT_NEOX,
+    OPT,
     LLAMA,
     PHI3,
+    DEEPSEEK,
+    DEEPSEEK_LITE,
+    LLAMA_CPP,
+    LLAMA_CPP_GPT2,
+    LLAMA_CPP_BERT,
     WHISPER,
     WHISPER_OPENAI,
+    BART,
+    MBART,
+    T5,
+    VIT,
+    VIT_MODULE,
+    VIT_TIMM,
     TORCH_TRANSFORMER,
     TORCH_LAYER,
     TORCH_ATTENTION,
 )
 
-__all__ = ["FAMILIES", "Family", "Stack"]
+__all__ = ["FAMILIES", "Family", "Stack", "read_family"]

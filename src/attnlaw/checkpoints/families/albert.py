@@ -15,7 +15,7 @@ ALBERT = Family(
                 "value": "attention.value.weight",
                 "output": "attention.dense.weight",
             },
-            feed_forward={"in": "ffn.weight", "out": "ffn_output.weight"},
+            feed_forward=({"in": "ffn.weight", "out": "ffn_output.weight"},),
             depth=("num_hidden_groups", "inner_group_num"),
         ),
     ),

@@ -1,4 +1,6 @@
-"""GPT-2: pre-norm decoder, weights stored (in, out), query, key and value fused."""
+"""GPT-2, weights stored (in, out), and nanoGPT: pre-norm decoders, query, key and value fused."""
+
+from dataclasses import replace
 
 from attnlaw.checkpoints.families.family import Family, Stack
 
@@ -18,7 +20,7 @@ GPT2 = Family(
                 "key,value": "crossattention.c_attn.weight",
                 "output": "crossattention.c_proj.weight",
             },
-            feed_forward={"in": "mlp.c_fc.weight", "out": "mlp.c_proj.weight"},
+            feed_forward=({"in": "mlp.c_fc.weight", "out": "mlp.c_proj.weight"},),
             heads="n_head",
             depth=("n_layer",),
             inner_size="n_inner",
@@ -27,3 +29,6 @@ GPT2 = Family(
     embedding=("wte.weight",),
     pre_norm=True,
 )
+
+# nanoGPT keeps the names and stores plain linear layers: told apart by their shapes.
+NANOGPT = replace(GPT2, name="nanogpt", model_types=(), stored_out_in=True, default_activation="gelu")

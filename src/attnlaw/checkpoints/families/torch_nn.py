@@ -14,7 +14,7 @@ _LAYERS = Stack(
         "query,key,value": "multihead_attn.in_proj_weight",
         "output": "multihead_attn.out_proj.weight",
     },
-    feed_forward={"in": "linear1.weight", "out": "linear2.weight"},
+    feed_forward=({"in": "linear1.weight", "out": "linear2.weight"},),
 )
 
 TORCH_TRANSFORMER = Family(

@@ -23,5 +23,9 @@ class InMemory(Tensors):
             raise InputError(f"{source}: holds no tensors; pass model.state_dict()")
         self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
 
-    def read(self, name: str) -> NDArray[Any]:
-        return as_numpy(self._tensors[name], self.source, name)
+    def dtype(self, name: str) -> str:
+        return str(self._tensors[name].dtype).removeprefix("torch.")
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        tensor = self._tensors[name]
+        return as_numpy(tensor if member is None else tensor[member], self.source, name)

@@ -48,7 +48,11 @@ class SafetensorsFile(Tensors):
         self._header, self._start = _header(path)
         self.shapes = {name: tuple(entry["shape"]) for name, entry in self._header.items()}
 
-    def read(self, name: str) -> NDArray[Any]:
+    def dtype(self, name: str) -> str:
+        code = self._header[name]["dtype"]
+        return np.dtype(DTYPES[code]).name if code in DTYPES else str(code)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         entry = self._header[name]
         dtype = DTYPES.get(entry["dtype"])
         if dtype is None:
@@ -56,7 +60,10 @@ class SafetensorsFile(Tensors):
                 f"{self.source}: tensor {name} has dtype {entry['dtype']}, which is not supported; "
                 f"convert it to one of {', '.join(DTYPES)}"
             )
-        begin, end = entry["data_offsets"]
+        (begin, end), shape = entry["data_offsets"], entry["shape"]
+        if member is not None:
+            size = (end - begin) // shape[0]
+            begin, end, shape = begin + member * size, begin + (member + 1) * size, shape[1:]
         try:
             with self._path.open("rb") as file:
                 file.seek(self._start + begin)
@@ -70,7 +77,7 @@ class SafetensorsFile(Tensors):
                 f"{self.source}: tensor {name} ends after {array.size} of {end - begin} bytes; "
                 "the file changed or was cut while it was read, copy it again"
             )
-        tensor: NDArray[Any] = array.view(dtype).reshape(entry["shape"])
+        tensor: NDArray[Any] = array.view(dtype).reshape(shape)
         return tensor
 
 
@@ -86,6 +93,8 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(length))
     except (SafetensorError, OSError, ValueError, struct.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # permissions, not damage
         reason = " ".join(str(error).split())
         raise InputError(
             f"{path}: not a complete safetensors file ({reason}); copy or download it again"

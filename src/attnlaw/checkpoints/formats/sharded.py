@@ -29,15 +29,18 @@ class Sharded(Tensors):
                 )
         self.shapes = {name: shard.shapes[name] for name, shard in self._shard_of.items()}
 
-    def read(self, name: str) -> NDArray[Any]:
-        return self._shard_of[name].read(name)
+    def dtype(self, name: str) -> str:
+        return self._shard_of[name].dtype(name)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        return self._shard_of[name].read(name, member)
 
 
 def _weight_map(index: Path) -> dict[str, str]:
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         entries = {str(name): file for name, file in weight_map.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f'{index}: not a shard index (JSON with {{"weight_map": {{tensor: file}}}}); download it again'
         ) from error

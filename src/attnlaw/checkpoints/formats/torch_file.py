@@ -50,8 +50,12 @@ class TorchFile(Tensors):
         self._tensors, self.metadata = _weights(loaded, self.source)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
-    def read(self, name: str) -> NDArray[Any]:
-        return as_numpy(self._tensors[name], self.source, name)
+    def dtype(self, name: str) -> str:
+        return str(self._tensors[name].dtype).removeprefix("torch.")
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        tensor = self._tensors[name]
+        return as_numpy(tensor if member is None else tensor[member], self.source, name)
 
 
 def import_torch(reason: str) -> Any:
@@ -96,6 +100,8 @@ def _load(path: Path, torch: Any) -> Any:
         try:
             with warnings.catch_warnings(action="ignore"):
                 return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        except PermissionError:
+            raise
         except DAMAGE as error:
             # Files written before PyTorch 1.6 cannot be mapped: the second attempt reads them whole.
             if not mapped:
