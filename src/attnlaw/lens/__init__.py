@@ -1,8 +1,8 @@
 """The lens: the exact input-dependent affine map of one forward pass, and what flows between tokens."""
 
-from attnlaw.lens.linearise import Lens, linearise
+from attnlaw.lens.lens import Lens, linearise
+from attnlaw.lens.maps import TokenMap, token_map
 from attnlaw.lens.operator import Operator, TopSingularValues, top_singular_values
-from attnlaw.lens.token_map import TokenMap, token_map
 
 __all__ = [
     "Lens",

@@ -19,7 +19,7 @@ from attnlaw.errors import InputError
 from attnlaw.lens.families import FAMILIES, Family
 
 # Keys of config.json that could choose code or change numbers behind our back.
-NOT_SIZES = ("auto_map", "attn_implementation", "quantization_config", "chunk_size_feed_forward", "dtype")
+NOT_SIZES = ("auto_map", "attn_implementation", "chunk_size_feed_forward", "dtype", "torch_dtype")
 
 
 def load(path: str | os.PathLike[str]) -> tuple[str, Any]:

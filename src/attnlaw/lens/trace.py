@@ -11,6 +11,7 @@ import numpy as np
 from attnlaw.errors import InputError
 from attnlaw.lens.blocks import Array, Chain
 from attnlaw.lens.families import FAMILIES
+from attnlaw.lens.operator import Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +21,18 @@ class Trace:
     states: Array
     output: Array
     chain: Chain
+
+    @property
+    def operator(self) -> Operator:
+        """T and c of the pass."""
+        return Operator(self.chain, *self.states.shape)
+
+    @property
+    def reconstruction_error(self) -> float:
+        """|T vec X + c - vec F(X)| / |F(X)|, F from the network itself."""
+        rebuilt = self.operator.matvec(self.states.ravel(order="F")) + self.operator.offset
+        missed = rebuilt - self.output.ravel(order="F")
+        return float(np.linalg.norm(missed) / np.linalg.norm(self.output))
 
 
 def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
@@ -51,8 +64,8 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
         for hook in hooks:
             hook.remove()
     output: Array = result.last_hidden_state.numpy()[0]
-    if not np.isfinite(output).all():
-        raise InputError("the forward pass gives NaN or infinite values; the weights are damaged")
+    if not np.isfinite(output).all() or not output.any():
+        raise InputError("the forward pass gives NaN, infinity or only zeros; the weights are damaged")
     probabilities = [weights.numpy()[0] for weights in result.attentions]
     blocks = tuple(FAMILIES[kind].read(model, seen, probabilities))
     return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks))

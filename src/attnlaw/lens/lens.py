@@ -11,8 +11,8 @@ import numpy as np
 
 from attnlaw.lens.blocks import Array, attentions
 from attnlaw.lens.load import load
+from attnlaw.lens.maps import TokenMap, rollout, token_map
 from attnlaw.lens.operator import Operator, TopSingularValues, top_singular_values
-from attnlaw.lens.token_map import TokenMap, rollout, token_map
 from attnlaw.lens.trace import trace
 
 TOLERANCE = 1e-10
@@ -97,12 +97,7 @@ def linearise(
     """
     kind, model = load(source)
     passed = trace(kind, model, ids)
-    tokens, width = passed.states.shape
-    operator = Operator(passed.chain, tokens, width)
-    offset = operator.offset
-    rebuilt = operator.matvec(passed.states.ravel(order="F")) + offset
-    scale = float(np.linalg.norm(passed.output))
-    error = float(np.linalg.norm(rebuilt - passed.output.ravel(order="F"))) / scale
+    operator, error = passed.operator, passed.reconstruction_error
     found = tuple(attentions(passed.chain))
     return Lens(
         model=str(source),
@@ -111,7 +106,7 @@ def linearise(
         layers=len(found),
         operator=operator,
         reconstruction_error=error,
-        offset_share=float(np.linalg.norm(offset)) / scale,
+        offset_share=float(np.linalg.norm(operator.offset) / np.linalg.norm(passed.output)),
         singular_values=top_singular_values(operator, top),
         token_map=token_map(operator, seed, progress),
         rollout=rollout(found),

@@ -1,0 +1,120 @@
+"""`attnlaw lens MODEL --ids 1,2,3`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from attnlaw.lens import Lens
+
+SHOWN = 32
+
+
+def command(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A local directory with config.json and weights.")
+    ],
+    ids: Annotated[str, typer.Option(metavar="1,2,3", help="Token ids of the input.")],
+    top: Annotated[int, typer.Option(metavar="K", help="Singular values to compute.")] = 8,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the probes that estimate the map of a large operator.")
+    ] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write lens.json, lens_map.png and lens_map.html.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """The forward pass over these tokens as one exact affine map, vec F(X) = T(X) vec X + c(X).
+
+    F runs from the embeddings to the last hidden state, in float64 (TensorLens, arXiv 2601.17958). Shown
+    are how well T and c rebuild the network's output, the largest singular values of T, and how much each
+    input token moves each output token: block norms of T, beside attention rollout. Needs the extra lens.
+
+    The same from Python: attnlaw.lens.linearise(MODEL, ids, top=K, seed=...)
+    """
+    from attnlaw.cli.console import messages, print_json, progress
+    from attnlaw.errors import printable
+    from attnlaw.lens import linearise
+    from attnlaw.records.files import replacing, to_json, usable_directory
+
+    numbers = _integers(ids)
+    if out is not None:
+        usable_directory(out)  # before the work, not after it
+    with progress(f"lens {printable(Path(model).name)}") as report:
+        found = linearise(model, numbers, top=top, seed=seed, progress=report)
+    if json:
+        print_json(found.describe())
+    else:
+        _show(found)
+    if out is not None:
+        with replacing(out / "lens.json") as draft:
+            draft.write_text(to_json(found.describe()) + "\n", encoding="utf-8")
+        _draw(found, out)
+        messages.print(
+            f"wrote lens.json, lens_map.png and lens_map.html in {out}", markup=False, soft_wrap=True
+        )
+    if found.status != "exact":
+        messages.print(f"attnlaw: {found.status}", markup=False, soft_wrap=True)
+
+
+def _integers(text: str) -> list[int]:
+    from attnlaw.errors import InputError
+
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    try:
+        return [int(item) for item in items]
+    except ValueError:
+        raise InputError(f"--ids: found {text!r}, expected integers with commas, such as 1,2,3") from None
+
+
+def _show(lens: Lens) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from attnlaw.cli.audit_table import sparkline
+    from attnlaw.cli.console import messages, output
+
+    tokens = len(lens.ids)
+    output.print(Text(lens.model, style="bold"), soft_wrap=True)
+    output.print(
+        f"{lens.family}, {lens.layers} layers, {tokens} tokens of width {lens.operator.width}", style="dim"
+    )
+    output.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({lens.status.split(':')[0]})")
+    output.print(f"offset |c| / |F(X)|   {lens.offset_share:.3g}")
+    values = lens.singular_values.values
+    if values is not None:
+        output.print(f"singular values of T  {'  '.join(f'{value:.4g}' for value in values)}", soft_wrap=True)
+    else:
+        messages.print(f"singular values: {lens.singular_values.status}", markup=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for title in ("token", "id", "moved by (operator)", "most", "rollout", "most"):
+        table.add_column(title, justify="right" if title in ("token", "id") else "left", no_wrap=True)
+    for i, (shares, rolled) in enumerate(zip(lens.token_map.shares, lens.rollout, strict=True)):
+        if i == SHOWN:
+            break
+        cells: list[str] = []
+        for row in (shares, rolled):
+            cells.append(sparkline(row.tolist(), top=float(row.max())) if tokens <= SHOWN else "")
+            cells.append(f"{row.argmax()} ({row.max():.0%})")
+        table.add_row(str(i), str(lens.ids[i]), *cells)
+    output.print(table)
+    if tokens > SHOWN:
+        output.print(f"{tokens - SHOWN} more tokens; --out DIR draws all of them")
+    probes = lens.token_map.probes
+    if probes is not None:
+        worst = float((lens.token_map.errors / lens.token_map.norms.clip(min=1e-300)).max())
+        output.print(f"norms estimated from {probes} probes a token, standard error up to {worst:.1%}")
+
+
+def _draw(lens: Lens, folder: Path) -> None:
+    import polars as pl
+
+    from attnlaw.report.lens_charts import save_page, token_maps
+    from attnlaw.report.style import save_chart
+
+    chart = token_maps(pl.DataFrame(lens.rows()))
+    save_chart(chart, folder / "lens_map.png")
+    save_page(chart, folder / "lens_map.html")

@@ -1,0 +1,63 @@
+"""The chart of a lens: what flows between tokens by the exact operator, and by attention rollout."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from attnlaw.records.files import replacing
+from attnlaw.report.style import styled
+
+
+def token_maps(rows: pl.DataFrame) -> Any:
+    """The two maps side by side on one scale, each row of a map summing to 1.
+
+    Rows, one per pair of tokens: `output`, `output_id`, `input`, `input_id` (positions and token ids),
+    `norm`, `error` (of the norm), `share`, `rollout`.
+    """
+    import altair as alt
+
+    tokens = int(rows["input"].max()) + 1  # type: ignore[arg-type]
+    label = pl.concat_str(pl.col("input"), pl.lit(" · "), pl.col("input_id"))
+    names = rows.filter(pl.col("output") == 0).sort("input").select(label)["input"].to_list()
+    data = rows.with_columns(
+        source=pl.col("input").map_elements(lambda j: names[j], return_dtype=pl.String),
+        target=pl.col("output").map_elements(lambda i: names[i], return_dtype=pl.String),
+    )
+    top = max(float(rows["share"].max()), float(rows["rollout"].max()))  # type: ignore[arg-type]
+    side = max(120, min(300, 26 * tokens))
+    axis = alt.Axis(labelOverlap=True, ticks=False, domain=False, labelAngle=0 if tokens <= 4 else -90)
+    x = alt.X("source:N", sort=names, title="input token (position · id)", axis=axis)
+    base = alt.Chart(alt.Data(values=data.to_dicts())).mark_rect()
+    panels: list[Any] = []
+    for field, title in (("share", "exact operator: block norms"), ("rollout", "attention rollout")):
+        colour = alt.Color(
+            f"{field}:Q",
+            title="share of the row",
+            scale=alt.Scale(scheme="viridis", domain=[0, top]),
+            legend=alt.Legend(gradientLength=min(side, 160), format=".2~f"),
+        )
+        y = alt.Y(
+            "target:N",
+            sort=names,
+            title="output token" if not panels else None,
+            axis=alt.Axis(labelOverlap=True, ticks=False, domain=False, labels=not panels),
+        )
+        tooltip = ["target:N", "source:N", "norm:Q", "error:Q", "share:Q", "rollout:Q"]
+        panels.append(
+            base.encode(x=x, y=y, color=colour, tooltip=tooltip).properties(
+                width=side, height=side, title=title
+            )
+        )
+    return alt.hconcat(*panels, spacing=24)
+
+
+def save_page(chart: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a chart as one HTML file that needs no network; the cells tell their values under the pointer."""
+    target = Path(path)
+    with replacing(target) as draft:
+        styled(chart).save(str(draft), format="html", inline=True)
+    return target
