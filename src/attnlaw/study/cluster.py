@@ -1,0 +1,146 @@
+"""Tasks on a Dask cluster: a local one, one that is already there, or Slurm jobs through dask-jobqueue.
+
+Tasks travel in batches of about `BATCH` seconds, a few ahead of the workers; back come short rows. Dask
+starts, watches and restarts the worker processes. When one dies, its batch comes back as an error, and the
+markers that workers keep (see `task`) tell which task it was computing: that one has failed an attempt, the
+others have not.
+
+This module needs Dask (the extra `cluster`); `places.Place` imports it where a cluster is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, KilledWorker
+
+from attnlaw.errors import InputError
+from attnlaw.study.engine import Policy, Stop
+from attnlaw.study.task import Outcome, Task, death, perform_batch
+
+BATCH = 0.25  # seconds
+MOST_IN_BATCH = 500
+AHEAD = 3  # batches sent for each worker
+LAST_WAIT = 2.0  # seconds that running batches get when the user stops the run
+MOST_DEATHS = 20  # of workers that held a task without computing it
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A task on its way: failed attempts, and workers that died with it in their queue."""
+
+    task: Task
+    attempts: int = 0
+    deaths: int = 0
+
+
+class Dask:
+    """Computes tasks through a Dask client (an `Engine`)."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.pace: float | None = None  # seconds of a task, a running mean
+
+    @property
+    def workers(self) -> int:
+        """Worker processes at this moment."""
+        return max(1, len(self.client.nthreads()))
+
+    def run(
+        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
+    ) -> Iterator[list[Outcome]]:
+        waiting = deque(_Pending(task) for task in tasks)
+        flying: dict[Any, list[_Pending]] = {}
+        ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        while (waiting or flying) and not stop.asked:
+            workers = self.workers
+            while waiting and len(flying) < AHEAD * workers:
+                batch = self._batch(waiting, workers)
+                sent = [pending.task for pending in batch]
+                future = self.client.submit(perform_batch, sent, folder, policy.time_limit, first, pure=False)
+                flying[future] = batch
+                future.add_done_callback(ended.put)
+            for future in _taken(ended, 0.2):
+                finished, again = self._settled(future, flying.pop(future), folder, policy)
+                waiting.extend(again)
+                if finished:
+                    yield finished
+        yield from self._last(flying, ended, folder, policy)
+
+    def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
+        """The next tasks: as many as fill a batch, fewer near the end, one alone after an accident."""
+        if self.pace is None or waiting[0].attempts or waiting[0].deaths:
+            return [waiting.popleft()]
+        share = math.ceil(len(waiting) / (AHEAD * workers))
+        size = max(1, min(MOST_IN_BATCH, share, int(BATCH / max(self.pace, 1e-6))))
+        return [waiting.popleft() for _ in range(size)]
+
+    def _last(
+        self, flying: dict[Any, list[_Pending]], ended: queue.SimpleQueue[Any], folder: Path, policy: Policy
+    ) -> Iterator[list[Outcome]]:
+        """After a stop: call back what no worker has begun, and keep what ends soon."""
+        if not flying:
+            return
+        begun = {key for keys in self.client.processing().values() for key in keys}
+        self.client.cancel([future for future in flying if future.key not in begun])
+        until = time.monotonic() + LAST_WAIT
+        while any(future.key in begun for future in flying) and time.monotonic() < until:
+            for future in _taken(ended, 0.1):
+                batch = flying.pop(future)
+                if future.status == "finished":
+                    yield self._settled(future, batch, folder, policy)[0]
+        self.client.cancel(list(flying), force=True)
+
+    def _settled(
+        self, future: Any, batch: list[_Pending], folder: Path, policy: Policy
+    ) -> tuple[list[Outcome], list[_Pending]]:
+        """Finished outcomes of a batch that ended, and tasks to try again."""
+        outcomes: list[Outcome | None]
+        if future.status == "finished":
+            outcomes = future.result()
+            mean = sum(outcome.seconds for outcome in future.result()) / len(batch)
+            self.pace = mean if self.pace is None else 0.8 * self.pace + 0.2 * mean
+        elif future.status == "error":
+            outcomes = [_accident(future.exception(), pending, folder, policy) for pending in batch]
+        else:
+            raise InputError("the Dask scheduler went away; all finished rows are kept: resume the study")
+        finished, again = [], []
+        for pending, outcome in zip(batch, outcomes, strict=True):
+            if outcome is None:
+                again.append(replace(pending, deaths=pending.deaths + 1))
+                continue
+            counted = replace(outcome, attempts=pending.attempts + 1)
+            if policy.is_final(counted):
+                finished.append(counted)
+            else:
+                again.append(replace(pending, attempts=counted.attempts))
+        return finished, again
+
+
+def _taken(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
+    """Futures that have ended: those there are, or the first to come within some seconds."""
+    taken = []
+    try:
+        taken.append(ended.get(timeout=seconds))
+        while True:
+            taken.append(ended.get_nowait())
+    except queue.Empty:
+        return taken
+
+
+def _accident(error: BaseException, pending: _Pending, folder: Path, policy: Policy) -> Outcome | None:
+    """What became of a task whose batch did not come back; None if it was not to blame."""
+    key = pending.task.key
+    if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
+        return Outcome(key, 0.0, error=f"{type(error).__name__}: {error}", permanent=True)
+    told = death(key, folder, policy.time_limit)
+    if told is None and pending.deaths < MOST_DEATHS:
+        return None
+    return Outcome(key, policy.time_limit or 0.0, error=told or "worker after worker died before it began")

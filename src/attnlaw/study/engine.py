@@ -1,0 +1,137 @@
+"""Where tasks are computed: here, one after the other, or on a Dask cluster (see `cluster`).
+
+An engine takes tasks and yields finished outcomes in any order; a task that failed is tried again up to
+`Policy.retries` times, unless its error is permanent.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from attnlaw.study.task import QUICK, Outcome, Task, perform
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a task may cost: seconds for an attempt (None: no limit), and attempts after the first."""
+
+    time_limit: float | None = None
+    retries: int = 2
+
+    def is_final(self, outcome: Outcome) -> bool:
+        """Whether the task is finished or must not be tried again."""
+        return outcome.error is None or outcome.permanent or outcome.attempts > self.retries
+
+
+class Stop:
+    """Whether the user asked to stop. While a task is computed in this process, asking interrupts it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.computing = False
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        if self.computing:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Ask on SIGINT (Ctrl-C) and SIGTERM (a job's end), where this is the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, self.ask) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+
+
+class Engine(Protocol):
+    """Computes tasks. `first` asks for a measured first task: a quick one is computed twice."""
+
+    @property
+    def workers(self) -> int: ...
+
+    def run(
+        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
+    ) -> Iterator[list[Outcome]]: ...
+
+
+class TimeUp(BaseException):
+    """Raised inside a task that exceeds its limit; not an `Exception`, so that no task swallows it."""
+
+
+class InProcess:
+    """Computes tasks in this process. A task that exits the process ends the run; a cluster survives that."""
+
+    workers = 1
+
+    def run(
+        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
+    ) -> Iterator[list[Outcome]]:
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(limits=1, user_api="blas"):
+            for task in tasks:
+                outcome = self._settled(task, folder, policy, stop)
+                if first and outcome is not None and outcome.row is not None and outcome.seconds < QUICK:
+                    outcome = self._settled(task, folder, policy, stop)
+                if outcome is None:
+                    return
+                yield [outcome]
+
+    def _settled(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Outcome | None:
+        """The outcome after as many attempts as it takes and the policy allows."""
+        attempts = 0
+        while (outcome := self._attempt(task, folder, policy, stop)) is not None:
+            attempts += 1
+            outcome = replace(outcome, attempts=attempts)
+            if policy.is_final(outcome):
+                break
+        return outcome
+
+    def _attempt(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Outcome | None:
+        """The outcome, or None if the user asked to stop."""
+        if stop.asked:
+            return None
+        try:
+            stop.computing = True
+            with _alarm(policy.time_limit):
+                return perform(task, folder)
+        except TimeUp:
+            limit = policy.time_limit or 0.0
+            return Outcome(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
+        except KeyboardInterrupt:
+            return None
+        finally:
+            stop.computing = False
+
+
+@contextmanager
+def _alarm(seconds: float | None) -> Iterator[None]:
+    """Raise `TimeUp` in the main thread after some seconds; compiled code ends before it is raised."""
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,181 @@
+"""Run a study, look at it, resume it: only what is missing is computed.
+
+A run holds the directory's lock, computes a first task to tell what the rest will cost, keeps every outcome
+as it comes, and exports the rows at its end, also when it is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlaw.study.engine import Engine, Policy, Stop
+from attnlaw.study.export import export
+from attnlaw.study.file import Study
+from attnlaw.study.places import Place
+from attnlaw.study.store import Store, is_locked, locked, open_store
+from attnlaw.study.task import Outcome, Task
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will cost: tasks, workers, and seconds of the first task (None if it failed)."""
+
+    tasks: int
+    workers: int
+    first: float | None
+
+    @property
+    def seconds(self) -> float | None:
+        """The first task's time for every task, shared by the workers."""
+        return None if self.first is None else self.first * -(-self.tasks // self.workers)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that failed: its arguments and its error."""
+
+    arguments: dict[str, Any]
+    error: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a study stands: counts of tasks, what failed, whether a run is at work or was stopped."""
+
+    tasks: int
+    done: int
+    failures: tuple[Failure, ...]
+    computed: int = 0
+    seconds: float = 0.0
+    running: bool = False
+    stopped: bool = False
+
+    @property
+    def missing(self) -> int:
+        return self.tasks - self.done - len(self.failures)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "tasks": self.tasks,
+            "done": self.done,
+            "failed": len(self.failures),
+            "missing": self.missing,
+            "computed": self.computed,
+            "running": self.running,
+            "stopped": self.stopped,
+            "task_seconds": self.seconds,
+            "failures": [
+                {"arguments": failure.arguments, "error": failure.error} for failure in self.failures
+            ],
+        }
+
+
+def run(
+    study: Study,
+    out: str | os.PathLike[str],
+    place: Place | None = None,
+    *,
+    force: bool = False,
+    retry_failed: bool = False,
+    announce: Callable[[Estimate], None] | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Compute what is missing of a study and export its rows to `out/rows`.
+
+    `force` computes everything anew, `retry_failed` also what failed before. `announce` is told the cost
+    after the first task. SIGINT and SIGTERM stop the run; everything finished is kept. An `InputError` tells
+    of another run at work in `out` and, before anything is computed, of an argument that cannot work.
+    """
+    with locked(out), open_store(out, create=True) as store:
+        if force:
+            store.drop(task.key for task in study.tasks)
+        known = store.failures()
+        todo = [
+            task
+            for task in study.tasks
+            if known.get(task.key, True) and (retry_failed or task.key not in known)
+        ]
+        study.check(todo)
+        _tidy(store.folder)
+        stop = Stop()
+        computed = 0
+        if todo:
+            with stop.on_signals(), (place or Place()).open(out) as engine:
+                computed = _compute(study, todo, store, engine, stop, announce, progress)
+        export(study, store)
+        return _report(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
+
+
+def resume(study: Study, out: str | os.PathLike[str], place: Place | None = None, **options: Any) -> Report:
+    """`run` for a directory that already holds the study."""
+    with open_store(out):
+        pass
+    return run(study, out, place, **options)
+
+
+def status(study: Study, out: str | os.PathLike[str]) -> Report:
+    """Where a study stands, also while a run is at work."""
+    with open_store(out) as store:
+        return _report(study, store, running=is_locked(out))
+
+
+def _compute(
+    study: Study,
+    todo: list[Task],
+    store: Store,
+    engine: Engine,
+    stop: Stop,
+    announce: Callable[[Estimate], None] | None,
+    progress: Progress | None,
+) -> int:
+    """Compute tasks and keep their outcomes as they come; how many were kept."""
+    policy = Policy(study.time_limit, study.retries)
+    computed = 0
+
+    def keep(tasks: list[Task], first: bool) -> list[Outcome]:
+        nonlocal computed
+        kept: list[Outcome] = []
+        for outcomes in engine.run(tasks, store.folder, policy, stop, first):
+            store.add(outcomes)
+            computed += len(outcomes)
+            kept = outcomes
+            if progress is not None:
+                progress(computed, len(todo))
+        return kept
+
+    for outcome in keep(todo[:1], first=True):
+        if announce is not None:
+            announce(Estimate(len(todo), engine.workers, outcome.seconds if outcome.error is None else None))
+    if todo[1:] and not stop.asked:
+        keep(todo[1:], first=False)
+    return computed
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what killed workers left: drafts of parts, and markers. The lock is held: nobody needs them."""
+    for name in ("drafts", "running"):
+        for path in (folder / name).glob("*"):
+            path.unlink(missing_ok=True)
+
+
+def _report(study: Study, store: Store, **rest: Any) -> Report:
+    outcomes = store.outcomes()
+    found = [(task, outcomes[task.key]) for task in study.tasks if task.key in outcomes]
+    failures = tuple(Failure(task.columns, one.error) for task, one in found if one.error is not None)
+    seconds = sum(one.seconds for _, one in found)
+    return Report(len(study.tasks), len(found) - len(failures), failures, seconds=seconds, **rest)
+
+
+def reasons(failures: tuple[Failure, ...], most: int = 5) -> list[str]:
+    """The commonest errors with their numbers, one line each."""
+    counted = Counter(failure.error for failure in failures).most_common()
+    lines = [f"{count} x {error}" for error, count in counted[:most]]
+    return lines + ([f"and {len(counted) - most} other errors"] if len(counted) > most else [])
