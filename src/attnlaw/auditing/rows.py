@@ -28,11 +28,12 @@ def log10_or_none(log: float) -> float | None:
 
 def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:
     """Norms and ranks of every matrix, and what it contributes to the proxy."""
-    chosen: dict[tuple[int | None, str, int | None], Row] = {}
+    chosen: dict[tuple[int | None, str, int | None, int | None], Row] = {}
     if bounds is not None:
         total = log_sum([part.log_value for part in bounds.contributions])
         for part in bounds.contributions:
-            chosen[part.factors.layer, part.factors.kind, part.factors.head] = {
+            place = part.factors
+            chosen[place.layer, place.kind, place.head, place.expert] = {
                 "log10_gamma": log10_or_none(part.factors.log_gamma),
                 "log10_alpha": log10_or_none(part.factors.log_alpha),
                 "log10_scale": log10_or_none(part.log_scale),
@@ -61,7 +62,7 @@ def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) 
             "numerical_rank": spectrum.numerical_rank,
             "condition": spectrum.condition,
             "route": spectrum.route,
-            **chosen.get((row.layer, row.kind, row.head), {}),
+            **chosen.get((row.layer, row.kind, row.head, row.expert), {}),
             "attnlaw_version": __version__,
         }
 
@@ -103,5 +104,6 @@ def _place(model: Model, row: Measured) -> Row:
         "layer": row.layer,
         "stack": row.stack,
         "head": row.head,
+        "expert": row.expert,
         "kind": row.kind,
     }

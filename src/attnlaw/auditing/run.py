@@ -8,11 +8,12 @@ from typing import Any
 from attnlaw.auditing.result import Audit
 from attnlaw.auditing.rows import layer_rows, matrix_rows, spectrum_rows
 from attnlaw.auditing.summary import summarize
-from attnlaw.bounds import Heads, LayerSpectra, Network, Proxies, proxies
+from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, Proxies, proxies
 from attnlaw.bounds.activations import lipschitz
 from attnlaw.checkpoints import Model, open_model
 from attnlaw.errors import InputError
 from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.spectra import Spectrum
 from attnlaw.spectra.measure import Measured, Selection, measure
 
 
@@ -72,21 +73,29 @@ def _bounds(
 
 
 def _network(model: Model, measured: list[Measured], constant: float) -> Network:
-    found = {(row.layer, row.kind, row.head): row.spectrum for row in measured}
+    found = {(row.layer, row.kind, row.head, row.expert): row.spectrum for row in measured}
 
     def heads(layer: int, prefix: str, count: int) -> Heads:
         qk, vo = (
-            tuple(found[layer, f"{prefix}{kind}", head] for head in range(count)) for kind in ("qk", "vo")
+            tuple(found[layer, f"{prefix}{kind}", head, None] for head in range(count))
+            for kind in ("qk", "vo")
         )
         return Heads(qk, vo)
+
+    def maps(layer: int, expert: int | None) -> dict[str, Spectrum | None]:
+        kinds = {"inner": "ffn_in", "gate": "ffn_gate", "outer": "ffn_out"}
+        return {name: found.get((layer, kind, None, expert)) for name, kind in kinds.items()}
 
     layers = tuple(
         LayerSpectra(
             attention=heads(layer.index, "", layer.attention.heads),
             cross=heads(layer.index, "cross_", layer.cross.heads) if layer.cross else None,
-            inner=found.get((layer.index, "ffn_in", None)),
-            gate=found.get((layer.index, "ffn_gate", None)),
-            outer=found.get((layer.index, "ffn_out", None)),
+            **maps(layer.index, None),
+            experts=tuple(
+                ExpertSpectra(**maps(layer.index, number))  # type: ignore[arg-type]
+                for number in range(len(layer.experts))
+            ),
+            router_sum=layer.router_sum,
         )
         for layer in model.layers
     )

@@ -38,6 +38,21 @@ Shared layers: alpha counts every application. An error in a shared matrix enter
 its alpha is the sum of alpha over its applications; the sums over matrices count it once. The other
 count, every application as a layer of its own, is given beside it.
 
+Mixture of experts, y = F_0(x) + sum_e g_e F_e(x): a router gives each token weights g_e >= 0 with
+sum_e g_e <= s (1 for softmax weights, all or renormalised over the chosen; times `routed_scaling_factor`
+where a config has one), F_0 is the shared expert if there is one. The choice jumps where two experts tie,
+so no network of this kind is Lipschitz: **the routing is held fixed**, and the router's own map is not
+counted. Then |dy| <= (f_0 + sum_e g_e f_e) |dx| <= (f_0 + s max_e f_e) |dx|, f the factor of a
+feed-forward block as above: that sum replaces `Lphi c2(M_in) c2(M_out)`, and without Lphi it replaces
+`c2(M_out) c2(M_in)` in the gammas of QK and VO. An error in a matrix of expert e moves the output by at
+most g_e <= s times what it moves F_e: gamma is s times that of a block alone. The sums over matrices
+count every expert, used by few tokens or by many.
+
+Parallel attention and feed-forward, x + A(x) + F(x): counted as if one followed the other. The product of
+the two factors bounds their sum while both are at least 2.
+
+Latent attention: QK and VO of a head are products like any other; the norm inside is ignored.
+
 No feed-forward: its factors are 1.
 """
 
@@ -47,7 +62,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.bounds.network import Heads, LayerSpectra, Network
+from attnlaw.bounds.network import ExpertSpectra, Heads, LayerSpectra, Network
 from attnlaw.numerics.logs import log_sum
 from attnlaw.spectra import Spectrum
 
@@ -62,6 +77,7 @@ class MatrixFactors:
     spectrum: Spectrum
     log_gamma: float
     log_alpha: float
+    expert: int | None = None
 
     @property
     def log_norm_gamma(self) -> float:
@@ -84,10 +100,16 @@ def matrix_factors(network: Network, per_application: bool = False) -> list[Matr
         ]
     return [
         MatrixFactors(
-            layer, kind, head, spectrum, log_sensitivity(network.layers[layer], kind, head), log_alpha_l
+            layer=layer,
+            kind=kind,
+            head=head,
+            spectrum=spectrum,
+            log_gamma=log_sensitivity(network.layers[layer], kind, head, expert),
+            log_alpha=log_alpha_l,
+            expert=expert,
         )
         for layer, log_alpha_l in placed
-        for kind, head, spectrum in network.layers[layer].matrices()
+        for kind, head, expert, spectrum in network.layers[layer].matrices()
     ]
 
 
@@ -100,33 +122,46 @@ def log_alpha(network: Network) -> list[float]:
 
 def log_layer_factor(layer: LayerSpectra, lipschitz: float) -> float:
     """ln of the Lipschitz factor of one layer."""
-    feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if layer.inner is not None else 0.0)
+    has_feed_forward = layer.inner is not None or layer.experts
+    feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if has_feed_forward else 0.0)
     return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)
 
 
-def log_sensitivity(layer: LayerSpectra, kind: str, head: int | None) -> float:
+def log_sensitivity(layer: LayerSpectra, kind: str, head: int | None, expert: int | None = None) -> float:
     """ln gamma of one matrix: spectral norms of what comes after it in its layer."""
-    after_attention = _log_feed_forward(layer)
-    outer, inner, gate = _log_norm(layer.outer), _log_norm(layer.inner), _log_norm(layer.gate)
-    if kind == "ffn_out":
-        return 0.0
-    if kind == "ffn_in":
-        return outer + gate
-    if kind == "ffn_gate":
-        return outer + inner
+    if expert is not None:
+        return float(np.log(layer.router_sum)) + _log_inside(layer.experts[expert], kind)
+    if kind.startswith("ffn_"):
+        return _log_inside(layer, kind)
     block = layer.cross if kind.startswith("cross_") else layer.attention
     assert block is not None
     assert head is not None
-    after_block = after_attention + (0.0 if block is layer.cross else _log_attention(layer.cross))
+    after = _log_feed_forward(layer) + (0.0 if block is layer.cross else _log_attention(layer.cross))
     if kind.endswith("vo"):
-        return after_block
-    return float(np.log(2.0)) + _log_norm(block.vo[head]) + after_block
+        return after
+    return float(np.log(2.0)) + _log_norm(block.vo[head]) + after
+
+
+def _log_inside(block: LayerSpectra | ExpertSpectra, kind: str) -> float:
+    """ln gamma of one matrix of a feed-forward block on its own."""
+    if kind == "ffn_out":
+        return 0.0
+    return _log_norm(block.outer) + _log_norm(block.gate if kind == "ffn_in" else block.inner)
 
 
 def _log_feed_forward(layer: LayerSpectra) -> float:
-    """ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate: no Lphi."""
-    gate = 0.0 if layer.gate is None else float(np.log(2.0)) + _log_norm(layer.gate)
-    return _log_norm(layer.inner) + _log_norm(layer.outer) + gate
+    """ln of (the shared block's norms + s times the largest of the experts'); no Lphi, 0 without any."""
+    experts = [_log_block(expert) for expert in layer.experts]
+    if not experts:
+        return _log_block(layer)
+    routed = float(np.log(layer.router_sum)) + max(experts)
+    return routed if layer.inner is None else float(np.logaddexp(_log_block(layer), routed))
+
+
+def _log_block(block: LayerSpectra | ExpertSpectra) -> float:
+    """ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate; 0 for a block that is not there."""
+    gate = 0.0 if block.gate is None else float(np.log(2.0)) + _log_norm(block.gate)
+    return _log_norm(block.inner) + _log_norm(block.outer) + gate
 
 
 def _log_attention(block: Heads | None) -> float:

@@ -1,7 +1,8 @@
 """The tables of an audit: names, order and types of their columns.
 
 `matrices`: one row per matrix. `spectra`: one row per matrix with all its singular values, descending,
-not squared. `layers`: one row per layer. Missing is null. Logarithms are to base 10.
+not squared. `layers`: one row per layer. Missing is null: `head` of a feed-forward matrix, `expert` of
+whatever every token passes. Logarithms are to base 10.
 `log10_curve` is log10 C(p) on the grid p_i = 2 i / (length - 1).
 """
 
@@ -19,6 +20,7 @@ _PLACE: Schema = {
     "layer": pl.Int32(),
     "stack": pl.String(),
     "head": pl.Int32(),
+    "expert": pl.Int32(),
     "kind": pl.String(),
 }
 

@@ -1,0 +1,110 @@
+"""Fit laws to every matrix of a model, or to the spectra that an audit saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from attnlaw import __version__
+from attnlaw.auditing.fits import Fits
+from attnlaw.auditing.rows import matrix_rows, spectrum_rows
+from attnlaw.checkpoints import open_model
+from attnlaw.errors import InputError
+from attnlaw.fits.describe import describe
+from attnlaw.fits.fit import null_for
+from attnlaw.records.fit_schema import CURVES, FITS
+from attnlaw.records.schema import MATRICES, SPECTRA, frame
+from attnlaw.spectra.measure import Selection, measure
+from attnlaw.spectra.spectrum import Spectrum
+
+Progress = Callable[[int, int], None]
+PLACE = ("model", "layer", "stack", "head", "kind")
+
+
+def fit_model(
+    source: Any,
+    *,
+    name: str | None = None,
+    heads: int | None = None,
+    layers: str | None = None,
+    only: str | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Fits:
+    """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
+
+    `source`, `name`, `heads`, `layers`, `only` and `jobs` are those of `attnlaw.audit`; `seed` fixes the draws
+    of the nulls and of the bootstrap.
+
+    >>> rng = np.random.default_rng(0)
+    >>> block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": rng.standard_normal((32, 32))}
+    >>> fit_model(block, heads=2).matrices["law"].to_list()
+    ['random', 'random', 'random', 'random']
+    """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs {jobs}: expected a positive number")
+    model = open_model(source, heads, name)
+    measured = measure(model, Selection.parse(layers, only, len(model.layers)), jobs)
+    spectra = frame(spectrum_rows(model, measured), SPECTRA)
+    return fit_spectra(spectra, frame(matrix_rows(model, measured, None), MATRICES), seed, progress)
+
+
+def fit_spectra(
+    spectra: pl.DataFrame, matrices: pl.DataFrame, seed: int = 0, progress: Progress | None = None
+) -> Fits:
+    """Fit laws to measured spectra: two tables of an `Audit`, or spectra.parquet and matrices.parquet.
+
+    The rows of both tables must be those of the same matrices, in the same order.
+    """
+    if not spectra.select(PLACE).equals(matrices.select(PLACE)):
+        raise InputError(
+            "fit: the tables of spectra and of matrices list other matrices; take both of one audit"
+        )
+    rows: list[dict[str, Any]] = []
+    laws: list[dict[str, Any]] = []
+    nulls: dict[str, Spectrum] = {}
+    columns = matrices.select(*PLACE, "rows", "cols", "norm_21", "norm_11", "route")
+    for done, (row, values) in enumerate(
+        zip(columns.iter_rows(named=True), spectra["singular_values"], strict=True), start=1
+    ):
+        place = {key: row[key] for key in (*PLACE, "rows", "cols")}
+        common = {"seed": seed, "attnlaw_version": __version__}
+        if row["route"] == "lanczos":
+            rows.append(
+                place | common | {"status": "not fitted: the spectrum is approximate; measure it exactly"}
+            )
+            continue
+        spectrum = Spectrum(
+            values.to_numpy(), (row["rows"], row["cols"]), row["norm_21"], row["norm_11"], row["route"]
+        )
+        found = describe(spectrum, seed)
+        nulls.setdefault(found.null_shape, spectrum)
+        rows.append(place | common | found.numbers | {"null_shape": found.null_shape})
+        if found.curve is not None:
+            x, density = found.curve
+            laws.append(
+                place | {"curve": "law", "law": found.drawn, "x": x.tolist(), "density": density.tolist()}
+            )
+        if progress is not None:
+            progress(done, matrices.height)
+    return Fits(frame(rows, FITS), frame([*_null_rows(nulls, seed), *laws], CURVES))
+
+
+def _null_rows(nulls: dict[str, Spectrum], seed: int) -> list[dict[str, Any]]:
+    rows = []
+    for shape, spectrum in nulls.items():
+        x, density = null_for(spectrum, seed).curve()
+        rows.append(
+            {
+                "curve": "null",
+                "null_shape": shape,
+                "law": "random",
+                "x": x.tolist(),
+                "density": density.tolist(),
+            }
+        )
+    return rows
