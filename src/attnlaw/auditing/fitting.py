@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from attnlaw import __version__
@@ -37,11 +36,12 @@ def fit_model(
 ) -> Fits:
     """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
 
-    `source`, `name`, `heads`, `layers`, `only` and `jobs` are those of `attnlaw.audit`; `seed` fixes the draws
-    of the nulls and of the bootstrap.
+    `source`, `name`, `heads`, `layers`, `only` and `jobs` are those of `attnlaw.audit`; `seed` fixes the
+    draws of the nulls and of the bootstrap.
 
-    >>> rng = np.random.default_rng(0)
-    >>> block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": rng.standard_normal((32, 32))}
+    >>> import numpy as np
+    >>> entries = np.random.default_rng(0).standard_normal((128, 32))
+    >>> block = {"in_proj_weight": entries[:96], "out_proj.weight": entries[96:]}
     >>> fit_model(block, heads=2).matrices["law"].to_list()
     ['random', 'random', 'random', 'random']
     """

@@ -108,6 +108,11 @@ class Null:
         return np.asarray(values[..., middle].sum(axis=-1) / self.mean[middle].sum())
 
     @property
+    def scale_deviation(self) -> float:
+        """Relative standard deviation of the scale when the null is true."""
+        return float(self._scales(self.draws).std(ddof=1))
+
+    @property
     def _tops(self) -> Reals:
         return np.asarray(self.draws[:, 0] / self._scales(self.draws))
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import erfc, log_ndtr
 
-from attnlaw.fits.tail import PowerLawTail, least_distance, positive_sorted
+from attnlaw.fits.tail import PowerLawTail, Reals, least_distance, positive_sorted
 
 DRAWS = 100
 # Below this t the truncated normal is an exponential law to four digits: no lognormal of its own.
@@ -47,42 +47,70 @@ class LognormalTail:
     """A lognormal fitted to the same tail, `ln x` normal(mu, sigma) above ln x_min, against the power law.
 
     `ratio` is the log-likelihood of the power law minus that of the lognormal, `p_value` its two-sided
-    significance (Vuong 1989); `better` says that the lognormal wins at level 0.1. `mu` and `sigma` are None
-    where the best lognormal is the power law itself (its limit of large negative mu).
+    significance (Vuong 1989); `better` says that the lognormal wins at level 0.1. The others are None where
+    the best lognormal is the power law itself, its limit of large negative mu.
     """
 
-    mu: float | None
-    sigma: float | None
-    ratio: float
-    p_value: float | None
-    better: bool
+    mu: float | None = None
+    mu_error: float | None = None
+    sigma: float | None = None
+    sigma_error: float | None = None
+    ks: float | None = None
+    log_likelihood: float | None = None
+    ratio: float = 0.0
+    p_value: float | None = None
+
+    @property
+    def better(self) -> bool:
+        return self.p_value is not None and self.ratio < 0 and self.p_value < SIGNIFICANT
 
 
 def lognormal_tail(eigenvalues: ArrayLike, tail: PowerLawTail) -> LognormalTail:
     """Fit a lognormal above the power law's x_min by maximum likelihood and compare the two.
 
     With `v = ln(x/x_min)` the truncated normal is an exponential family in v and v^2: its maximum likelihood
-    matches the two means, and their ratio `E v^2 / (E v)^2` fixes t alone.
+    matches the two means, and their ratio `E v^2 / (E v)^2` fixes t alone. Standard errors are those of the
+    family: the inverse of the covariance of (v, v^2), carried over to mu and sigma.
     """
     x = positive_sorted(eigenvalues)
     v = np.log(x[-tail.size :] / tail.x_min)
     mean, wanted = float(v.mean()), float((v * v).mean() / v.mean() ** 2)
     if not _moment_ratio(LARGEST_T) < wanted < _moment_ratio(LEAST_T):
-        return LognormalTail(None, None, 0.0, None, better=False)
+        return LognormalTail()
     t = float(brentq(lambda t: _moment_ratio(t) - wanted, LEAST_T, LARGEST_T, xtol=1e-12, rtol=1e-12))
     sigma = mean / (t + _mills(t))
     normal = -0.5 * (v / sigma - t) ** 2 - np.log(sigma * np.sqrt(2 * np.pi)) - log_ndtr(t)
     rate = tail.alpha - 1.0
     difference = (np.log(rate) - rate * v) - normal
     ratio, spread = float(difference.sum()), float(difference.std())
-    p_value = float(erfc(abs(ratio) / np.sqrt(2 * v.size) / spread)) if spread > 0 else 1.0
+    errors = sigma * _errors(t) / np.sqrt(v.size)
+    above = np.exp(log_ndtr(t - v / sigma) - log_ndtr(t))
+    steps = np.arange(v.size + 1) / v.size
     return LognormalTail(
         mu=float(np.log(tail.x_min)) + t * sigma,
+        mu_error=float(errors[0]),
         sigma=sigma,
+        sigma_error=float(errors[1]),
+        ks=float(max(np.abs(1 - above - steps[:-1]).max(), np.abs(1 - above - steps[1:]).max())),
+        log_likelihood=float(normal.mean() - np.log(x[-tail.size :]).mean()),
         ratio=ratio,
-        p_value=p_value,
-        better=ratio < 0 and p_value < SIGNIFICANT,
+        p_value=float(erfc(abs(ratio) / np.sqrt(2 * v.size) / spread)) if spread > 0 else 1.0,
     )
+
+
+def _errors(t: float) -> Reals:
+    """Standard errors of (mu, sigma) in units of sigma for one value of a unit normal(t) above zero.
+
+    In the natural parameters `(mu/sigma^2, -1/(2 sigma^2))` the information is the covariance of (v, v^2);
+    their derivatives by (mu, sigma) at sigma = 1 are `(1, 0)` and `(-2t, 1)`.
+    """
+    m = [1.0, t + _mills(t)]
+    for order in range(2, 5):  # m_n = t m_(n-1) + (n-1) m_(n-2), by parts; the boundary adds to m_1 only
+        m.append(t * m[-1] + (order - 1) * m[-2])
+    covariance = np.array([[m[2] - m[1] ** 2, m[3] - m[1] * m[2]], [m[3] - m[1] * m[2], m[4] - m[2] ** 2]])
+    jacobian = np.array([[1.0, -2 * t], [0.0, 1.0]])
+    information = jacobian.T @ covariance @ jacobian
+    return np.asarray(np.sqrt(np.diag(np.linalg.inv(information))))
 
 
 def _mills(t: float) -> float:

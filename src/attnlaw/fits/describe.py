@@ -1,0 +1,140 @@
+"""Which law a matrix follows: all laws fitted, one decision, the numbers as one row.
+
+The decision, in this order:
+
+1. "random": the finite-size null is not rejected, `random_p_value > 0.01`.
+2. "learned" or "heavy-tailed": laws of the whole spectrum that fit (learned: as close as spectra drawn from
+   the law; heavy-tailed: KS at most `1.36/sqrt(n)`, the 5% point for n independent values); of two, the one
+   with the smaller KS.
+3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
+   lognormal that is significantly better.
+4. "neither".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlaw.fits.fit import Curve, Fit, fit, is_head
+from attnlaw.spectra.spectrum import Spectrum
+
+LEVEL = 0.01
+KS_LEVEL = 1.36
+TAIL_LEVEL, LEAST_TAIL, LEAST_SHARE = 0.1, 10, 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """The decision, every number as a row's columns, and the density of the law that was decided on.
+
+    Where the decision is "random" there is no curve of its own (the null is the law); where it is "neither"
+    the curve is that of the nearest law of the whole spectrum, `drawn` names it.
+    """
+
+    law: str
+    numbers: dict[str, Any]
+    null_shape: str
+    drawn: str | None
+    curve: Curve | None
+
+
+def describe(spectrum: Spectrum, seed: int = 0) -> Description:
+    """Fit every law to one spectrum and decide."""
+    fits = {
+        law: fit(spectrum, law, seed)
+        for law in ("random", "power-law", "lognormal", "heavy-tailed", "learned")
+    }
+    law, drawn = _decide(fits)
+    return Description(
+        law=law,
+        numbers=_numbers(fits) | {"law": law, "status": _status(fits)},
+        null_shape=null_shape(spectrum),
+        drawn=drawn,
+        curve=None if drawn is None else fits[drawn].curve,
+    )
+
+
+def null_shape(spectrum: Spectrum) -> str:
+    """A name for the shape whose null is compared with.
+
+    >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr"))
+    '4 x 8 through 2'
+    """
+    low, high = sorted(spectrum.shape)
+    return f"{low} x {high}" + (f" through {spectrum.values.size}" if is_head(spectrum) else "")
+
+
+def _decide(fits: dict[str, Fit]) -> tuple[str, str | None]:
+    """The law, and the fit to draw for it."""
+    random = fits["random"].p_value
+    if random is None or random > LEVEL:
+        return ("neither" if random is None else "random"), None
+    whole = {law: fits[law].ks for law in ("learned", "heavy-tailed")}
+    nearest = sorted((ks, law) for law, ks in whole.items() if ks is not None)
+    fitting = [law for _, law in nearest if _fits(fits[law])]
+    if fitting:
+        return fitting[0], fitting[0]
+    if _has_tail(fits):
+        return "power-law tail", "power-law"
+    return "neither", nearest[0][1] if nearest else None
+
+
+def _fits(found: Fit) -> bool:
+    if found.law == "learned":
+        return bool(found.statistics["plausible"])
+    return found.ks is not None and found.ks <= KS_LEVEL / np.sqrt(found.size)
+
+
+def _has_tail(fits: dict[str, Fit]) -> bool:
+    tail, all_values = fits["power-law"], fits["random"].size
+    return bool(
+        tail.p_value is not None
+        and tail.p_value >= TAIL_LEVEL
+        and tail.size >= max(LEAST_TAIL, LEAST_SHARE * all_values)
+        and not fits["lognormal"].statistics["better"]
+    )
+
+
+def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
+    random, tail, heavy, learned = (fits[law] for law in ("random", "power-law", "heavy-tailed", "learned"))
+    has_tail = "alpha" in tail.parameters
+    return {
+        "values": random.size,
+        "random_p_value": random.p_value,
+        "wasserstein": random.statistics.get("wasserstein"),
+        "outliers": random.statistics.get("outliers"),
+        "null_scale": random.parameters.get("scale"),
+        "null_edge": random.statistics.get("edge"),
+        "edge_scale": random.statistics.get("edge_scale"),
+        "alpha": tail.parameters.get("alpha"),
+        "alpha_error": tail.errors.get("alpha"),
+        "alpha_p_value": tail.p_value,
+        "x_min": tail.parameters.get("x_min"),
+        "tail_size": tail.size if has_tail else None,
+        "lognormal_better": fits["lognormal"].statistics.get("better"),
+        "hill": tail.statistics.get("hill"),
+        "kappa": heavy.parameters.get("kappa"),
+        **{name: heavy.statistics.get(name) for name in ("kappa_low", "kappa_high")},
+        **{name: learned.parameters.get(name) for name in ("noise_level", "threshold", "target_rank")},
+        **{
+            name: learned.statistics.get(name)
+            for name in ("noise_low", "noise_high", "threshold_low", "threshold_high", "rank_fraction")
+        },
+        "learned_distance": learned.statistics.get("distance"),
+        "ks_random": random.ks,
+        "ks_tail": tail.ks,
+        "ks_heavy_tailed": heavy.ks,
+        "ks_learned": learned.ks,
+        "log_likelihood_random": random.log_likelihood,
+        "log_likelihood_heavy_tailed": heavy.log_likelihood,
+        "log_likelihood_learned": learned.log_likelihood,
+    }
+
+
+def _status(fits: dict[str, Fit]) -> str:
+    """`fitted`, or what is missing and why."""
+    remarks = [f"{law}: {found.status}" for law, found in fits.items() if found.status != "fitted"]
+    return "; ".join(remarks) or "fitted"

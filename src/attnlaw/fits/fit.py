@@ -1,0 +1,238 @@
+"""`fit(spectrum, law) -> Fit`: one law fitted to the spectrum of one matrix. A new law is one line in `LAWS`.
+
+Conventions: laws of eigenvalues are fitted to squared singular values above round-off; a `curve` is a density
+over singular values, of mass one over the values that are not zero (a tail: of its share).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.errors import InputError
+from attnlaw.fits import tail as tails
+from attnlaw.fits.learned import fit_learned
+from attnlaw.fits.null import CURVE_POINTS, Null, null_of
+from attnlaw.fits.tail_checks import goodness_of_fit, lognormal_tail
+from attnlaw.laws.head_null import HeadNull
+from attnlaw.laws.law import Law
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.spectra.spectrum import Spectrum
+
+Reals = NDArray[np.float64]
+Curve = tuple[Reals, Reals]
+FITTED = "fitted"
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A law with its parameters and their standard errors, and how well it fits.
+
+    `ks` is the Kolmogorov-Smirnov distance and `log_likelihood` the mean over the `size` eigenvalues that the
+    law speaks of; `p_value` is that of the law's own test (random: finite-size null; power law: bootstrap).
+    None is missing: no such number, not identifiable, or (log-likelihood) a value outside the law's support.
+    """
+
+    law: str
+    size: int
+    parameters: dict[str, float | None] = field(default_factory=dict)
+    errors: dict[str, float | None] = field(default_factory=dict)
+    statistics: dict[str, float | int | bool | None] = field(default_factory=dict)
+    ks: float | None = None
+    log_likelihood: float | None = None
+    p_value: float | None = None
+    curve: Curve | None = None
+    status: str = FITTED
+
+
+def fit(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
+    """Fit one law, named in `LAWS`, to a measured spectrum; `seed` fixes the draws of its tests.
+
+    A spectrum measured from thin factors (route "qr") is a head: its null is a product of two factors.
+
+    >>> rng = np.random.default_rng(0)
+    >>> values = np.linalg.svd(rng.standard_normal((40, 60)), compute_uv=False)
+    >>> noise = fit(Spectrum(values, (40, 60), 1.0, 1.0, "svd"), "random")
+    >>> noise.p_value > 0.01, noise.statistics["outliers"]
+    (True, 0)
+    """
+    if law not in LAWS:
+        raise InputError(f"law {law!r}: unknown; choose from {', '.join(LAWS)}")
+    if spectrum.route == "lanczos":
+        raise InputError(
+            "fit: found an approximate spectrum, expected all singular values; measure it exactly"
+        )
+    return LAWS[law](spectrum, seed)
+
+
+def null_for(spectrum: Spectrum, seed: int = 0) -> Null:
+    """The finite-size null of the matrix's shape."""
+    return null_of(*spectrum.shape, spectrum.values.size if is_head(spectrum) else None, seed=seed)
+
+
+def is_head(spectrum: Spectrum) -> bool:
+    return spectrum.route == "qr"
+
+
+def shape_ratio(spectrum: Spectrum) -> float:
+    """d_head / N of a head, shorter over longer side of a matrix."""
+    if is_head(spectrum):
+        return spectrum.values.size / max(spectrum.shape)
+    return min(spectrum.shape) / max(spectrum.shape)
+
+
+def eigenvalues(spectrum: Spectrum) -> Reals:
+    """Squared singular values above round-off, ascending."""
+    return np.asarray(spectrum.above_tolerance[::-1] ** 2)
+
+
+def ks_distance(cdf: Reals) -> float:
+    """Largest distance of a distribution function, at the sorted data, to the steps of the empirical one."""
+    steps = np.arange(cdf.size + 1) / cdf.size
+    return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
+
+
+def mean_log(log_density: Reals) -> float | None:
+    """The mean, None where a value has no density."""
+    return float(log_density.mean()) if np.isfinite(log_density).all() else None
+
+
+def _random(spectrum: Spectrum, seed: int) -> Fit:
+    """Independent Gaussian entries; for a head, two factors of them."""
+    null = null_for(spectrum, seed)
+    values = spectrum.values
+    seen = null.compare(values)
+    if seen.p_value is None:
+        return Fit("random", values.size, status="not fitted: one singular value, or all of them are zero")
+    mean_square = float(np.mean(values**2))
+    pooled = np.sort(null.draws, axis=None)
+    below = np.searchsorted(pooled, values[::-1] / np.sqrt(mean_square)) / pooled.size
+    limit = _null_law(spectrum)
+    log_density = None if limit is None else limit.log_density(values**2 / mean_square) - np.log(mean_square)
+    x, density = null.curve()
+    return Fit(
+        "random",
+        values.size,
+        parameters={"scale": seen.scale},
+        errors={"scale": seen.scale * null.scale_deviation},
+        statistics={
+            "wasserstein": seen.wasserstein,
+            "outliers": seen.outliers,
+            "edge": seen.edge,
+            "edge_scale": seen.edge_scale,
+        },
+        ks=ks_distance(below),
+        log_likelihood=None if log_density is None else mean_log(log_density),
+        p_value=seen.p_value,
+        curve=(x * seen.scale, density / seen.scale) if seen.scale > 0 else None,
+    )
+
+
+def _null_law(spectrum: Spectrum) -> Law | None:
+    """The limit of the null's squared singular values at mean 1; a head of unequal sides has none here."""
+    ratio = shape_ratio(spectrum)
+    if not is_head(spectrum):
+        return MarchenkoPastur(1 / ratio, scale=ratio**0.5)
+    return HeadNull(ratio) if spectrum.shape[0] == spectrum.shape[1] else None
+
+
+def _power_law(spectrum: Spectrum, seed: int) -> Fit:
+    x = eigenvalues(spectrum)
+    tail = tails.power_law_tail(x)
+    if tail is None:
+        return Fit("power-law", x.size, status="not fitted: fewer than 4 distinct eigenvalues")
+    logs = np.log(x[-tail.size :] / tail.x_min)
+    grid = np.geomspace(tail.x_min, x[-1], CURVE_POINTS)
+    height = (tail.alpha - 1) / tail.x_min * (grid / tail.x_min) ** -tail.alpha * tail.size / x.size
+    return Fit(
+        "power-law",
+        tail.size,
+        parameters={"alpha": tail.alpha, "x_min": tail.x_min},
+        errors={"alpha": tail.error, "x_min": None},
+        statistics={"hill": tails.hill(x)},
+        ks=tail.ks,
+        log_likelihood=float(np.log((tail.alpha - 1) / tail.x_min) - tail.alpha * logs.mean()),
+        p_value=goodness_of_fit(x, tail, seed),
+        curve=(np.sqrt(grid), 2 * np.sqrt(grid) * height),
+    )
+
+
+def _lognormal(spectrum: Spectrum, seed: int) -> Fit:
+    """A lognormal on the power law's tail, for comparison."""
+    x = eigenvalues(spectrum)
+    tail = tails.power_law_tail(x)
+    if tail is None:
+        return Fit("lognormal", x.size, status="not fitted: fewer than 4 distinct eigenvalues")
+    other = lognormal_tail(x, tail)
+    return Fit(
+        "lognormal",
+        tail.size,
+        parameters={"mu": other.mu, "sigma": other.sigma},
+        errors={"mu": other.mu_error, "sigma": other.sigma_error},
+        statistics={"better": other.better, "ratio": other.ratio},
+        ks=other.ks,
+        log_likelihood=other.log_likelihood,
+        p_value=other.p_value,
+        status=FITTED if other.mu is not None else "the best lognormal is the power law itself, its limit",
+    )
+
+
+def _learned(spectrum: Spectrum, seed: int) -> Fit:
+    """The learned-spectrum law on the singular values of a head (an extension)."""
+    values = spectrum.above_tolerance[::-1]
+    size = min(spectrum.shape)
+    found = fit_learned(values, size) if is_head(spectrum) else None
+    if found is None:
+        reason = (
+            "needs at least 8 singular values and some zeros" if is_head(spectrum) else "is for heads only"
+        )
+        return Fit(
+            "learned",
+            values.size,
+            statistics={"rank_fraction": values.size / size},
+            status=f"not fitted: the learned-spectrum law {reason}",
+        )
+    atom = found.law.mass_of_atoms
+    with np.errstate(divide="ignore"):
+        log_density = np.log(found.law.density(values) / (1 - atom) / (2 * values))
+    low, high = found.law.intervals[0][0], found.law.intervals[-1][1]
+    grid = np.linspace(low, high, CURVE_POINTS)
+    return Fit(
+        "learned",
+        values.size,
+        parameters={
+            "noise_level": found.noise_level,
+            "threshold": found.threshold,
+            "target_rank": found.target_rank,
+            "scale": found.law.scale,
+        },
+        statistics={
+            "rank_fraction": found.rank_fraction,
+            "distance": found.distance,
+            "plausible": found.plausible,
+            "noise_low": found.noise_range[0],
+            "noise_high": found.noise_range[1],
+            "threshold_low": found.threshold_range[0],
+            "threshold_high": found.threshold_range[1],
+        },
+        ks=ks_distance((found.law.cdf(values) - atom) / (1 - atom)),
+        log_likelihood=mean_log(log_density),
+        curve=(grid, found.law.density(grid) / (1 - atom)),
+        status=FITTED if found.plausible else "the law does not fit: parameters are withheld",
+    )
+
+
+def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
+    return Fit("heavy-tailed", spectrum.values.size, status="not fitted")
+
+
+LAWS: dict[str, Callable[[Spectrum, int], Fit]] = {
+    "random": _random,
+    "power-law": _power_law,
+    "lognormal": _lognormal,
+    "heavy-tailed": _heavy_tailed,
+    "learned": _learned,
+}
