@@ -101,9 +101,7 @@ class Law(ABC):
 
     def quantile(self, p: ArrayLike) -> Reals:
         """The least `x` with `cdf(x) >= p`, for `0 <= p <= 1`."""
-        p = np.asarray(p, dtype=float)
-        if p.size and (p.min() < 0 or p.max() > 1):
-            raise InputError(f"quantile: found a level outside [0, 1] (least {p.min()}, largest {p.max()})")
+        p = require_levels(p)
         points, mass = self._table
         places = np.array([place for place, _ in self.atoms])
         weights = np.array([weight for _, weight in self.atoms])
@@ -170,3 +168,11 @@ class Law(ABC):
             return np.empty(0), np.empty(0)
         mass = np.concatenate(masses)
         return np.concatenate(xs), mass * ((1.0 - self.mass_of_atoms) / mass[-1])
+
+
+def require_levels(p: ArrayLike) -> Reals:
+    """The levels of a quantile as an array, each between 0 and 1."""
+    p = np.asarray(p, dtype=float)
+    if p.size and not (p.min() >= 0 and p.max() <= 1):
+        raise InputError(f"quantile: found a level outside [0, 1] (least {p.min()}, largest {p.max()})")
+    return p

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.errors import InputError
-from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.law import Complexes, Law, Reals, require_levels
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,7 @@ class MarchenkoPastur(Law):
 
     def quantile(self, p: ArrayLike) -> Reals:
         """Bisection of the closed form in the angle, right to the last digits."""
-        p = np.asarray(p, dtype=float)
-        if p.size and (p.min() < 0 or p.max() > 1):
-            raise InputError(f"quantile: found a level outside [0, 1] (least {p.min()}, largest {p.max()})")
+        p = require_levels(p)
         wanted = p - self.mass_of_atoms
         below, above = np.zeros_like(p), np.full_like(p, np.pi)
         for _ in range(54):

@@ -5,6 +5,7 @@
 | `Bounded` | `x = middle - half cos(theta)` | square-root edges, a density like 1/sqrt(x) at a hard edge |
 | `HalfLine` | `x = low + unit tan^2(theta/2)` | light tails (exponential) |
 | `HeavyHalfLine` | `x = low exp(unit tan^2(theta/2))` | power-law and lognormal tails |
+| `Decades` | `log x = middle - half cos(theta)` | positive intervals over several orders of magnitude |
 | `ToZero` | `x = high exp(-unit cot^2(theta/2))` | any integrable power of x at zero |
 """
 
@@ -47,6 +48,17 @@ class Bounded:
 
 
 @dataclass(frozen=True)
+class Decades:
+    low: float
+    high: float
+
+    def at(self, theta: Reals) -> tuple[Reals, Reals]:
+        ratio, slope = Bounded(0.0, float(np.log(self.high / self.low))).at(theta)
+        x = self.low * np.exp(ratio)
+        return x, x * slope
+
+
+@dataclass(frozen=True)
 class HalfLine:
     low: float
     unit: float
@@ -78,8 +90,10 @@ class ToZero:
 
     def at(self, theta: Reals) -> tuple[Reals, Reals]:
         step, slope = _squared_tangent(np.pi - theta)
-        x = self.high * np.exp(-self.unit * step)
-        return x, x * self.unit * slope
+        # What lies below 1e-290 is left out: floats end there.
+        kept = self.unit * step < 667.0 + np.log(self.high)
+        x = self.high * np.exp(-np.where(kept, self.unit * step, 0.0))
+        return np.where(kept, x, 0.0), np.where(kept, x * self.unit * slope, 0.0)
 
 
 def _squared_tangent(theta: Reals) -> tuple[Reals, Reals]:
