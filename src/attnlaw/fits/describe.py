@@ -4,8 +4,8 @@ The decision, in this order:
 
 1. "random": the finite-size null is not rejected, `random_p_value > 0.01`.
 2. "learned" or "heavy-tailed": laws of the whole spectrum that fit (learned: as close as spectra drawn from
-   the law; heavy-tailed: KS at most `1.36/sqrt(n)`, the 5% point for n independent values); of two, the one
-   with the smaller KS.
+   the law; heavy-tailed: KS at most `1.36/sqrt(n)`, the 5% point for n independent values, and heavier than
+   the null, kappa below 2 for a head and finite for a matrix); of two, the one with the smaller KS.
 3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
    lognormal that is significantly better.
 4. "neither".
@@ -85,7 +85,8 @@ def _decide(fits: dict[str, Fit]) -> tuple[str, str | None]:
 def _fits(found: Fit) -> bool:
     if found.law == "learned":
         return bool(found.statistics["plausible"])
-    return found.ks is not None and found.ks <= KS_LEVEL / np.sqrt(found.size)
+    near = found.ks is not None and found.ks <= KS_LEVEL / np.sqrt(found.size)
+    return bool(near and found.statistics["heavier"])
 
 
 def _has_tail(fits: dict[str, Fit]) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from attnlaw.errors import InputError
 from attnlaw.fits import tail as tails
+from attnlaw.fits.heavy_tailed import fit_kappa
 from attnlaw.fits.learned import fit_learned
 from attnlaw.fits.null import CURVE_POINTS, Null, null_of
 from attnlaw.fits.tail_checks import goodness_of_fit, lognormal_tail
@@ -25,6 +26,8 @@ from attnlaw.spectra.spectrum import Spectrum
 Reals = NDArray[np.float64]
 Curve = tuple[Reals, Reals]
 FITTED = "fitted"
+# The null of a head has second moment 1 + 2 gamma, that of the high-temperature law at this kappa.
+KAPPA_OF_RANDOM_HEAD = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,9 +198,8 @@ def _learned(spectrum: Spectrum, seed: int) -> Fit:
             statistics={"rank_fraction": values.size / size},
             status=f"not fitted: the learned-spectrum law {reason}",
         )
-    atom = found.law.mass_of_atoms
     with np.errstate(divide="ignore"):
-        log_density = np.log(found.law.density(values) / (1 - atom) / (2 * values))
+        log_density = np.log(found.density(values) / (2 * values))
     low, high = found.law.intervals[0][0], found.law.intervals[-1][1]
     grid = np.linspace(low, high, CURVE_POINTS)
     return Fit(
@@ -218,15 +220,40 @@ def _learned(spectrum: Spectrum, seed: int) -> Fit:
             "threshold_low": found.threshold_range[0],
             "threshold_high": found.threshold_range[1],
         },
-        ks=ks_distance((found.law.cdf(values) - atom) / (1 - atom)),
+        ks=ks_distance(found.cdf(values)),
         log_likelihood=mean_log(log_density),
-        curve=(grid, found.law.density(grid) / (1 - atom)),
+        curve=(grid, found.density(grid)),
         status=FITTED if found.plausible else "the law does not fit: parameters are withheld",
     )
 
 
 def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
-    return Fit("heavy-tailed", spectrum.values.size, status="not fitted")
+    """The high-temperature Marchenko-Pastur law; on a head an extension, with gamma = d_head / N."""
+    x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
+    if not gamma < 1 or x.size < 2:
+        reason = (
+            "fewer than 2 eigenvalues" if x.size < 2 else "the law needs unequal sides, found a square matrix"
+        )
+        return Fit("heavy-tailed", x.size, status=f"not fitted: {reason}")
+    mean = float(x.mean())
+    found = fit_kappa(x / mean, gamma)
+    kappa = found.law.kappa if found.error is not None else None
+    grid = np.linspace(spectrum.values[-1], 1.05 * spectrum.spectral, CURVE_POINTS)
+    return Fit(
+        "heavy-tailed",
+        x.size,
+        parameters={"kappa": kappa},
+        errors={"kappa": found.error},
+        statistics={
+            "kappa_low": found.low,
+            "kappa_high": found.high,
+            "heavier": kappa is not None and (kappa < KAPPA_OF_RANDOM_HEAD or not is_head(spectrum)),
+        },
+        ks=ks_distance(found.law.cdf(x / mean)),
+        log_likelihood=found.log_likelihood - float(np.log(mean)),
+        curve=(grid, 2 * grid / mean * found.law.density(grid**2 / mean)),
+        status=FITTED if kappa is not None else f"kappa is off the grid, beyond {found.law.kappa:g}",
+    )
 
 
 LAWS: dict[str, Callable[[Spectrum, int], Fit]] = {

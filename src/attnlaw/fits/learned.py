@@ -58,6 +58,23 @@ class Learned:
     threshold_range: tuple[float, float]
     target_rank: float
 
+    def cdf(self, values: Reals) -> Reals:
+        """The share of the law's positive part that lies below each value."""
+        table = Truncated(self.law.base.base, np.array([self.law.base.sigma]))
+        cuts = np.append(values / self.law.scale, 0.0) + self.law.threshold
+        above = table.above(cuts, np.zeros(cuts.size, dtype=np.intp))[0]
+        return np.asarray(1.0 - above[:-1] / above[-1])
+
+    def density(self, values: Reals) -> Reals:
+        """The density of the law's positive part."""
+        x = values / self.law.scale + self.law.threshold
+        inside = np.zeros(x.shape, dtype=bool)
+        for low, high in self.law.base.intervals:
+            inside |= (x > max(low, self.law.threshold)) & (x < high)
+        height = np.zeros(x.shape)
+        height[inside] = self.law.base.density(x[inside])
+        return height / (self.law.scale * (1.0 - self.law.mass_of_atoms))
+
 
 @dataclass(frozen=True, eq=False)
 class _Family:
