@@ -40,7 +40,7 @@ def make(name: str, **changes: Any) -> torch.nn.Module:
     torch.manual_seed(7)
     kind = getattr(transformers, name)
     config = kind.config_class(**changes)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = kind(config).double().eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
@@ -50,10 +50,17 @@ def make(name: str, **changes: Any) -> torch.nn.Module:
                 parameter.normal_(std=0.3)
     for module_name, module in model.named_modules():
         if type(module).__name__.endswith("RotaryEmbedding"):
-            module.register_forward_hook(lambda _m, _i, out: (torch.ones_like(out[0]), out[1] * 0))
-        if module_name.endswith(("q_norm", "k_norm")):
+            module.register_forward_hook(lambda _m, _i, out: _no_rotation(out))
+        if module_name.endswith(("q_norm", "k_norm", "q_a_layernorm", "kv_a_layernorm")):
             module.register_forward_hook(lambda _m, inputs, _o: inputs[0])
     return model
+
+
+def _no_rotation(angles: Any) -> Any:
+    """Cosines one and sines zero; DeepSeek-V2 has them as one complex tensor."""
+    if torch.is_tensor(angles):
+        return torch.ones_like(angles)
+    return torch.ones_like(angles[0]), angles[1] * 0
 
 
 @contextmanager
@@ -157,8 +164,8 @@ def check_feed_forward(model: Model, layer: Layer, run: Run, module_of: Callable
     close((hidden @ torch.from_numpy(model.read(maps.outer))).numpy(), outer(hidden).detach().numpy())
 
 
-def close(ours: np.ndarray, theirs: np.ndarray) -> None:
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE * max(1.0, np.abs(theirs).max()))
+def close(ours: np.ndarray, theirs: np.ndarray, tolerance: float = TOLERANCE) -> None:
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * max(1.0, np.abs(theirs).max()))
 
 
 def tokens() -> dict[str, torch.Tensor]:

@@ -1,0 +1,145 @@
+"""Mixtures of experts: the factors against finite differences with the routing held fixed, and by hand.
+
+Tokens are rows of norm at most 1 and distances are spectral, as in `test_factors`. A claim is an upper
+bound: differences may stay below it, never above.
+"""
+
+import numpy as np
+import pytest
+
+from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, proxies
+from attnlaw.bounds.activations import lipschitz
+from attnlaw.bounds.factors import log_layer_factor, log_sensitivity
+from attnlaw.spectra import matrix_spectrum
+
+N, WIDTH, TOKENS, EXPERTS = 6, 10, 5, 4
+EYE = matrix_spectrum(np.eye(N))
+# One head whose QK is zero and whose VO is the identity: the attention factor is one.
+IDENTITY_HEADS = Heads((matrix_spectrum(np.zeros((N, N))),), (EYE,))
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def made_block(rng, gain):
+    """Inner, gate and outer maps."""
+    shapes = ((N, WIDTH), (N, WIDTH), (WIDTH, N))
+    return [gain * rng.standard_normal(shape) / np.sqrt(N) for shape in shapes]
+
+
+def apply(x, block):
+    inner, gate, outer = block
+    return (silu(x @ gate) * (x @ inner)) @ outer
+
+
+def mixture(x, shared, experts, weights):
+    """F_0(x) + sum_e g_e F_e(x), the weights g given token by token."""
+    routed = sum(weights[:, [e]] * apply(x, block) for e, block in enumerate(experts))
+    return routed + (apply(x, shared) if shared is not None else 0)
+
+
+def spectra(shared, experts, router_sum):
+    def of(block):
+        return dict(zip(("inner", "gate", "outer"), (matrix_spectrum(m) for m in block), strict=True))
+
+    return LayerSpectra(
+        IDENTITY_HEADS,
+        **(of(shared) if shared is not None else {}),
+        experts=tuple(ExpertSpectra(**of(block)) for block in experts),
+        router_sum=router_sum,
+    )
+
+
+def into_ball(x):
+    return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+
+
+def routing(rng, top, router_sum):
+    """Weights of the `top` best experts for each token, adding up to `router_sum`."""
+    logits = rng.standard_normal((TOKENS, EXPERTS)) * 3
+    logits[logits < np.sort(logits, axis=1)[:, [EXPERTS - top]]] = -np.inf
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return router_sum * weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("router_sum", [1.0, 2.5])
+@pytest.mark.parametrize("has_shared", [False, True])
+@pytest.mark.parametrize("top", [1, 2])
+def test_the_layer_factor_bounds_differences_in_the_input(router_sum, has_shared, top):
+    rng = np.random.default_rng(top)
+    for _ in range(100):
+        gain = rng.choice([0.3, 1.0, 4.0])
+        shared = made_block(rng, gain) if has_shared else None
+        experts = [made_block(rng, gain * rng.uniform(0.5, 2)) for _ in range(EXPERTS)]
+        weights = routing(rng, top, router_sum)
+        claim = np.exp(log_layer_factor(spectra(shared, experts, router_sum), lipschitz("silu")))
+        x = into_ball(rng.standard_normal((TOKENS, N)))
+        for other in (
+            into_ball(rng.standard_normal((TOKENS, N))),
+            into_ball(x + 1e-5 * rng.standard_normal(N)),
+        ):
+            moved = mixture(x, shared, experts, weights) - mixture(other, shared, experts, weights)
+            ratio = np.linalg.norm(moved, axis=1) / np.linalg.norm(x - other, axis=1)
+            assert ratio.max() <= claim * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("router_sum", [1.0, 2.5])
+def test_gamma_bounds_what_an_error_in_one_expert_does(router_sum):
+    """The paper's gamma leaves out Lphi; M_out reads at most Lphi c2(G) c2(U), which gamma takes as 1."""
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        shared, experts = made_block(rng, 1.0), [made_block(rng, 1.0) for _ in range(EXPERTS)]
+        weights = routing(rng, 2, router_sum)
+        layer = spectra(shared, experts, router_sum)
+        x = into_ball(rng.standard_normal((TOKENS, N)))
+        base = mixture(x, shared, experts, weights)
+        for expert in range(EXPERTS):
+            for part, kind in enumerate(("ffn_in", "ffn_gate", "ffn_out")):
+                error = rng.standard_normal(experts[expert][part].shape)
+                error *= 1e-4 / np.linalg.norm(error, 2)
+                changed = [list(block) for block in experts]
+                changed[expert][part] = changed[expert][part] + error
+                moved = np.linalg.norm(mixture(x, shared, changed, weights) - base, axis=1).max()
+                claim = np.exp(log_sensitivity(layer, kind, None, expert)) * lipschitz("silu")
+                if kind == "ffn_out":
+                    claim *= np.prod([np.linalg.norm(m, 2) for m in experts[expert][:2]])
+                assert moved <= claim * 1e-4 * (1 + 1e-7)
+
+
+def test_the_factor_is_attained_by_the_largest_expert_alone():
+    """ReLU, no gate: a token on the top direction of one expert moves by exactly c2(M_in) c2(M_out)."""
+    small, large = np.eye(N), 3 * np.eye(N)
+    layer = LayerSpectra(
+        IDENTITY_HEADS,
+        experts=tuple(ExpertSpectra(matrix_spectrum(m), matrix_spectrum(m)) for m in (small, large)),
+    )
+    assert np.exp(log_layer_factor(layer, lipschitz("relu"))) == pytest.approx(9)
+    x = np.eye(N)[:1]
+    routed_to_large = np.maximum(x @ large, 0) @ large - np.maximum(0.5 * x @ large, 0) @ large
+    assert np.linalg.norm(routed_to_large) / 0.5 == pytest.approx(9)
+
+
+def test_one_expert_with_weight_one_is_a_plain_feed_forward():
+    rng = np.random.default_rng(1)
+    inner, gate, outer = (matrix_spectrum(m) for m in made_block(rng, 1.0))
+    plain = LayerSpectra(Heads((EYE,), (EYE,)), inner=inner, gate=gate, outer=outer)
+    routed = LayerSpectra(Heads((EYE,), (EYE,)), experts=(ExpertSpectra(inner, outer, gate),))
+    first, second = (proxies(Network((layer,) * 3, (0, 1, 2), N, 1.1)) for layer in (plain, routed))
+    assert first.spectrum_adaptive == second.spectrum_adaptive
+    assert first.log_alpha == second.log_alpha
+    assert first.norm_based == second.norm_based
+    assert [part.factors.expert for part in second.contributions[:5]] == [None, None, 0, 0, 0]
+
+
+def test_a_shared_expert_by_hand():
+    """Norms 2 and 3 shared, 1 and 5 in the one expert, s = 2: the block's factor is 6 + 2 * 5."""
+    shared = {"inner": matrix_spectrum(2 * np.eye(N)), "outer": matrix_spectrum(3 * np.eye(N))}
+    expert = ExpertSpectra(inner=EYE, outer=matrix_spectrum(5 * np.eye(N)))
+    layer = LayerSpectra(IDENTITY_HEADS, **shared, experts=(expert,), router_sum=2.0)
+    assert np.exp(log_layer_factor(layer, 1.0)) == pytest.approx(16)
+    assert np.exp(log_sensitivity(layer, "vo", 0)) == pytest.approx(16)
+    assert np.exp(log_sensitivity(layer, "qk", 0)) == pytest.approx(32)
+    assert np.exp(log_sensitivity(layer, "ffn_in", None)) == pytest.approx(3)
+    assert np.exp(log_sensitivity(layer, "ffn_in", None, 0)) == pytest.approx(10)
+    assert np.exp(log_sensitivity(layer, "ffn_out", None, 0)) == pytest.approx(2)
