@@ -79,7 +79,8 @@ class Law(ABC):
         for piece in self.pieces:
             x, slope = piece.at(np.pi * u)
             points, weights = np.append(points, x), np.append(weights, np.pi * w * slope * self.density(x))
-        return points, weights
+        # Far out on a half line the mass is below the floats, and powers of x would overflow.
+        return points[weights > 0], weights[weights > 0]
 
     def moment(self, order: int) -> float:
         """`int x^order dmu`."""
