@@ -6,7 +6,7 @@ import pytest
 from attnlaw.aim.sensing import TokenSensing, draw_sensing
 from attnlaw.errors import InputError
 
-NAMES = ("tokens", "goe")
+NAMES = ("tokens", "signed", "goe")
 
 
 def symmetric(size: int, rng: np.random.Generator) -> np.ndarray:
@@ -68,6 +68,16 @@ def test_both_sensings_have_the_same_covariance(name: str) -> None:
     assert np.abs((products.mean(axis=0) - expected) / errors).max() < 4
 
 
+@pytest.mark.parametrize(("name", "skewed"), [("tokens", 1.0), ("signed", 0.0), ("goe", 0.0)])
+def test_third_moment(name: str, skewed: float) -> None:
+    """E h_aa^3 = 8 Tr S^3 / d^(3/2) for a chi-square form; none for signed tokens and Gaussian matrices."""
+    rng = np.random.default_rng(13)
+    matrix = np.diag(np.arange(1.0, 9.0))
+    cubes = draw_sensing(name, samples=40_000, tokens=2, size=8, rng=rng).fields(matrix)[:, 0] ** 3
+    expected = skewed * 8 * np.trace(matrix @ matrix @ matrix) / 8**1.5
+    assert abs(cubes.mean() - expected) < 4 * cubes.std() / np.sqrt(cubes.size)
+
+
 def test_rotating_tokens_and_matrix_changes_nothing() -> None:
     rng = np.random.default_rng(3)
     sensing = draw_sensing("tokens", samples=5, tokens=2, size=6, rng=rng)
@@ -79,7 +89,7 @@ def test_rotating_tokens_and_matrix_changes_nothing() -> None:
 
 def test_bad_input_is_one_line() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match=r"sensing: found 'gue', expected 'tokens' or 'goe'"):
+    with pytest.raises(InputError, match=r"sensing: found 'gue', expected 'tokens', 'signed' or 'goe'"):
         draw_sensing("gue", samples=2, tokens=1, size=2, rng=rng)  # type: ignore[arg-type]
     with pytest.raises(
         InputError, match=r"size: 400 needs a dense .* choose a smaller size or token sensing"

@@ -3,6 +3,8 @@
 Attention-indexed model of arXiv:2509.24914 (base model arXiv:2506.01582). Normalisation:
 
     tokens   h_ab = (x_a^T S x_b - delta_ab Tr S) / sqrt(d),  x_a ~ N(0, I_d),  a, b = 1..T
+    signed   tokens, with all fields of a sample multiplied by one random sign: as far from Gaussian, but not
+             skewed; tells what part of a deviation from the limit is skewness
     goe      h_ab = Gaussian with the covariance that tokens give: 2 |S|_F^2/d if a = b, |S|_F^2/d if not,
              independent for different pairs: the model that the theory solves exactly
 
@@ -20,7 +22,7 @@ Tokens never form the n x d^2 matrix of the map: each call costs two products wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 from attnlaw.errors import InputError
 
 Array = NDArray[np.float64]
-SensingName = Literal["tokens", "goe"]
+SensingName = Literal["tokens", "signed", "goe"]
 
 LARGEST_DENSE_BYTES = 2**31
 
@@ -45,7 +47,7 @@ def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 @dataclass(frozen=True)
 class TokenSensing:
-    """Fields of sequences of tokens, `x` of shape (T, n, d).
+    """Fields of sequences of tokens, `x` of shape (T, n, d), times `signs` of shape (n,) or of one number.
 
     >>> x = np.array([[[1.0, 2.0]], [[0.0, 1.0]]])  # T = 2, n = 1, d = 2
     >>> (TokenSensing(x).fields(np.diag([1.0, 3.0])) * np.sqrt(2.0)).round(12).tolist()
@@ -53,6 +55,7 @@ class TokenSensing:
     """
 
     x: Array
+    signs: Array = field(default_factory=lambda: np.ones(1))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -69,11 +72,12 @@ class TokenSensing:
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
             np.einsum("ni,ni->n", self.x[a], z[b], out=h[:, p])
         h[:, first == second] -= np.trace(matrix)
-        return np.asarray(h / np.sqrt(size))
+        return np.asarray(self.signs[:, None] * h / np.sqrt(size))
 
     def adjoint(self, weights: Array) -> Array:
         """Sum over samples and pairs of weight times (sym(x_a x_b^T) - delta_ab I) / sqrt(d)."""
         _, tokens, size = self.shape
+        weights = self.signs[:, None] * weights
         first, second = upper(tokens)
         u = np.zeros_like(self.x)
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -100,7 +104,7 @@ class TokenSensing:
                     block -= np.einsum("mi,mi->m", self.x[a], self.x[b])[:, None]
                 if a == b and e == f:
                     block += size
-                gram[:, p, :, r] = block
+                gram[:, p, :, r] = self.signs[:, None] * block * self.signs
         return gram.reshape(samples * count, samples * count) / size
 
 
@@ -159,8 +163,12 @@ def draw_sensing(
     """
     if name == "tokens":
         return TokenSensing(rng.standard_normal((tokens, samples, size)))
+    if name == "signed":
+        return TokenSensing(
+            rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples)
+        )
     if name != "goe":
-        raise InputError(f"sensing: found {name!r}, expected 'tokens' or 'goe'; choose one of them")
+        raise InputError(f"sensing: found {name!r}, expected 'tokens', 'signed' or 'goe'; choose one of them")
     first, second = upper(tokens)
     count, dimension = first.size, size * (size + 1) // 2
     _check_dense(samples * count, dimension, "or token sensing", size)

@@ -193,13 +193,14 @@ def _run(
         "trace": float(np.trace(matrix)) / size,
         "rank_fraction": float(np.mean(eigenvalues != 0.0)),
     }
-    values["prediction_error"] = _prediction_error(problem, risk, target, matrix, values, rng)
+    values["prediction_error"] = _prediction_error(problem, risk, sensing, target, matrix, values, rng)
     return _Run(trained, values, eigenvalues)
 
 
 def _prediction_error(
     problem: Problem,
     risk: Risk,
+    sensing: SensingName,
     target: Array,
     matrix: Array,
     values: dict[str, float],
@@ -210,7 +211,7 @@ def _prediction_error(
     if isinstance(risk.output, Linear):
         return tokens * (tokens + 1) * values["estimation_error"]
     if isinstance(risk.sensing, TokenSensing):
-        fresh = draw_sensing("tokens", samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
+        fresh = draw_sensing(sensing, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
         student, teacher = fresh.fields(matrix), fresh.fields(np.diag(target))
     else:
         # Fields under fresh Gaussian matrices are Gaussian with covariance [[q, m], [m, Q]].
