@@ -42,16 +42,17 @@ class _Pending:
 
 
 class Dask:
-    """Computes tasks through a Dask client (an `Engine`)."""
+    """Computes tasks through a Dask client (an `Engine`) whose cluster is to have `planned` workers."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, planned: int = 1) -> None:
         self.client = client
+        self.planned = planned
         self.pace: float | None = None  # seconds of a task, a running mean
 
     @property
     def workers(self) -> int:
-        """Worker processes at this moment."""
-        return max(1, len(self.client.nthreads()))
+        """Worker processes: those asked for, or more if there are more now."""
+        return max(self.planned, len(self.client.nthreads()))
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False

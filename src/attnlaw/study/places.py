@@ -7,24 +7,24 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from attnlaw import __version__
 from attnlaw.errors import InputError
 from attnlaw.records.files import usable_directory
-from attnlaw.study.engine import Engine, InProcess
+from attnlaw.study.engine import Engine, InProcess, Stop
+from attnlaw.study.slurm import THREADS, parse_options, slurm_jobs
 
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 CONFIG = {
     # A death is told at once, and a worker holds what it computes and nothing else.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-saturation": 1.0,
     "logging": {"distributed": "critical"},
 }
-SLURM = ("partition", "cores", "memory", "walltime", "account", "interface")
 PATIENCE = 30.0  # seconds for a scheduler to answer
 
 
@@ -32,7 +32,7 @@ PATIENCE = 30.0  # seconds for a scheduler to answer
 class Place:
     """In this process, or: `jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`.
 
-    >>> with Place().open("study-dir") as engine:
+    >>> with Place().open("study-dir", Stop()) as engine:
     ...     engine.workers
     1
     """
@@ -47,61 +47,55 @@ class Place:
         if self.dask is not None and (self.slurm is not None or self.jobs is not None):
             raise InputError("--dask: a running cluster has its own workers; drop --jobs and --slurm")
         if self.slurm is not None:
-            slurm_options(self.slurm)
+            parse_options(self.slurm)
 
-    def open(self, out: str | os.PathLike[str]) -> AbstractContextManager[Engine]:
-        """The engine for a study in `out`; its workers end with the context."""
+    @contextmanager
+    def open(self, out: str | os.PathLike[str], stop: Stop) -> Iterator[Engine]:
+        """The engine for a study in `out`, once its workers are seen to fit; they end with the context."""
+        if self == Place():
+            yield InProcess()
+            return
+        try:
+            import dask
+
+            from attnlaw.study.cluster import Dask
+        except ModuleNotFoundError as error:
+            raise InputError(f"a cluster needs {error.name}: pip install 'attnlaw[cluster]'") from error
+        folder = usable_directory(out).absolute()
+        with _quiet(), dask.config.set(CONFIG), self._client(folder, stop) as client:
+            if not stop.asked:
+                _check_workers(client, folder)
+            yield Dask(client, self.jobs or 1)
+
+    def _client(self, folder: Path, stop: Stop) -> AbstractContextManager[Any]:
         if self.dask is not None:
-            return _on(_running, out, self.dask)
+            return _running(self.dask)
         if self.slurm is not None:
-            return _on(_slurm, out, self.slurm, self.jobs or 1)
-        return nullcontext(InProcess()) if self.jobs is None else _on(_local, out, self.jobs)
+            return slurm_jobs(self.slurm, self.jobs or 1, folder, stop)
+        return _local(self.jobs or 1)
 
 
 @contextmanager
-def _on(place: Any, out: str | os.PathLike[str], *arguments: Any) -> Iterator[Engine]:
-    """A Dask engine at a place, once its workers are seen to fit."""
-    try:
-        from attnlaw.study.cluster import Dask
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"a cluster needs {error.name}; install it: pip install 'attnlaw[cluster]'"
-        ) from error
-    folder = usable_directory(out).absolute()
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with place(*arguments, folder) as client:
-        client.register_plugin(_deaf(), name="attnlaw-deaf")
-        client.wait_for_workers(1)
-        _check_workers(client, folder)
-        yield Dask(client)
-
-
-@contextmanager
-def _local(jobs: int, folder: Path) -> Iterator[Any]:
+def _local(jobs: int) -> Iterator[Any]:
     """Single-threaded worker processes, reachable from this machine alone; Dask restarts those that die."""
-    import dask
     from distributed import Client, LocalCluster
 
-    with (
-        dask.config.set(CONFIG),
-        LocalCluster(
-            n_workers=jobs,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=None,
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-            env=THREADS,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        client.wait_for_workers(jobs)
+    options = {"host": "127.0.0.1", "dashboard_address": None, "memory_limit": 0, "env": THREADS}
+    with ExitStack() as stack:
+        try:
+            with _sheltered():
+                cluster = LocalCluster(jobs, threads_per_worker=1, silence_logs=logging.CRITICAL, **options)
+                stack.enter_context(cluster)
+                client = stack.enter_context(Client(cluster, set_as_default=False))
+        except RuntimeError as error:
+            raise InputError(
+                f"the local cluster did not start ({error}); try again, or without --jobs"
+            ) from error
         yield client
 
 
 @contextmanager
-def _running(address: str, folder: Path) -> Iterator[Any]:
+def _running(address: str) -> Iterator[Any]:
     """A cluster that is already there."""
     from distributed import Client
 
@@ -120,74 +114,29 @@ def _running(address: str, folder: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _slurm(text: str, jobs: int, folder: Path) -> Iterator[Any]:
-    """Slurm jobs, as the queue lets them start, until `jobs` workers run; new ones replace those that end."""
-    import dask
-    from distributed import Client
-
-    with (
-        dask.config.set(CONFIG),
-        slurm_cluster(text, folder) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        cluster.adapt(minimum=jobs, maximum=jobs)
-        yield client
-
-
-def slurm_cluster(text: str, folder: Path) -> Any:
-    """The cluster of `partition=...,cores=...,memory=...,walltime=...`; sbatch gets its `job_script()`.
-
-    Every job runs `cores` single-threaded workers.
-    """
+def _quiet() -> Iterator[None]:
+    """Dask's log without the deaths of workers: the study tells what failed."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
-        from dask_jobqueue import SLURMCluster
-    except ModuleNotFoundError as error:
-        raise InputError(f"--slurm needs {error.name}; install it: pip install 'attnlaw[cluster]'") from error
-    options = slurm_options(text)
-    cores = int(options.pop("cores", "1"))
-    return SLURMCluster(
-        queue=options.pop("partition", None),
-        cores=cores,
-        processes=cores,
-        memory=options.pop("memory", f"{4 * cores}GB"),
-        nanny=True,
-        death_timeout=60,
-        job_script_prologue=[f"export {name}={value}" for name, value in THREADS.items()],
-        log_directory=str(folder / "slurm"),
-        scheduler_options={"dashboard_address": None},
-        silence_logs="critical",
-        **options,
-    )
+        yield
+    finally:
+        logger.setLevel(before)
 
 
-def slurm_options(text: str) -> dict[str, str]:
-    """`a=1,b=2` as a dictionary of known options.
+@contextmanager
+def _sheltered() -> Iterator[None]:
+    """Threads and processes started here never see Ctrl-C: a terminal sends it to all, the driver decides.
 
-    >>> slurm_options("partition=cpu,cores=8,memory=32GB,walltime=02:00:00")
-    {'partition': 'cpu', 'cores': '8', 'memory': '32GB', 'walltime': '02:00:00'}
+    They inherit the mask of blocked signals; one that comes meanwhile reaches this thread afterwards.
     """
-    options = {}
-    for item in filter(None, text.split(",")):
-        name, _, value = (part.strip() for part in item.partition("="))
-        if name not in SLURM or not value:
-            raise InputError(
-                f"--slurm: found {item!r}, expected NAME=VALUE with a name of {', '.join(SLURM)}"
-            )
-        options[name] = value
-    if not options.get("cores", "1").isdigit() or options.get("cores") == "0":
-        raise InputError(f"--slurm: cores={options['cores']}, expected a whole number of at least 1")
-    return options
-
-
-def _deaf() -> Any:
-    """A plugin that lets workers ignore Ctrl-C: a terminal sends it to them too, but the driver decides."""
-    from distributed import WorkerPlugin
-
-    class Deaf(WorkerPlugin):  # type: ignore[misc]
-        def setup(self, worker: Any) -> None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    return Deaf()
+    resource_tracker.ensure_running()  # now, because it would unblock the signal in the thread that starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def look_around(token: str) -> tuple[str, bool]:

@@ -108,7 +108,7 @@ def run(
         stop = Stop()
         computed = 0
         if todo:
-            with stop.on_signals(), (place or Place()).open(out) as engine:
+            with stop.on_signals(), (place or Place()).open(out, stop) as engine:
                 computed = _compute(study, todo, store, engine, stop, announce, progress)
         export(study, store)
         return _report(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
@@ -151,6 +151,8 @@ def _compute(
                 progress(computed, len(todo))
         return kept
 
+    if stop.asked:
+        return 0
     for outcome in keep(todo[:1], first=True):
         if announce is not None:
             announce(Estimate(len(todo), engine.workers, outcome.seconds if outcome.error is None else None))
