@@ -23,13 +23,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh_tridiagonal
+from scipy.ndimage import gaussian_filter1d
 
 Reals = NDArray[np.float64]
 DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 1024
 EDGE_LEVEL = 0.99
 # Square root of the variance 1.6078 of the Tracy-Widom law of real symmetric matrices (Bornemann 2010).
 TRACY_WIDOM_DEVIATION = 1.2680
-CURVE_POINTS = 64
+CURVE_POINTS, CURVE_BINS = 64, 512
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,12 @@ class Null:
         return np.asarray(self.draws.mean(axis=0))
 
     def curve(self) -> tuple[Reals, Reals]:
-        """At most 64 points (x ascending, density) of the null's mean spectrum at scale 1."""
-        places = np.unique(
-            np.linspace(0, self.size - 1, min(self.size, CURVE_POINTS + 1)).round().astype(int)
-        )
-        x = self.mean[places][::-1]
-        mass = np.diff(places)[::-1] / self.size
-        return 0.5 * (x[1:] + x[:-1]), mass / np.diff(x)
+        """64 points (x ascending, density) of the null's values at scale 1: all draws, a little smoothed."""
+        top = 1.05 * float(self.draws.max())
+        counts, edges = np.histogram(self.draws, bins=CURVE_BINS, range=(0.0, top), density=True)
+        smooth = gaussian_filter1d(counts, CURVE_BINS / 100, mode="reflect")
+        x = np.linspace(0.0, top, CURVE_POINTS)
+        return x, np.interp(x, 0.5 * (edges[1:] + edges[:-1]), smooth)
 
     def _scales(self, values: Reals) -> Reals:
         """The factor that maps the null onto `values` (one spectrum, or one per row)."""

@@ -1,7 +1,7 @@
 """The tables of a fit: names, order and types of their columns. Missing is null.
 
-`fits`: one row per matrix. `null_scale`, `null_edge`, `edge_scale`, `noise_*` and `threshold*` are in units of
-singular values, `x_min` is an eigenvalue (a squared one). `null_shape` names the null's row in `curves`.
+`fits`: one row per matrix. `null_scale`, `null_edge`, `edge_scale`, `noise_*` and `threshold*` are in units
+of singular values, `x_min` is an eigenvalue (a squared one). `null_shape` names the null's row in `curves`.
 
 `curves`: what a report draws over a spectrum. Rows of `curve` "null" (one per `null_shape`, no matrix): the
 density of the null over singular values at scale 1, to be read as `x * null_scale`, `density / null_scale`.

@@ -1,0 +1,88 @@
+"""`attnlaw fit MODEL...`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from attnlaw.auditing.fits import Fits
+
+
+def command(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Checkpoint files, directories or shard indexes.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write fits and curves (parquet), and the figures.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the laws as JSON and nothing else.")] = False,
+    layers: Annotated[str | None, typer.Option(metavar="0:4", help="Only these layers (as a slice).")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="qk,vo,...", help="Only these: qk, vo, cross, ffn, embedding, unembedding."),
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="Attention heads, where no config.json tells their number.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Threads that measure; all cores unless given.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the nulls and of the bootstrap.")] = 0,
+    figures: Annotated[
+        str | None, typer.Option(metavar="pdf|svg|png", help="Draw the map of laws into --out.")
+    ] = None,
+) -> None:
+    """Tell what each matrix looks like: noise, what attention learns in theory, a heavy tail, or neither.
+
+    "random": independent Gaussian entries (a head: two such factors) are not rejected at level 0.01, by
+    Wasserstein-1 to draws of that null. "learned": the law of trained attention (arXiv 2509.24914), an
+    extension for real heads. "heavy-tailed": high-temperature Marchenko-Pastur (arXiv 2506.03470), heavier than
+    the null. "power-law tail": only the tail, with exponent alpha. Else "neither".
+
+    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., jobs=..., seed=...)
+    """
+    from attnlaw.auditing.fitting import fit_model
+    from attnlaw.cli.console import messages, output, print_json, progress
+    from attnlaw.cli.fit_table import show, show_together
+    from attnlaw.errors import InputError, printable
+    from attnlaw.records.files import usable_directory
+
+    if figures is not None and (out is None or figures not in ("pdf", "svg", "png")):
+        raise InputError(f"--figures {figures}: expected pdf, svg or png, together with --out DIR")
+    if out is not None:
+        usable_directory(out)  # before the work, not after it
+    done: Fits | None = None
+    failures = 0
+    for model in models:
+        try:
+            with progress(f"fit {printable(Path(model).name)}") as report:
+                one = fit_model(
+                    model, layers=layers, only=only, heads=heads, jobs=jobs, seed=seed, progress=report
+                )
+        except InputError as error:
+            # The other models are still fitted and written; the exit status tells of this one.
+            messages.print(f"attnlaw: {error}", markup=False, soft_wrap=True)
+            failures += 1
+            continue
+        done = one if done is None else done + one
+        if not json:
+            show(one, output)
+    if done is not None and json:
+        print_json(done.as_json(as_list=len(models) > 1))
+    elif done is not None:
+        show_together(done, output)
+    if done is not None and out is not None:
+        done.save(out)
+        if figures is not None:
+            _draw(done, out, figures)
+        messages.print(f"wrote {out / 'fits.parquet'} and what belongs to it", markup=False, soft_wrap=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _draw(fits: Fits, out: Path, ending: str) -> None:
+    from attnlaw.report.fit_charts import law_map
+    from attnlaw.report.style import save_chart
+
+    save_chart(law_map(fits.matrices), out / f"laws.{ending}")

@@ -1,0 +1,100 @@
+"""Fitted laws in the terminal: a map of heads for each model, and a table of all models side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnlaw.auditing.fits import Fits
+
+# Law, the letter that stands for it in a map of heads, and its colour.
+LETTERS = {
+    "random": ("r", "bright_black"),
+    "learned": ("L", "green"),
+    "heavy-tailed": ("H", "red"),
+    "power-law tail": ("P", "yellow"),
+    "neither": ("·", "default"),
+}
+
+
+def show(fits: Fits, console: Console) -> None:
+    """Print one model: a line per layer, a letter per head, the laws of the feed-forward matrices."""
+    rows = fits.matrices
+    console.print()
+    console.print(Text(fits.models[0], style="bold"), soft_wrap=True)
+    inside = rows.filter(pl.col("layer").is_not_null())
+    if inside.height:
+        console.print(_map(inside))
+    for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
+        console.print(
+            f"{row['kind']} {row['rows']} x {row['cols']}: {row['law']}, alpha {_number(row['alpha'])}"
+        )
+
+
+def show_together(fits: Fits, console: Console) -> None:
+    """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
+    legend = Text("\n")
+    for law, (letter, colour) in LETTERS.items():
+        legend.append(letter, style=f"bold {colour}").append(f" {law}  ")
+    console.print(legend)
+    console.print()
+    console.print(_summary(fits))
+    console.print(
+        Text(
+            "Medians over matrices. W1: distance to the null; beyond: values beyond the null's edge; "
+            "kappa: 2 for a random head, infinite for a random matrix, small is a heavy tail.",
+            style="dim",
+        )
+    )
+
+
+def _map(rows: pl.DataFrame) -> Table:
+    kinds = list(dict.fromkeys(rows["kind"]))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("layer", no_wrap=True)
+    for kind in kinds:
+        table.add_column(kind.replace("_", " "), no_wrap=True)
+    for (stack, layer), group in rows.group_by("stack", "layer", maintain_order=True):
+        cells = [Text(f"{stack or ''} {layer}".strip())]
+        cells += [_laws(group.filter(pl.col("kind") == kind)) for kind in kinds]
+        table.add_row(*cells)
+    return table
+
+
+def _laws(rows: pl.DataFrame) -> Text:
+    """A letter per head; a matrix without heads by the name of its law."""
+    text = Text()
+    for head, law in rows.select("head", "law").iter_rows():
+        letter, colour = LETTERS.get(law, ("?", "default"))
+        text.append(letter if head is not None else str(law), style=colour)
+    return text
+
+
+def _summary(fits: Fits) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("kind", no_wrap=True)
+    table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=28)
+    for title in (*LETTERS, "W1", "beyond", "alpha", "kappa"):
+        table.add_column(
+            title.replace("-tailed", "\ntailed").replace("law tail", "law\ntail"), justify="right"
+        )
+    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(fits.matrices["kind"]))}
+    groups = fits.matrices.group_by("kind", "model", maintain_order=True)
+    for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):
+        counts = dict(rows.group_by("law").len().iter_rows())
+        medians = [rows[name].median() for name in ("wasserstein", "outliers", "alpha", "kappa")]
+        table.add_row(
+            str(kind).replace("_", " "),
+            str(model),
+            *(str(counts.get(law, "")) for law in LETTERS),
+            *(_number(value) for value in medians),
+        )
+    return table
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{float(value):.3g}"
