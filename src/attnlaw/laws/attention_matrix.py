@@ -14,8 +14,8 @@ Gaussian (arXiv 2510.06685). Mean `theta`, second moment `2 theta^2 + beta^4 / t
 | xi | `sqrt(x / theta)`, a singular value |
 | tau | `1 / G(xi)`, G the transform of the law of xi made symmetric: `theta g(x) = 1 / (xi tau)` |
 
-`tau^4 - xi tau^3 + (1 - r) tau^2 + r xi tau - k = 0`, which is solved for xi by a rational function of tau; its
-critical points are the edges, `q = tau^2 > 0` with `q^3 - (1 + 2r) q^2 + (3k - r(1 - r)) q - k r = 0`. The
+`tau^4 - xi tau^3 + (1 - r) tau^2 + r xi tau - k = 0`, solved for xi by a rational function of tau whose
+critical points are the edges: `q = tau^2 > 0` with `q^3 - (1 + 2r) q^2 + (3k - r(1 - r)) q - k r = 0`. The
 largest q gives the upper edge; two others are the ends of a gap (the pole of xi at q = r lies above both).
 """
 
@@ -130,7 +130,7 @@ class AttentionMatrixLaw(Law):
         return np.asarray(cubic / np.maximum(q * (q - r) ** 2, 1e-300))
 
     def _inside(self, x: Reals) -> NDArray[np.bool_]:
-        return np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0)
+        return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
 
     @cached_property
     def _edges(self) -> tuple[float, ...]:

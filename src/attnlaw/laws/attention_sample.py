@@ -99,11 +99,11 @@ def finite_size_warnings(beta: float, ratio: float) -> tuple[str, ...]:
     >>> len(finite_size_warnings(1.0, 0.064))
     1
     """
-    remedy = "draw finite matrices of the same shape as the null, and do not read a value beyond the edge as a signal"
+    remedy = "draw finite matrices of this shape as the null, and take no value beyond the edge for a signal"
     found = []
     if beta > LARGE_BETA:
         found.append(
-            f"beta {beta:g} is above {LARGE_BETA:g}: a few logits dominate each row and the limit is far off; "
+            f"beta {beta:g} is above {LARGE_BETA:g}: a few logits rule each row and the limit is far off; "
             f"{remedy}"
         )
     if ratio < SMALL_RATIO:

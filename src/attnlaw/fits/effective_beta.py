@@ -1,0 +1,108 @@
+"""Effective beta of real heads: how far a head's logits spread when its inputs are the token embeddings.
+
+The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
+a real head the logits of all pairs of tokens are taken, `q_i . k_j / sqrt(d_head)`, and beta_i is the standard
+deviation over j; it needs no logits, since `beta_i^2 = q_i^T Cov(k) q_i / d_head`.
+
+| letter | meaning |
+|---|---|
+| X | token embeddings, each row with its mean taken off and divided by its standard deviation |
+| q_i, k_j | rows of `X W_Q` and `X W_K` of the head |
+
+An extension: the theory has Gaussian queries and keys, a checkpoint has tokens. Left out, because a `Model`
+is its matrices: the weights of the norm, biases of queries (a key's bias shifts whole rows and changes nothing)
+and positions. Deeper layers see other inputs than embeddings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlaw.checkpoints.model import Attention, Matrix, Model
+from attnlaw.errors import InputError
+
+EXTENSION = (
+    "effective beta: token embeddings, normalised row by row without the norm's weights, biases or "
+    "positions, stand for the inputs of every layer"
+)
+
+
+@dataclass(frozen=True)
+class EffectiveBeta:
+    """Mean (`value`) and standard deviation (`spread`) over rows of the standard deviation of a row's logits."""
+
+    layer: int
+    head: int
+    value: float
+    spread: float
+    tokens: int
+    extension: str = EXTENSION
+
+
+def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
+    """Effective beta of one head of self-attention.
+
+    >>> from attnlaw.checkpoints.open import open_model
+    >>> rng = np.random.default_rng(0)
+    >>> block = {"in_proj_weight": rng.normal(size=(12, 4)), "out_proj.weight": np.eye(4)}
+    >>> effective_beta(open_model(block, heads=2), 0, 0)
+    Traceback (most recent call last):
+    ...
+    attnlaw.errors.InputError: ... no token embedding was found ...
+    """
+    if not 0 <= layer < len(model.layers) or not 0 <= head < model.layers[layer].attention.heads:
+        raise InputError(
+            f"{model.name}: found no head {head} of layer {layer}; the model has layers 0 to "
+            f"{len(model.layers) - 1} with heads from 0 to {model.heads - 1}"
+        )
+    X = _inputs(model)
+    return _of_layer(model, layer, (head,), X, _covariance(X))[0]
+
+
+def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
+    """Effective beta of every head of self-attention, layer by layer; the embedding is read once."""
+    X = _inputs(model)
+    covariance = _covariance(X)
+    found: list[EffectiveBeta] = []
+    for layer, part in enumerate(model.layers):
+        found += _of_layer(model, layer, tuple(range(part.attention.heads)), X, covariance)
+    return tuple(found)
+
+
+def _inputs(model: Model) -> Matrix:
+    """Embeddings with mean 0 and variance 1 in each row; constant rows (unused tokens) are left out."""
+    X = model.embedding()
+    width = model.layers[0].attention.query.shape[0]
+    if X.shape[1] != width:
+        raise InputError(
+            f"{model.name}: token embeddings have {X.shape[1]} entries, the heads read {width}; "
+            "effective beta needs embeddings that enter the layers as they are"
+        )
+    X = X - X.mean(axis=1, keepdims=True)
+    size = X.std(axis=1, keepdims=True)
+    used = size[:, 0] > 0
+    if used.sum() < 2:
+        raise InputError(f"{model.name}: fewer than two token embeddings differ from a constant row")
+    return np.asarray(X[used] / size[used])
+
+
+def _covariance(X: Matrix) -> Matrix:
+    return np.asarray(np.cov(X, rowvar=False, bias=True))
+
+
+def _of_layer(
+    model: Model, layer: int, heads: tuple[int, ...], X: Matrix, covariance: Matrix
+) -> list[EffectiveBeta]:
+    attention: Attention = model.layers[layer].attention
+    d = attention.head_size
+    query, key = model.read(attention.query), model.read(attention.key)
+    found = []
+    for head in heads:
+        other = attention.kv_head(head)
+        W_Q, W_K = query[:, head * d : (head + 1) * d], key[:, other * d : (other + 1) * d]
+        q, of_keys = X @ W_Q, W_K.T @ covariance @ W_K
+        beta = np.sqrt(np.maximum(np.einsum("ij,ij->i", q @ of_keys, q) / d, 0.0))
+        found.append(EffectiveBeta(layer, head, float(beta.mean()), float(beta.std()), X.shape[0]))
+    return found
