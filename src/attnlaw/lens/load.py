@@ -63,7 +63,7 @@ def _classes(transformers: Any, family: Family) -> tuple[Any, Any]:
         reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise InputError(
             f"transformers {transformers.__version__} cannot import {family.model} ({reason}); "
-            "repair the installation with: pip install 'attnlaw[lens]'"
+            "repair or uninstall the package that this names"
         ) from error
 
 

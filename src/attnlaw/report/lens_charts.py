@@ -13,7 +13,7 @@ from attnlaw.report.style import styled
 
 
 def token_maps(rows: pl.DataFrame) -> Any:
-    """The two maps side by side on one scale, each row of a map summing to 1.
+    """The two maps side by side on one scale of colour (a square root), each row of a map summing to 1.
 
     Rows, one per pair of tokens: `output`, `output_id`, `input`, `input_id` (positions and token ids),
     `norm`, `error` (of the norm), `share`, `rollout`.
@@ -28,31 +28,34 @@ def token_maps(rows: pl.DataFrame) -> Any:
         target=pl.col("output").map_elements(lambda i: names[i], return_dtype=pl.String),
     )
     top = max(float(rows["share"].max()), float(rows["rollout"].max()))  # type: ignore[arg-type]
-    side = max(120, min(300, 26 * tokens))
-    axis = alt.Axis(labelOverlap=True, ticks=False, domain=False, labelAngle=0 if tokens <= 4 else -90)
-    x = alt.X("source:N", sort=names, title="input token (position · id)", axis=axis)
+    # Whole pixels a cell, so that no seams show: about 300 in all, 26 a cell where tokens are few.
+    side = tokens * max(1, min(300 // tokens, max(26, 150 // tokens)))
+    plain = {"labelOverlap": True, "ticks": False, "domain": False, "grid": False}
+    x = alt.X(
+        "source:N", sort=names, title="input token (position · id)", axis=alt.Axis(labelAngle=-90, **plain)
+    )
     base = alt.Chart(alt.Data(values=data.to_dicts())).mark_rect()
     panels: list[Any] = []
     for field, title in (("share", "exact operator: block norms"), ("rollout", "attention rollout")):
         colour = alt.Color(
             f"{field}:Q",
             title="share of the row",
-            scale=alt.Scale(scheme="viridis", domain=[0, top]),
+            scale=alt.Scale(type="sqrt", scheme="viridis", domain=[0, top]),
             legend=alt.Legend(gradientLength=min(side, 160), format=".2~f"),
         )
         y = alt.Y(
             "target:N",
             sort=names,
             title="output token" if not panels else None,
-            axis=alt.Axis(labelOverlap=True, ticks=False, domain=False, labels=not panels),
+            axis=alt.Axis(labelOpacity=0 if panels else 1, **plain),  # hidden, so that titles align
         )
         tooltip = ["target:N", "source:N", "norm:Q", "error:Q", "share:Q", "rollout:Q"]
         panels.append(
             base.encode(x=x, y=y, color=colour, tooltip=tooltip).properties(
-                width=side, height=side, title=title
+                width=side, height=side, title=alt.TitleParams(title, anchor="start", frame="group")
             )
         )
-    return alt.hconcat(*panels, spacing=24)
+    return alt.hconcat(*panels, spacing=24, bounds="flush")
 
 
 def save_page(chart: Any, path: str | os.PathLike[str]) -> Path:
