@@ -117,12 +117,12 @@ def test_spectrum_decay_shows_the_median_at_each_rank(family):
     labels = {"2-16-0": "large", "1-8-0": "small"}
     chart = bounds_charts.spectrum_decay(spectra, labels)
     spec = spec_of(chart)
-    rows = data_of(spec)[0]
+    rows = data_of(spec)[1]  # the panel of VO
     assert list(dict.fromkeys(row["model"] for row in rows)) == ["large", "small"]
     own = spectra.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-16-0"))[
         "singular_values"
     ].to_list()
-    drawn = [row["value"] for row in rows if row["kind"] == "VO" and row["model"] == "large"]
+    drawn = [row["value"] for row in rows if row["model"] == "large"]
     expected = np.median([np.array(values) / values[0] for values in own], axis=0)
     assert drawn == pytest.approx(expected, rel=1e-14)
     assert_renders(spec)
@@ -132,13 +132,15 @@ def test_contribution_curves_show_layers_and_the_chosen_index_of_every_matrix(fa
     matrices = family[1].filter(pl.col("model") == "2-8-0")
     chart = bounds_charts.contribution_curves(matrices)
     spec = spec_of(chart)
-    lines, dots = data_of(spec)[:2]
-    ffn = matrices.filter((pl.col("kind") == "ffn_in") & (pl.col("layer") == 1))
-    drawn = [row["log10_C"] for row in lines if row["kind"] == "FFN in" and row["layer"] == 1]
-    assert drawn == ffn["log10_curve"].to_list()[0]
+    panels = data_of(spec)
+    assert len(panels) == 4 * 2
+    lines, dots = panels[4:6]  # the panel of FFN in
+    ffn = matrices.filter(pl.col("kind") == "ffn_in")
+    drawn = [row["log10_C"] for row in lines if row["layer"] == 1]
+    assert drawn == ffn.filter(pl.col("layer") == 1)["log10_curve"].to_list()[0]
     assert [row["p"] for row in lines[: len(drawn)]] == pytest.approx(np.linspace(0, 2, len(drawn)))
-    assert [row["p"] for row in dots] == matrices["p"].to_list()
-    assert [row["log10_C"] for row in dots] == matrices["log10_contribution"].to_list()
+    assert [row["p"] for row in dots] == ffn["p"].to_list()
+    assert [row["log10_C"] for row in dots] == ffn["log10_contribution"].to_list()
     assert_renders(spec)
 
 
@@ -146,8 +148,8 @@ def test_a_dead_head_is_left_out_of_the_curves():
     dead = state(1, 8, 0)
     dead["bert.encoder.layer.0.attention.self.value.weight"][:4] = 0
     matrices = audit(dead, heads=2, jobs=1).matrices
-    dots = data_of(spec_of(bounds_charts.contribution_curves(matrices)))[1]
-    assert len(dots) == matrices.height - 2
+    panels = data_of(spec_of(bounds_charts.contribution_curves(matrices)))
+    assert sum(len(dots) for dots in panels[1::2]) == matrices.height - 2
 
 
 def test_compare_shows_both_models_layer_by_layer(family):

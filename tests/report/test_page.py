@@ -1,70 +1,124 @@
-"""The static report: everything escaped, nothing fetched, the numbers of the rows."""
+"""The page as text: everything escaped, nothing fetched, the numbers of the rows. test_browser.py runs it."""
 
+import base64
+import hashlib
+import json
 import re
 from html.parser import HTMLParser
 
 import numpy as np
+import polars as pl
 import pytest
 
 import attnlaw
+from attnlaw.report.page import audit_page, inert_json
 
-HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>&"\''
+HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>&"\'\u2028</style>'
 
 
 class Tags(HTMLParser):
-    """Collects tags and text."""
+    """Collects tags, and text by the element it stands in."""
 
     def __init__(self):
         super().__init__()
-        self.tags, self.text = [], []
+        self.tags, self.text, self.open = [], {}, []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop() != tag:
+            pass
 
     def handle_data(self, data):
-        self.text.append(data)
+        self.text.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+@pytest.fixture(scope="module", name="model")
+def _model():
+    rng = np.random.default_rng(0)
+    state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
+    return attnlaw.audit(state, heads=2)
 
 
 @pytest.fixture(scope="module", name="page")
-def _page(tmp_path_factory):
-    rng = np.random.default_rng(0)
-    state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
-    model = attnlaw.audit(state, heads=2)
-    summary = {
-        **model.summary,
-        "model": HOSTILE,
-        "family": HOSTILE,
-        "warnings": [HOSTILE],
-        "extensions": [HOSTILE],
+def _page(model, tmp_path_factory):
+    hostile = dict.fromkeys(("model", "family"), HOSTILE) | {
+        key: [HOSTILE] for key in ("warnings", "extensions")
     }
-    renamed = {
-        name: getattr(model, name).with_columns(model=np.array([HOSTILE] * getattr(model, name).height))
-        for name in ("matrices", "spectra", "layers")
-    }
-    folder = attnlaw.Audit((summary,), **renamed).save(tmp_path_factory.mktemp("page"))
+    renamed = {name: table.with_columns(model=pl.lit(HOSTILE)) for name, table in model.tables().items()}
+    renamed["matrices"] = renamed["matrices"].with_columns(
+        tensors=pl.lit([HOSTILE], dtype=pl.List(pl.String))
+    )
+    bad = attnlaw.Audit(({**model.summary, **hostile},), **renamed)
+    source = (bad.save(tmp_path_factory.mktemp("page")) / "report.html").read_text()
     parsed = Tags()
-    source = (folder / "report.html").read_text()
     parsed.feed(source)
-    return source, parsed, model
+    return source, parsed
+
+
+def data_of(source):
+    """The data as the page's script reads them."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.S)[1])
 
 
 def test_hostile_names_stay_text(page):
-    _, parsed, _ = page
-    assert not [tag for tag, _ in parsed.tags if tag in ("script", "img")]
-    assert HOSTILE in "".join(parsed.text)
+    source, parsed = page
+    tags = [tag for tag, _ in parsed.tags]
+    assert tags.count("script") == 2  # the data and the code
+    assert "img" not in tags
+    assert HOSTILE in parsed.text["p"][0]
+    assert data_of(source)["models"][0]["name"] == HOSTILE
+    assert data_of(source)["columns"]["tensors"][0] == [HOSTILE]
+    assert "\u2028" not in parsed.text["script"][0]
 
 
 def test_nothing_is_fetched(page):
-    source, parsed, _ = page
+    source, parsed = page
     for _, attributes in parsed.tags:
-        assert not {"src", "onerror", "onload"} & set(attributes)
+        assert not {"src", "onerror", "onload", "onclick"} & set(attributes)
         assert attributes.get("href", "#").startswith("#")
     assert not re.search(r"url\((?!#)|@import", source)
+    assert "fetch(" not in source
 
 
-def test_proxies_on_the_page_are_those_of_the_summary(page):
-    _, parsed, model = page
-    text = "|".join(parsed.text)
-    for name in ("spectrum_adaptive", "edelman", "trauger_tewari"):
-        assert f"{model.summary['proxies'][name]['log10']:.4g}" in text
-    assert text.count("not guarantees") == 1
+def test_only_the_script_of_the_page_may_run(page):
+    source, parsed = page
+    (policy,) = [tag["content"] for name, tag in parsed.tags if name == "meta" and "http-equiv" in tag]
+    code = re.findall(r"<script>(.*?)</script>", source, re.S)[0]
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def test_numbers_on_the_page_are_those_of_the_rows(model):
+    data = data_of(audit_page(model))
+    proxies = dict(data["models"][0]["proxies"])
+    for name, label in (
+        ("spectrum_adaptive", "spectrum-adaptive (post hoc p per matrix)"),
+        ("edelman", "norm-based, Edelman (2,1)"),
+    ):
+        assert proxies[label] == model.summary["proxies"][name]["log10"]
+    assert "not guarantees" in data["meaning"]
+    assert data["columns"]["spectral_norm"] == model.matrices["spectral_norm"].to_list()
+    packed = np.frombuffer(base64.b64decode(data["spectra"]["values"]), dtype="<f4")
+    values = np.concatenate(model.spectra["singular_values"].to_list())
+    # float32 keeps a relative 2^-24.
+    assert packed == pytest.approx(values, rel=2.0**-24, abs=1e-30)
+    assert data["spectra"]["lengths"] == model.spectra["singular_values"].list.len().to_list()
+
+
+def test_missing_spectra_are_missing(model):
+    gone = (
+        pl.when(pl.col("head") == 0).then(None).otherwise(pl.col("singular_values")).alias("singular_values")
+    )
+    tables = model.tables() | {"spectra": model.spectra.with_columns(gone)}
+    data = data_of(audit_page(attnlaw.Audit(model.summaries, **tables)))
+    assert [length is None for length in data["spectra"]["lengths"]] == [
+        head == 0 for head in model.spectra["head"]
+    ]
+
+
+def test_not_a_number_never_reaches_the_page():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        inert_json({"x": float("nan")})

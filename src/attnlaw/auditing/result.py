@@ -12,47 +12,21 @@ import polars as pl
 
 from attnlaw.errors import InputError
 from attnlaw.records.files import replacing, to_json, usable_directory
-
-TABLES = ("matrices", "spectra", "layers")
+from attnlaw.report.saved import AuditRows
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(AuditRows):
     """The rows of one or several models, with a summary (a dict of plain values) for each.
 
     `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.records.schema` lists.
     """
-
-    summaries: tuple[dict[str, Any], ...]
-    matrices: pl.DataFrame
-    spectra: pl.DataFrame
-    layers: pl.DataFrame
 
     @property
     def summary(self) -> dict[str, Any]:
         """The summary of the only model."""
         (only,) = self.summaries
         return only
-
-    def __add__(self, other: Audit) -> Audit:
-        """Both audits in one: rows of the first, then rows of the second; a name met again gets a number."""
-        taken = {summary["model"] for summary in self.summaries}
-        names: dict[str, str] = {}
-        for summary in other.summaries:
-            number, name = 1, summary["model"]
-            while name in taken:
-                number += 1
-                name = f"{summary['model']} ({number})"
-            names[summary["model"]] = name
-            taken.add(name)
-        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
-        tables = {
-            table: pl.concat(
-                [getattr(self, table), getattr(other, table).with_columns(pl.col("model").replace(names))]
-            )
-            for table in TABLES
-        }
-        return Audit(self.summaries + renamed, **tables)
 
     def to_pandas(self) -> Any:
         """The matrix rows as a pandas table (needs the `pandas` extra)."""
@@ -70,14 +44,14 @@ class Audit:
         return Path(path)
 
     def save(self, directory: str | os.PathLike[str], as_list: bool = False) -> Path:
-        """Write matrices.parquet, spectra.parquet, layers.parquet, summary.json and report.html."""
+        """Write the tables (parquet), summary.json and report.html."""
         from attnlaw.report.page import audit_page
 
         folder = usable_directory(directory)
-        page = audit_page(self.summaries, self.matrices, self.spectra, self.layers)
-        for name in TABLES:
+        page = audit_page(self)
+        for name, table in self.tables().items():
             with replacing(folder / f"{name}.parquet") as draft:
-                getattr(self, name).write_parquet(draft)
+                table.write_parquet(draft)
         with replacing(folder / "summary.json") as draft:
             draft.write_text(to_json(self.as_json(as_list)) + "\n", encoding="utf-8")
         with replacing(folder / "report.html") as draft:
@@ -89,5 +63,5 @@ class Audit:
         return list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
 
     def _repr_html_(self) -> str:
-        names = ", ".join(escape(summary["model"]) for summary in self.summaries)
+        names = ", ".join(escape(name) for name in self.names)
         return f"<p><b>attnlaw audit</b> of {names}</p>{self.layers._repr_html_()}"

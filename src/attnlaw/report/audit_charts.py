@@ -1,11 +1,13 @@
-"""Charts of an audit: heads on a map, and how singular values decay."""
+"""Charts of an audit: heads on a map, proxies, amplification and shares by layer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
+from attnlaw.records.remarks import proxy_rows
 from attnlaw.report.style import PALETTE
 
 KIND_NAMES = {
@@ -50,50 +52,77 @@ def head_map(matrices: pl.DataFrame) -> Any:
     return alt.hconcat(*panels).resolve_scale(color="independent")
 
 
-def decay(spectra: pl.DataFrame) -> Any:
-    """Singular values over the largest against their relative rank: the median over matrices of a kind.
-
-    The band holds the middle half of the matrices of that kind.
-    """
+def proxy_chart(summaries: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> Any:
+    """Every proxy of every model as a dot on one logarithmic axis."""
     import altair as alt
 
-    points = 60
-    rows = []
-    for (kind,), group in spectra.group_by("kind", maintain_order=True):
-        grid = [i / (points - 1) for i in range(points)]
-        curves = [_resampled(values, grid) for values in group["singular_values"].to_list() if values[0] > 0]
-        if not curves:
-            continue
-        for i, position in enumerate(grid):
-            column = pl.Series([curve[i] for curve in curves])
-            rows.append(
-                {
-                    "kind": KIND_NAMES[str(kind)],
-                    "position": position,
-                    "median": column.median(),
-                    "low": column.quantile(0.25),
-                    "high": column.quantile(0.75),
-                }
-            )
-    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    rows = [
+        {"model": labels[summary["model"]], "proxy": name, "log10": value}
+        for summary in summaries
+        for name, value in proxy_rows(summary["proxies"])
+    ]
+    order = list(dict.fromkeys(row["proxy"] for row in rows))
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_point(filled=True, size=50, opacity=0.9)
+        .encode(
+            x=alt.X("log10:Q", title="log10 proxy", scale=alt.Scale(zero=False)),
+            y=alt.Y("proxy:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True)),
+            color=_by_model(summaries, labels),
+        )
+        .properties(width=320, height=alt.Step(20))
+    )
+
+
+def amplification(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
+    """log10 of each layer's amplification alpha, one line per model."""
+    import altair as alt
+
+    rows = layers.select(pl.col("model").replace_strict(labels), "layer", "log10_alpha").to_dicts()
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("position:Q", title="rank / number of singular values"),
-        color=alt.Color(
-            "kind:N",
-            title=None,
-            scale=alt.Scale(domain=kinds, range=list(PALETTE[: len(kinds)])),
-            legend=alt.Legend(symbolOpacity=1),
-        ),
+        x=alt.X("layer:Q", title="layer", axis=alt.Axis(format="d", tickMinStep=1)),
+        y=alt.Y("log10_alpha:Q", title="log10 α"),
+        color=_by_model([{"model": name} for name in dict.fromkeys(layers["model"])], labels),
     )
-    y = alt.Scale(type="log")
-    band = base.mark_area(opacity=0.18, clip=True).encode(y=alt.Y("low:Q", scale=y), y2="high:Q")
-    line = base.mark_line(clip=True).encode(
-        y=alt.Y("median:Q", scale=y, title="singular value / largest", axis=alt.Axis(format=".0e"))
-    )
-    return (band + line).properties(width=380, height=240)
+    return (base.mark_line() + base.mark_point(filled=True, size=18)).properties(width=320, height=200)
 
 
-def _resampled(values: list[float], grid: list[float]) -> list[float]:
-    """values / values[0] at relative ranks, floored at 1e-8 (a logarithmic axis has no zero)."""
-    last = len(values) - 1
-    return [max(values[round(position * last)] / values[0], 1e-8) for position in grid]
+def shares(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
+    """What share of each layer's bound each kind of matrix has: stacked bars, one panel per model."""
+    import altair as alt
+
+    names = {"share_qk": "QK", "share_vo": "VO", "share_ffn": "FFN", "share_cross": "cross attention"}
+    long = layers.unpivot(
+        [name for name in names if layers[name].count()], index=["model", "layer"], variable_name="part"
+    )
+    parts = [names[name] for name in dict.fromkeys(long["part"])]
+    panels = []
+    for model in dict.fromkeys(layers["model"]):
+        rows = long.filter(pl.col("model") == model).select(
+            "layer", pl.col("part").replace_strict(names), "value"
+        )
+        panels.append(
+            alt.Chart(alt.Data(values=rows.to_dicts()), title=labels[model])
+            .mark_bar()
+            .encode(
+                x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+                y=alt.Y("value:Q", title="share of the layer", axis=alt.Axis(values=[0, 0.5, 1])),
+                color=alt.Color(
+                    "part:N",
+                    title=None,
+                    scale=alt.Scale(domain=parts, range=list(PALETTE[: len(parts)])),
+                ),
+            )
+            .properties(width=320, height=120)
+        )
+    return alt.vconcat(*panels)
+
+
+def _by_model(summaries: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> Any:
+    """One colour a model; a single model needs no legend."""
+    import altair as alt
+
+    names = [labels[summary["model"]] for summary in summaries]
+    legend = alt.Legend(title=None) if len(names) > 1 else None
+    scale = alt.Scale(domain=names, range=list(PALETTE[: len(names)]))
+    return alt.Color("model:N", scale=scale, legend=legend)

@@ -81,8 +81,9 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
     import altair as alt
 
     names = _labels(spectra, labels)
-    drawn = []
+    panels = []
     for kind in _kinds(spectra):
+        drawn = []
         for model, label in names.items():
             own = spectra.filter((pl.col("kind") == kind) & (pl.col("model") == model))["singular_values"]
             living = [[value / row[0] for value in row] for row in own.to_list() if row[0] > 0]
@@ -90,24 +91,23 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
                 at = pl.Series([row[rank] for row in living if rank < len(row)]).median()
                 # A logarithmic axis has no zero; below 1e-8 lies round-off.
                 if isinstance(at, float) and at > 1e-8:
-                    drawn.append({"kind": KIND_NAMES[kind], "model": label, "rank": rank + 1, "value": at})
-    return _by_kind(
-        alt,
-        alt.Chart(alt.Data(values=drawn))
-        .mark_line(clip=True)
-        .encode(
-            x=alt.X("rank:Q", title="rank", axis=alt.Axis(tickCount=4)),
-            y=alt.Y(
-                "value:Q",
-                title="singular value / largest",
-                scale=alt.Scale(type="log"),
-                axis=alt.Axis(format="~g", values=[10.0**-k for k in range(9)], minExtent=EXTENT),
-            ),
-            color=_model_color(alt, list(names.values())),
-        ),
-        [KIND_NAMES[kind] for kind in _kinds(spectra)],
-        independent_x=True,
-    )
+                    drawn.append({"model": label, "rank": rank + 1, "value": at})
+        panels.append(
+            alt.Chart(alt.Data(values=drawn))
+            .mark_line(clip=True)
+            .encode(
+                x=alt.X("rank:Q", title="rank", axis=alt.Axis(tickCount=4)),
+                y=alt.Y(
+                    "value:Q",
+                    title="singular value / largest",
+                    scale=alt.Scale(type="log"),
+                    axis=alt.Axis(format="~g", values=[10.0**-k for k in range(9)], minExtent=EXTENT),
+                ),
+                color=_model_color(alt, list(names.values())),
+            )
+            .properties(title=_title(alt, KIND_NAMES[kind]), width=190, height=160)
+        )
+    return alt.concat(*panels, columns=2 if len(panels) == 4 else 3).resolve_scale(x="independent")
 
 
 def contribution_curves(matrices: pl.DataFrame) -> Any:
@@ -118,20 +118,14 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
     import altair as alt
 
     known = matrices.filter(pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null())
-    lines = []
+    lines: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _kinds(known)}
     for (kind, layer), group in known.group_by("kind", "layer", maintain_order=True):
         curves = group["log10_curve"].to_list()
         last = len(curves[0]) - 1
         for i in range(last + 1):
             middle = pl.Series([curve[i] for curve in curves]).median()
-            row = {"kind": KIND_NAMES[str(kind)], "layer": layer, "p": 2 * i / last, "log10_C": middle}
-            lines.append(row)
-    dots = [
-        {"kind": KIND_NAMES[row["kind"]], "layer": row["layer"], "p": row["p"], "log10_C": row["at"]}
-        for row in known.select("kind", "layer", "p", pl.col("log10_contribution").alias("at")).rows(
-            named=True
-        )
-    ]
+            lines[str(kind)].append({"layer": layer, "p": 2 * i / last, "log10_C": middle})
+    dots = known.select("kind", "layer", "p", log10_C="log10_contribution")
     color = alt.Color(
         "layer:Q",
         scale=alt.Scale(scheme="viridis"),
@@ -141,23 +135,18 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
     )
     x = alt.X("p:Q", title="Schatten index p", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
     y = alt.Y("log10_C:Q", title="log10 C(p)", scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=EXTENT))
-    line = (
-        alt.Chart(alt.Data(values=lines))
-        .mark_line(strokeWidth=1.2)
-        .encode(x=x, y=y, color=color, detail="layer:O")
-    )
-    dot = (
-        alt.Chart(alt.Data(values=dots))
-        .mark_point(filled=True, size=22, stroke="black", strokeWidth=0.4, opacity=0.9)
-        .encode(x=x, y=y, color=color)
-    )
-    order = [KIND_NAMES[kind] for kind in _kinds(known)]
-    panels = [
-        (
-            line.transform_filter(alt.datum.kind == kind) + dot.transform_filter(alt.datum.kind == kind)
-        ).properties(title=_title(alt, kind), width=190, height=160)
-        for kind in order
-    ]
+    panels = []
+    for kind, rows in lines.items():
+        own = dots.filter(pl.col("kind") == kind).drop("kind").to_dicts()
+        line = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=1.2)
+        dot = alt.Chart(alt.Data(values=own)).mark_point(
+            filled=True, size=22, stroke="black", strokeWidth=0.4, opacity=0.9
+        )
+        panels.append(
+            (
+                line.encode(x=x, y=y, color=color, detail="layer:O") + dot.encode(x=x, y=y, color=color)
+            ).properties(title=_title(alt, KIND_NAMES[kind]), width=190, height=160)
+        )
     return alt.concat(*panels, columns=min(len(panels), 3) if len(panels) != 4 else 2)
 
 
@@ -202,8 +191,8 @@ def compare(matrices: pl.DataFrame, labels: Mapping[str, str] | None = None) -> 
                 color=_model_color(alt, list(names.values())),
                 strokeDash=alt.StrokeDash("model:N", sort=list(names.values()), legend=None),
             )
-            marks = base.mark_line() + base.mark_point(size=14, filled=True)
-            panels.append(marks.properties(width=130, height=100))
+            line = base.mark_line(point=alt.OverlayMarkDef(size=14, filled=True))
+            panels.append(line.properties(width=130, height=100))
         rows.append(alt.hconcat(*panels))
     return alt.vconcat(*rows)
 
@@ -268,21 +257,11 @@ def _ends(layers: pl.Series) -> list[int]:
     return sorted({present[0], present[len(present) // 2], present[-1]}) if present else []
 
 
-def _by_kind(alt: Any, chart: Any, kinds: list[str], independent_x: bool) -> Any:
-    panels = [
-        chart.transform_filter(alt.datum.kind == kind).properties(
-            title=_title(alt, kind), width=190, height=160
-        )
-        for kind in kinds
-    ]
-    joined = alt.concat(*panels, columns=2 if len(panels) == 4 else 3)
-    return joined.resolve_scale(x="independent") if independent_x else joined
-
-
 def _model_color(alt: Any, labels: list[str]) -> Any:
-    return alt.Color(
-        "model:N", title=None, sort=labels, scale=alt.Scale(domain=labels, range=list(PALETTE[: len(labels)]))
-    )
+    """One colour a model; a single model needs no legend."""
+    legend = alt.Legend(title=None) if len(labels) > 1 else None
+    scale = alt.Scale(domain=labels, range=list(PALETTE[: len(labels)]))
+    return alt.Color("model:N", sort=labels, scale=scale, legend=legend)
 
 
 def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:

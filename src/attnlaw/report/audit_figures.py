@@ -1,0 +1,69 @@
+"""The figures of an audit, one model or several side by side: for its page and for a paper."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from attnlaw.report.audit_charts import amplification, head_map, proxy_chart, shares
+from attnlaw.report.bounds_charts import compare, contribution_curves, spectrum_decay
+from attnlaw.report.figure import Figure
+from attnlaw.report.saved import AuditRows, short_names
+
+
+def audit_figures(audit: AuditRows) -> list[Figure]:
+    """Whatever the rows allow: a figure without data is left out."""
+    labels = short_names(audit.names)
+    several = len(labels) > 1
+    figures = [*_comparisons(audit, labels), *_decay(audit, labels)]
+    for number, (model, label) in enumerate(labels.items(), start=1):
+        own = audit.matrices.filter(pl.col("model") == model)
+        ending, of = (f"_{number}", f": {label}") if several else ("", "")
+        if own["log10_contribution"].count():
+            caption = (
+                "Lines: what the matrices of a layer cost in the bound (median), by Schatten index p. "
+                "Dots: each matrix at the p that costs it least. Dots at p = 0 count ranks; dots further "
+                "right belong to spectra that decay."
+            )
+            chart = contribution_curves(own.filter(pl.col("layer").is_not_null()))
+            figures.append(Figure(f"contributions{ending}", f"Contribution curves C(p){of}", caption, chart))
+        if own["head"].count():
+            caption = (
+                "Each cell is a head; brighter means a larger spectral norm, on a logarithmic scale per kind."
+            )
+            figures.append(Figure(f"heads{ending}", f"Heads{of}", caption, head_map(own), on_page=False))
+    return figures
+
+
+def _comparisons(audit: AuditRows, labels: dict[str, str]) -> list[Figure]:
+    figures = []
+    bounded = [summary for summary in audit.summaries if summary["proxies"]]
+    if bounded:
+        caption = "Proxies on a logarithmic axis: leading factors of bounds, to be compared, not guarantees."
+        figures.append(Figure("proxies", "Proxies", caption, proxy_chart(bounded, labels), on_page=False))
+    known = audit.layers.filter(pl.col("log10_alpha").is_not_null())
+    if known.height:
+        caption = "How much the layers above a layer can stretch an error made there; 0 at the last layer."
+        chart = amplification(known, labels)
+        figures.append(Figure("amplification", "Amplification by layer", caption, chart, on_page=False))
+        caption = "The bound of one layer, divided among its kinds of matrix."
+        figures.append(Figure("shares", "Shares by layer", caption, shares(known, labels), on_page=False))
+    if len(labels) > 1:
+        caption = (
+            "Medians over the heads of a layer, one column per kind of matrix. Where lines part, the models "
+            "differ in that kind of matrix at that depth; where they coincide, they do not."
+        )
+        figures.append(
+            Figure("comparison", "Models layer by layer", caption, compare(audit.matrices, labels))
+        )
+    return figures
+
+
+def _decay(audit: AuditRows, labels: dict[str, str]) -> list[Figure]:
+    living = audit.spectra.filter(pl.col("singular_values").list.max() > 0)
+    if not living.filter(pl.col("layer").is_not_null()).height:
+        return []
+    caption = (
+        "Singular values over the largest, the median over a model's matrices at each rank. A steep fall at "
+        "the left is a matrix that a few directions carry; a flat line uses all its dimensions alike."
+    )
+    return [Figure("decay", "Decay of singular values", caption, spectrum_decay(living, labels))]

@@ -1,0 +1,17 @@
+"""A figure: a chart with its name, title and caption, the same for a page and for a paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """`chart` is an altair chart; `on_page` is False where the page draws the same interactively."""
+
+    name: str
+    title: str
+    caption: str
+    chart: Any
+    on_page: bool = True

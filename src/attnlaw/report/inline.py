@@ -1,0 +1,81 @@
+"""Charts as SVG inside a page: its colours follow the page's light or dark theme, its ids are its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from attnlaw.report.style import PALETTE, styled
+
+# Fixed colours of charts, and the page's variables that stand for them.
+THEMED = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
+    "black": "var(--ink)",
+    "#000000": "var(--ink)",
+    "#444": "var(--soft)",
+    "#666": "var(--soft)",
+    "#666666": "var(--soft)",
+    "#888888": "var(--soft)",
+    "#b8c9d9": "var(--bars)",
+}
+TEXT = "var(--ink)"
+QUIET = "var(--soft)"
+CONFIG = {
+    "aria": False,
+    "background": None,
+    "font": "system-ui, sans-serif",
+    "axis": {
+        "labelColor": QUIET,
+        "titleColor": QUIET,
+        "domainColor": QUIET,
+        "tickColor": QUIET,
+        "gridColor": "var(--line)",
+        "gridOpacity": 1,
+    },
+    "legend": {"labelColor": QUIET, "titleColor": QUIET},
+    "title": {"color": TEXT},
+    "view": {"stroke": "var(--line)", "strokeOpacity": 1},
+    "text": {"color": TEXT},
+}
+
+
+def inline_svg(chart: Any, name: str) -> str:
+    """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
+    import vl_convert
+
+    spec = _themed(styled(chart).to_dict(validate=False))
+    spec["config"] = _merged(spec["config"], CONFIG)
+    drawn = vl_convert.vegalite_to_svg(spec)
+    return re.sub(r"<[^>]*>", lambda tag: _own(tag[0], name), drawn)
+
+
+def _own(tag: str, name: str) -> str:
+    """One tag with its ids prefixed and its coordinates rounded to a hundredth of a pixel."""
+    tag = re.sub(r'\bid="', f'id="{name}-', tag)
+    tag = tag.replace("url(#", f"url(#{name}-")
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
+
+
+def _themed(spec: Any) -> Any:
+    """The specification with fixed colours replaced by variables; data are left as they are."""
+    if isinstance(spec, dict):
+        return {
+            key: value
+            if key in ("data", "datasets")
+            else _themed("var(--card)" if _edge(key, value) else value)
+            for key, value in spec.items()
+        }
+    if isinstance(spec, list):
+        return [_themed(value) for value in spec]
+    return THEMED.get(spec.lower(), spec) if isinstance(spec, str) else spec
+
+
+def _edge(key: str, value: Any) -> bool:
+    """White around a mark is there to tell it from its neighbours: it has the colour of the page."""
+    return key == "stroke" and value == "white"
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merged(base[key], over[key]) for key in base.keys() & over.keys() if isinstance(over[key], dict)
+    }
+    return base | over | both

@@ -1,0 +1,104 @@
+"""The data of an audit's page: plain values for JSON, long arrays as packed 32-bit floats.
+
+A page of a large model stays small: spectra and curves travel as base64 of little-endian float32, and the page
+unpacks one matrix at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from attnlaw.records.remarks import proxy_rows, remarks
+from attnlaw.report.saved import AuditRows, short_names
+
+PLACE = ["model", "layer", "stack", "head", "kind"]
+# Said elsewhere on the page, or packed.
+LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
+
+
+def audit_payload(audit: AuditRows) -> dict[str, Any]:
+    """Everything that the page's script draws, as values that JSON can hold."""
+    index = {name: i for i, name in enumerate(audit.names)}
+    rows = _rows(audit)
+    return {
+        "models": [_model(summary, short_names(audit.names)) for summary in audit.summaries],
+        "meaning": next((s["meaning"] for s in audit.summaries if s["proxies"]), None),
+        "columns": _columns(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
+        "spectra": pack(rows["singular_values"].to_list()),
+        "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
+        "layers": _columns(audit.layers, index),
+    }
+
+
+def _rows(audit: AuditRows) -> pl.DataFrame:
+    """One row per matrix with its spectrum and, where laws were fitted, its fit."""
+    rows = audit.matrices.join(audit.spectra, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    if audit.fits is None:
+        return rows
+    new = [name for name in audit.fits.columns if name in PLACE or name not in rows.columns]
+    fits = audit.fits.select(new)
+    return rows.join(fits, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _model(summary: dict[str, Any], short: dict[str, str]) -> dict[str, Any]:
+    proxies = summary["proxies"]
+    headline: list[tuple[str, float | int | None, str]] = []
+    if proxies:
+        headline = [
+            ("spectrum-adaptive proxy", proxies["spectrum_adaptive"]["log10"], "log10"),
+            ("norm-based (2,1)", proxies["edelman"]["log10"], "log10"),
+            ("value of adaptivity", summary["value_of_adaptivity"], "×"),
+        ]
+    said = [line for line in remarks(summary) if line != summary["meaning"]]
+    return {
+        "name": summary["model"],
+        "short": short[summary["model"]],
+        **{name: summary[name] for name in ("family", "layers", "hidden_size", "heads", "matrices")},
+        "headline": [(name, finite(value), unit) for name, value, unit in headline],
+        "proxies": _proxies(summary),
+        "remarks": said,
+        "warnings": summary["warnings"],
+    }
+
+
+def _proxies(summary: dict[str, Any]) -> list[tuple[str, float | None]] | None:
+    if not summary["proxies"]:
+        return None
+    return [(name, finite(value)) for name, value in proxy_rows(summary["proxies"])]
+
+
+def _columns(table: pl.DataFrame, index: dict[str, int]) -> dict[str, list[Any]]:
+    """Column by column; models by their number."""
+    columns = {name: [finite(value) for value in table[name].to_list()] for name in table.columns}
+    columns["model"] = [index[name] for name in columns["model"]]
+    return columns
+
+
+def finite(value: Any) -> Any:
+    """The value; None for a float that JSON cannot hold."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def pack(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:
+    """Arrays of any lengths as `{"lengths": [...], "values": base64}`; a missing array has length null.
+
+    >>> pack([[1.0, 2.0], None])
+    {'lengths': [2, None], 'values': 'AACAPwAAAEA='}
+    """
+    every = list(arrays)
+    parts = [np.asarray(array, dtype="<f4") for array in every if array is not None]
+    joined = np.concatenate(parts) if parts else np.zeros(0, dtype="<f4")
+    lengths = [None if array is None else len(array) for array in every]
+    return {"lengths": lengths, "values": base64.b64encode(joined.tobytes()).decode("ascii")}
+
+
+def _whole(curve: list[float | None] | None) -> list[float] | None:
+    """The curve; None where it or one of its points is missing."""
+    known = [value for value in curve or [] if value is not None]
+    return known if curve and len(known) == len(curve) else None

@@ -1,0 +1,117 @@
+"""The rows of audits as a report reads them: tables of several models in one, from memory or from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import polars as pl
+
+from attnlaw.errors import InputError
+
+TABLES = ("matrices", "spectra", "layers")
+# Written where laws were fitted to the spectra.
+FIT_TABLES = ("fits", "curves")
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRows:
+    """The rows of one or several models, with a summary (a dict of plain values) for each.
+
+    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.records.schema` lists; `fits`
+    and `curves` are None where no laws were fitted.
+    """
+
+    summaries: tuple[dict[str, Any], ...]
+    matrices: pl.DataFrame
+    spectra: pl.DataFrame
+    layers: pl.DataFrame
+    fits: pl.DataFrame | None = None
+    curves: pl.DataFrame | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [summary["model"] for summary in self.summaries]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The tables that are there, by name."""
+        named = {name: getattr(self, name) for name in TABLES + FIT_TABLES}
+        return {name: table for name, table in named.items() if table is not None}
+
+    def __add__(self, other: Self) -> Self:
+        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
+        names = _distinct(self.names, other.names)
+        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
+        mine, theirs = self.tables(), other.tables()
+        tables = {
+            name: _stacked(mine.get(name), theirs.get(name), names)
+            for name in TABLES + FIT_TABLES
+            if name in mine or name in theirs
+        }
+        return type(self)(self.summaries + renamed, **tables)
+
+
+def read_audit(folder: Path) -> AuditRows:
+    """The audit saved in a directory; an `InputError` where its files do not fit together."""
+    try:
+        found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+        fitted = {
+            name: pl.read_parquet(folder / f"{name}.parquet")
+            for name in FIT_TABLES
+            if (folder / f"{name}.parquet").exists()
+        }
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{folder}: not the rows of an audit ({reason}); write them with: "
+            f"attnlaw audit MODEL --out {folder}"
+        ) from error
+    summaries = tuple(found if isinstance(found, list) else [found])
+    known = {summary.get("model") for summary in summaries}
+    strangers = set(tables["matrices"]["model"]) - known
+    if strangers:
+        raise InputError(
+            f"{folder}: matrices.parquet has rows of {sorted(strangers)[0]}, which summary.json does not "
+            "name; audit again into an empty directory"
+        )
+    return AuditRows(summaries, **tables, **fitted)
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """The last part of every path, or the whole name where that would not tell models apart.
+
+    >>> short_names(["a/bert", "a/gpt"]), short_names(["a/x", "b/x"])
+    ({'a/bert': 'bert', 'a/gpt': 'gpt'}, {'a/x': 'a/x', 'b/x': 'b/x'})
+    """
+    every = list(names)
+    ends = {name: name.rstrip("/").rpartition("/")[2] or name for name in every}
+    return ends if len(set(ends.values())) == len(every) else {name: name for name in every}
+
+
+def _distinct(taken: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """Each name, with a number where it is taken."""
+    used, chosen = set(taken), {}
+    for name in names:
+        number, free = 1, name
+        while free in used:
+            number += 1
+            free = f"{name} ({number})"
+        chosen[name] = free
+        used.add(free)
+    return chosen
+
+
+def _stacked(
+    first: pl.DataFrame | None, second: pl.DataFrame | None, names: Mapping[str, str]
+) -> pl.DataFrame:
+    """One table over the other; rows written by different versions may lack columns, which are null then."""
+    parts = [] if first is None else [first]
+    if second is not None:
+        parts.append(
+            second.with_columns(pl.col("model").replace(names)) if "model" in second.columns else second
+        )
+    return pl.concat(parts, how="diagonal_relaxed")

@@ -1,0 +1,141 @@
+// Maps of layers by heads, one per model on one scale; the chosen cell decides what the detail shows.
+
+class Explorer {
+  constructor(data, onSelect) {
+    this.data = data;
+    this.onSelect = onSelect;
+    this.columns = data.columns;
+    this.groups = groupsOf(data);
+    this.quantities = QUANTITIES.filter(({ key: name }) => this.columns[name]?.some((value) => value !== null));
+    this.group = this.groups[0];
+    this.quantity = this.quantities[0];
+    this.selected = this.group.rows.reduce((best, row) =>
+      ((this.columns.spectral_norm[row] ?? 0) > (this.columns.spectral_norm[best] ?? 0) ? row : best), this.group.rows[0]);
+    this.drawControls();
+    this.draw();
+  }
+
+  drawControls() {
+    const options = this.quantities.map((one) => element("option", { value: one.key }, one.name));
+    const chooser = element("select", { id: "quantity", onchange: () => {
+      this.quantity = this.quantities.find((one) => one.key === chooser.value);
+      this.draw();
+    } }, options);
+    const kinds = element("div", { class: "choice", role: "group", "aria-label": "Kind of matrix" },
+      this.groups.map((group) => element("button", { type: "button", "data-kind": group.name, onclick: () => this.choose(group) }, group.name)));
+    show(byId("controls"), element("label", {}, "Quantity", chooser), element("label", {}, "Kind of matrix", kinds));
+  }
+
+  choose(group) {
+    if (group === this.group) return;
+    const { layer, head, model } = this.place(this.selected);
+    this.group = group;
+    const same = group.rows.filter((row) => this.place(row).model === model && this.place(row).layer === layer);
+    this.select(same.find((row) => this.place(row).head === head) ?? same[0] ?? group.rows[0]);
+  }
+
+  place(row) {
+    return { model: this.columns.model[row], layer: this.columns.layer[row], head: this.columns.head[row], kind: this.columns.kind[row] };
+  }
+
+  select(row, focus = false) {
+    const group = this.groups.find((one) => one.rows.includes(row));
+    const redraw = group !== this.group || !this.cells?.has(row) || this.drawnGroup !== group;
+    this.cells?.get(this.selected)?.setAttribute("aria-selected", "false");
+    this.cells?.get(this.selected)?.setAttribute("tabindex", "-1");
+    this.group = group;
+    this.selected = row;
+    if (redraw) { this.draw(); return; }
+    const cell = this.cells.get(row);
+    cell.setAttribute("aria-selected", "true");
+    cell.setAttribute("tabindex", "0");
+    if (focus) cell.focus();
+    this.onSelect(row);
+  }
+
+  draw() {
+    const values = this.columns[this.quantity.key];
+    const colors = colorScale(this.quantity, this.group.rows.map((row) => values[row]));
+    this.cells = new Map();
+    this.drawnGroup = this.group;
+    const maps = this.data.models.map((_, model) => this.map(model, colors));
+    show(byId("maps"), maps);
+    show(byId("legend"), legendOf(this.quantity, colors));
+    byId("map-caption").textContent = `${this.quantity.see} Rows are layers, columns ${this.group.heads ? "heads" : "matrices"}`
+      + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`;
+    byId("controls").querySelectorAll("[data-kind]").forEach((button) =>
+      button.setAttribute("aria-pressed", String(button.dataset.kind === this.group.name)));
+    this.onSelect(this.selected);
+  }
+
+  map(model, colors) {
+    const rows = this.group.rows.filter((row) => this.columns.model[row] === model);
+    if (!rows.length) return null;
+    const layers = [...new Set(rows.map((row) => this.columns.layer[row]))];
+    const across = [...new Set(rows.map((row) => this.group.column(row)))];
+    const at = new Map(rows.map((row) => [`${this.columns.layer[row]}/${this.group.column(row)}`, row]));
+    const order = layers.map((layer) => across.map((column) => at.get(`${layer}/${column}`)));
+    const stacked = new Set(rows.map((row) => this.columns.stack[row])).size > 1;
+    const wide = this.data.models.length === 1 || across.length > 14;
+    byId("maps").style.setProperty("--map-width", wide ? "100%" : `${Math.max(12, 1.6 * across.length)}rem`);
+    const roomy = across.length <= (wide ? 12 : 6);
+    const grid = element("div", {
+      class: "grid", role: "grid", "aria-label": `${this.quantity.name} of ${this.group.name}, ${this.data.models[model].name}`,
+      style: { "--columns": across.length, "--label": stacked ? "4.2rem" : "2.2rem", "--cell": `${Math.max(12, Math.min(38, 430 / layers.length))}px` },
+      onkeydown: (event) => this.move(event, order),
+    });
+    const numbers = across.map((column, i) => element("span", {}, across.length <= 16 || i % 4 === 0 ? String(column) : ""));
+    grid.append(element("div", { class: "grid-row", "aria-hidden": "true" }, element("span", {}, this.group.heads ? "layer" : ""), numbers));
+    layers.forEach((layer, i) => grid.append(element("div", { class: "grid-row", role: "row" },
+      element("span", { role: "rowheader" }, layer === null ? "–" : `${stacked ? `${this.columns.stack[rows.find((row) => this.columns.layer[row] === layer)] ?? ""} ` : ""}${layer}`),
+      order[i].map((row) => this.cell(row, colors, roomy)))));
+    const title = this.data.models.length > 1 ? element("h3", {}, key(seriesColor(model)), this.data.models[model].name) : null;
+    return element("div", { class: "map" }, title, grid);
+  }
+
+  cell(row, colors, roomy) {
+    if (row === undefined) return element("div", { class: "cell", role: "gridcell", "data-empty": "" });
+    const value = this.columns[this.quantity.key][row];
+    const missing = value === null || value === undefined;
+    const [fillColor, ink] = missing ? [null, null] : colors.color(value);
+    const text = this.quantity.key === "share" ? percent(value) : format(value, 3);
+    const cell = element("div", {
+      class: "cell", role: "gridcell", tabindex: row === this.selected ? "0" : "-1", "data-row": row,
+      "data-empty": missing ? "" : null, "aria-selected": String(row === this.selected),
+      "aria-label": `${this.data.title(row)}: ${this.quantity.name} ${text}`, title: `${this.data.title(row)}: ${text}`,
+      style: missing ? {} : { background: fillColor, color: ink }, onclick: () => this.select(row, true),
+    }, roomy && !missing ? text : "");
+    this.cells.set(row, cell);
+    return cell;
+  }
+
+  // Arrow keys, Home and End move within one map.
+  move(event, order) {
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -Infinity], End: [0, Infinity] };
+    const step = steps[event.key];
+    const row = Number(event.target.dataset.row);
+    const line = order.findIndex((cells) => cells.includes(row));
+    if (!step || line < 0) return;
+    event.preventDefault();
+    const clamp = (value, last) => Math.max(0, Math.min(last, value));
+    const cells = order[clamp(line + step[0], order.length - 1)];
+    const next = cells[clamp(order[line].indexOf(row) + step[1], cells.length - 1)];
+    if (next !== undefined) this.select(next, true);
+  }
+}
+
+// Kinds with heads have a map each; feed-forward matrices share one, the rest another.
+function groupsOf(data) {
+  const { kind, head } = data.columns;
+  const every = kind.map((_, row) => row);
+  const withHeads = [...new Set(kind.filter((_, row) => head[row] !== null))];
+  const groups = withHeads.map((name) => ({
+    name: nameOf(name), heads: true, rows: every.filter((row) => kind[row] === name && head[row] !== null), column: (row) => head[row],
+  }));
+  const plain = every.filter((row) => head[row] === null);
+  const others = { FFN: plain.filter((row) => kind[row].startsWith("ffn")), other: plain.filter((row) => !kind[row].startsWith("ffn")) };
+  for (const [name, rows] of Object.entries(others)) {
+    if (rows.length) groups.push({ name, heads: false, rows, column: (row) => nameOf(kind[row]).replace("FFN ", "") });
+  }
+  return groups;
+}

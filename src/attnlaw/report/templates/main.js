@@ -1,0 +1,43 @@
+// Read the data once, then wire the parts: a choice on the map or in the table shows one matrix.
+
+function readData() {
+  const data = JSON.parse(byId("data").textContent);
+  if (!data.columns) return data;
+  const spectra = ragged(data.spectra), curves = ragged(data.curves);
+  data.several = data.models.length > 1;
+  data.spectrum = spectra;
+  data.curve = curves;
+  data.title = (row) => {
+    const { layer, head, kind, stack } = data.columns;
+    const parts = [layer[row] === null ? null : `${stack[row] ? `${stack[row]} ` : ""}layer ${layer[row]}`, head[row] === null ? null : `head ${head[row]}`, nameOf(kind[row])];
+    const text = parts.filter(Boolean).join(" · ");
+    return text[0].toUpperCase() + text.slice(1);
+  };
+  if (data.fits) data.fits = fitsOf(data.fits);
+  return data;
+}
+
+// Densities over singular values: the null's, kept once per shape and stretched, and the fitted law's.
+function fitsOf(packed) {
+  const nulls = ragged(packed.nulls), laws = ragged(packed.laws);
+  const points = (flat, stretch = 1) => {
+    const count = flat.length / 2;
+    return Array.from({ length: count }, (_, i) => [flat[i] * stretch, flat[count + i] / stretch]);
+  };
+  return {
+    null: (row) => (packed.shape[row] === null || !(packed.scale[row] > 0) ? null : points(nulls(packed.shape[row]), packed.scale[row])),
+    law: (row) => (laws(row) ? points(laws(row)) : null),
+  };
+}
+
+byId("theme").addEventListener("click", toggleTheme);
+const page = readData();
+if (page.columns) {
+  drawSummary(page);
+  drawLayers(page);
+  const detail = new Detail(page);
+  let explorer = null;
+  const table = new Table(page, (row) => { explorer.select(row); });
+  explorer = new Explorer(page, (row) => { detail.show(row); table.mark(row); });
+}
+document.documentElement.dataset.ready = "";

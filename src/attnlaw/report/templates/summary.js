@@ -1,0 +1,42 @@
+// The models in cards, their proxies on one logarithmic strip, and what the proxies mean.
+
+function drawSummary(data) {
+  show(byId("models"), data.models.map((model, i) => modelCard(model, i, data.models.length)));
+  if (data.models.some((model) => model.proxies)) drawProxies(data);
+  else byId("proxies").remove();
+}
+
+function modelCard(model, index, count) {
+  const facts = `${model.family} · ${model.layers} layers · hidden size ${format(model.hidden_size)} · ${format(model.heads)} heads · ${model.matrices} matrices`;
+  const numbers = model.headline.map(([name, value, unit]) => element("div", {},
+    element("dt", {}, name), element("dd", {}, format(value), element("small", {}, unit ? ` ${unit}` : ""))));
+  return element("article", {},
+    element("h3", {}, count > 1 ? key(seriesColor(index)) : null, model.name),
+    element("p", { class: "facts" }, facts),
+    element("dl", { class: "headline" }, numbers),
+    model.remarks.map((text) => element("p", { class: "note" }, text)),
+    model.warnings.map((text) => element("p", { class: "note warning" }, text)));
+}
+
+function drawProxies(data) {
+  const models = data.models.filter((model) => model.proxies);
+  const names = models[0].proxies.map(([name]) => name);
+  const all = models.flatMap((model) => model.proxies.map(([, value]) => value));
+  const [low, high] = domainOf(all);
+  const strip = (row) => shape("svg", { "aria-hidden": "true" },
+    shape("line", { class: "grid-line", x1: "0%", x2: "100%", y1: "50%", y2: "50%", style: { stroke: "var(--line)" } }),
+    models.map((model) => shape("circle", {
+      cx: `${((100 * (model.proxies[row][1] - low)) / (high - low)).toFixed(2)}%`, cy: "50%", r: 5.5,
+      style: { fill: seriesColor(data.models.indexOf(model)), "fill-opacity": 0.9 },
+    })));
+  const head = element("tr", {}, element("th", { scope: "col" }, "log10 of"), element("th", { class: "strip" }, ""),
+    models.map((model) => element("th", { scope: "col" }, models.length > 1 ? key(seriesColor(data.models.indexOf(model))) : null, models.length > 1 ? model.short : "log10")));
+  const rows = names.map((name, i) => element("tr", { class: i === 0 ? "lead-row" : null },
+    element("th", { scope: "row" }, name), element("td", { class: "strip" }, strip(i)),
+    models.map((model) => element("td", {}, format(model.proxies[i][1], 5)))));
+  show(byId("proxies"),
+    element("p", { class: "meaning" }, data.meaning),
+    element("div", { class: "wide" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows))),
+    element("figcaption", {}, "Further left is smaller. Each unit is a factor of ten, so compare positions between models and between "
+      + "rows: the gap between the first row and the norm-based rows is what the spectra themselves are worth."));
+}

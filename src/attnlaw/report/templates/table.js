@@ -1,0 +1,116 @@
+// All rows: sort by a heading, filter by words and conditions, download what is left as CSV.
+
+const SHOWN = [
+  ["model", "model"], ["layer", "layer"], ["head", "head"], ["kind", "kind"], ["spectral_norm", "spectral norm"], ["stable_rank", "stable rank"],
+  ["effective_rank", "effective rank"], ["p", "p*"], ["share", "share"], ["law", "law"], ["outliers", "outliers"],
+  ["random_p_value", "p random"], ["alpha", "α"],
+];
+const PAGE = 25;
+
+class Table {
+  constructor(data, onChoose) {
+    this.data = data;
+    this.onChoose = onChoose;
+    this.shown = SHOWN.filter(([name]) => data.columns[name]?.some((value) => value !== null) && (name !== "model" || data.several));
+    this.order = null;
+    this.page = 0;
+    this.selected = null;
+    this.words = data.columns.kind.map((kind, row) => [data.models[data.columns.model[row]].name, kind, nameOf(kind), data.columns.stack[row] ?? "",
+      data.columns.law?.[row] ?? "", ...(data.columns.tensors[row] ?? [])].join(" ").toLowerCase());
+    byId("filter").addEventListener("input", () => { this.page = 0; this.draw(); });
+    byId("download").addEventListener("click", () => this.download());
+    this.draw();
+  }
+
+  value(row, name) {
+    const value = this.data.columns[name][row];
+    return name === "model" ? this.data.models[value].name : value;
+  }
+
+  rows() {
+    const tests = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean).map((word) => this.test(word));
+    const rows = this.words.map((_, row) => row).filter((row) => tests.every((test) => test(row)));
+    if (!this.order) return rows;
+    const { name, down } = this.order;
+    const sign = down ? -1 : 1;
+    return rows.sort((a, b) => {
+      const [left, right] = [this.value(a, name), this.value(b, name)];
+      if (left === null || right === null) return (left === null) - (right === null);
+      return sign * (typeof left === "string" ? left.localeCompare(right) : left - right);
+    });
+  }
+
+  test(word) {
+    const [, name, sign, text] = word.match(/^(\w+)(<=|>=|=|<|>)(.+)$/) ?? [];
+    const column = this.data.columns[name];
+    if (!column) return (row) => this.words[row].includes(word);
+    const compare = { "=": (a, b) => a === b, "<": (a, b) => a < b, ">": (a, b) => a > b, "<=": (a, b) => a <= b, ">=": (a, b) => a >= b }[sign];
+    const number = Number(text);
+    return (row) => {
+      const value = this.value(row, name);
+      if (value === null || value === undefined) return false;
+      return typeof value === "number" ? compare(value, number) : compare(String(value).toLowerCase(), text);
+    };
+  }
+
+  draw() {
+    const rows = this.rows();
+    const pages = Math.max(1, Math.ceil(rows.length / PAGE));
+    this.page = Math.min(this.page, pages - 1);
+    const from = this.page * PAGE;
+    const head = element("tr", {}, this.shown.map(([name, label]) => {
+      const active = this.order?.name === name;
+      const text = ["model", "kind", "law"].includes(name);
+      return element("th", { scope: "col", class: text ? "text" : null, "aria-sort": active ? (this.order.down ? "descending" : "ascending") : null },
+        element("button", { type: "button", "data-sort": name, onclick: () => this.sort(name) }, label + (active ? (this.order.down ? " ↓" : " ↑") : "")));
+    }));
+    const body = rows.slice(from, from + PAGE).map((row) => element("tr", {
+      "data-row": row, tabindex: "0", "aria-selected": String(row === this.selected), onclick: () => this.onChoose(row),
+      onkeydown: (event) => { if (event.key === "Enter") this.onChoose(row); },
+    }, this.shown.map(([name]) => this.cell(row, name))));
+    show(byId("table"), element("table", {}, element("thead", {}, head), element("tbody", {}, body)));
+    const turn = (step) => () => { this.page += step; this.draw(); };
+    show(byId("pager"),
+      element("button", { type: "button", disabled: this.page === 0 ? "" : null, onclick: turn(-1) }, "← Previous"),
+      element("button", { type: "button", disabled: this.page === pages - 1 ? "" : null, onclick: turn(1) }, "Next →"),
+      element("span", { id: "count", role: "status" }, rows.length ? `${from + 1}–${Math.min(from + PAGE, rows.length)} of ${rows.length} rows` : "no row fits this filter"));
+  }
+
+  cell(row, name) {
+    const value = this.value(row, name);
+    if (name === "model") return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
+    const text = name === "kind" ? nameOf(value) : name === "share" ? percent(value) : format(value);
+    return element("td", { class: ["kind", "law"].includes(name) ? "text" : null }, text);
+  }
+
+  sort(name) {
+    this.order = { name, down: this.order?.name === name ? !this.order.down : !["model", "layer", "head", "kind", "law"].includes(name) };
+    this.page = 0;
+    this.draw();
+    byId("table").querySelector(`[data-sort="${name}"]`).focus();
+  }
+
+  mark(row) {
+    this.selected = row;
+    byId("table").querySelectorAll("tbody tr").forEach((line) => line.setAttribute("aria-selected", String(Number(line.dataset.row) === row)));
+  }
+
+  csv() {
+    const names = Object.keys(this.data.columns);
+    const quoted = (value) => {
+      const text = value === null || value === undefined ? "" : Array.isArray(value) ? value.join(" ") : String(value);
+      // A spreadsheet must not take a name for a formula.
+      const safe = typeof value !== "number" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+      return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    const lines = this.rows().map((row) => names.map((name) => quoted(this.value(row, name))).join(","));
+    return `${[names.join(","), ...lines].join("\r\n")}\r\n`;
+  }
+
+  download() {
+    const address = URL.createObjectURL(new Blob([this.csv()], { type: "text/csv" }));
+    const link = element("a", { href: address, download: "attnlaw-rows.csv" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  }
+}
