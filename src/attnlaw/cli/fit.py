@@ -37,8 +37,8 @@ def command(
 
     "random": independent Gaussian entries (a head: two such factors) are not rejected at level 0.01, by
     Wasserstein-1 to draws of that null. "learned": the law of trained attention (arXiv 2509.24914), an
-    extension for real heads. "heavy-tailed": high-temperature Marchenko-Pastur (arXiv 2506.03470), heavier than
-    the null. "power-law tail": only the tail, with exponent alpha. Else "neither".
+    extension for real heads. "heavy-tailed": high-temperature Marchenko-Pastur (arXiv 2506.03470) with a
+    heavier tail than the null. "power-law tail": only the tail, with exponent alpha. Else "neither".
 
     The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., jobs=..., seed=...)
     """

@@ -24,7 +24,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.laws.free_convolution import FreeConvolution, Truncated
+from attnlaw.fits.angle_table import AngleTable, angle_tables
+from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.rectified import Rectified
 
@@ -49,6 +50,7 @@ class Learned:
     """
 
     law: Rectified
+    table: AngleTable
     rank_fraction: float
     distance: float
     plausible: bool
@@ -60,20 +62,16 @@ class Learned:
 
     def cdf(self, values: Reals) -> Reals:
         """The share of the law's positive part that lies below each value."""
-        table = Truncated(self.law.base.base, np.array([self.law.base.sigma]))
         cuts = np.append(values / self.law.scale, 0.0) + self.law.threshold
-        above = table.above(cuts, np.zeros(cuts.size, dtype=np.intp))[0]
-        return np.asarray(1.0 - above[:-1] / above[-1])
+        below = self.table.cdf(cuts)
+        return np.asarray((below[:-1] - below[-1]) / (1.0 - below[-1]))
 
     def density(self, values: Reals) -> Reals:
         """The density of the law's positive part."""
         x = values / self.law.scale + self.law.threshold
-        inside = np.zeros(x.shape, dtype=bool)
-        for low, high in self.law.base.intervals:
-            inside |= (x > max(low, self.law.threshold)) & (x < high)
-        height = np.zeros(x.shape)
-        height[inside] = self.law.base.density(x[inside])
-        return height / (self.law.scale * (1.0 - self.law.mass_of_atoms))
+        atom = self.table.cdf(np.array([self.law.threshold]))[0]
+        height = np.where(values > 0, self.table.density(x), 0.0)
+        return np.asarray(height / (self.law.scale * (1.0 - atom)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,19 +110,19 @@ def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
     bounded = not np.isin(family.noise[alike], NOISES[[0, -1]]).any()
     distance = float(np.sqrt(squares[best]))
     plausible = distance <= RESOLUTION / k
-    base = FreeConvolution(MarchenkoPastur(float(family.target_rank[best])), float(family.noise[best]))
+    k0, delta = float(family.target_rank[best]), float(family.noise[best])
+    base = FreeConvolution(MarchenkoPastur(k0), delta)
     return Learned(
         law=Rectified(base, float(b[best]), float(r[best])),
+        table=angle_tables(k0, np.array([delta]))[0],
         rank_fraction=k / size,
         distance=distance,
         plausible=plausible,
-        noise_level=float(r[best] * family.noise[best])
-        if plausible and bounded and _agree(noise_range)
-        else None,
+        noise_level=float(r[best] * delta) if plausible and bounded and _agree(noise_range) else None,
         noise_range=noise_range,
         threshold=float(r[best] * b[best]) if plausible and _agree(threshold_range) else None,
         threshold_range=threshold_range,
-        target_rank=float(family.target_rank[best]),
+        target_rank=k0,
     )
 
 
@@ -152,27 +150,12 @@ def _family(k: int, size: int) -> _Family:
 
 def _members(k0: float, rho: float, levels: Reals) -> tuple[Reals, Reals, Reals, Reals, Reals]:
     """For one target rank and all noise levels: k0, delta, quantiles at the levels, and the ends of b."""
-    count = NOISES.size
-    quantiles = np.empty((count, levels.size))
-    ends = np.empty((2, count))
-    for rows, (nodes,) in Truncated(MarchenkoPastur(k0), NOISES).everywhere():
-        steps = nodes.x.shape[-1]
-        theta = np.linspace(0.0, np.pi, steps + 1)
-        mass = np.concatenate([np.zeros((*nodes.low.shape, 1)), nodes.mass.cumsum(axis=-1)], axis=-1)
-        mass *= np.pi / steps
-        mass[:, 1] += mass[:, 0, -1:]
-        middle, half = 0.5 * (nodes.low + nodes.high), 0.5 * (nodes.high - nodes.low)
-        for place, row in enumerate(rows):
-            table = mass[place], theta, middle[place], half[place]
-            quantiles[row] = _quantile(levels, *table)
-            cut = _quantile(np.array([1.0 - rho]), *table)[0]
-            in_gap = abs(mass[place, 0, -1] - (1.0 - rho)) < 1e-9 and half[place, 1] > 0
-            ends[:, row] = (nodes.high[place, 0], nodes.low[place, 1]) if in_gap else (cut, cut)
-    return np.full(count, k0), NOISES, quantiles, ends[0], ends[1]
-
-
-def _quantile(p: Reals, mass: Reals, theta: Reals, middle: Reals, half: Reals) -> Reals:
-    """Quantiles of a law on two intervals from its mass up to given angles, linear between them."""
-    upper = (p > mass[0, -1]).astype(int)
-    angle = np.where(upper, np.interp(p, mass[1], theta), np.interp(p, mass[0], theta))
-    return np.asarray(middle[upper] - half[upper] * np.cos(angle))
+    quantiles = np.empty((NOISES.size, levels.size))
+    ends = np.empty((2, NOISES.size))
+    for row, table in enumerate(angle_tables(k0, NOISES)):
+        quantiles[row] = table.quantile(levels)
+        in_gap = abs(table.mass[0, -1] - (1.0 - rho)) < 1e-9 and table.half[1] > 0
+        cut = table.quantile(np.array([1.0 - rho]))[0]
+        gap = (table.middle[0] + table.half[0], table.middle[1] - table.half[1])
+        ends[:, row] = gap if in_gap else (cut, cut)
+    return np.full(NOISES.size, k0), NOISES, quantiles, ends[0], ends[1]
