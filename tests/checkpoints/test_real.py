@@ -12,7 +12,6 @@ from safetensors.numpy import load_file
 
 from attnlaw.checkpoints import open_model
 
-GELU = {"activation": "gelu"}
 EXPECTED: dict[str, dict[str, Any]] = {
     "rxnmapper": {"family": "albert", "applications": (0,) * 12, "hidden_size": 256, "heads": 8},
     "rxnfp-pretrained": {"family": "bert", "applications": tuple(range(12)), "hidden_size": 256, "heads": 4},
@@ -20,19 +19,31 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "rxnfp-10k": {"family": "bert", "applications": tuple(range(12)), "hidden_size": 256, "heads": 4},
     "minilm": {"family": "bert", "applications": tuple(range(6)), "hidden_size": 384, "heads": 12},
     "whisper-tiny.en": {"family": "whisper", "applications": tuple(range(8)), "hidden_size": 384, "heads": 6},
+    "smollm2": {"family": "llama", "applications": tuple(range(30)), "hidden_size": 576, "heads": 9},
 }
-FEED_FORWARD = {"rxnmapper": 512, "minilm": 1536, "whisper-tiny.en": 1536}
-EMBEDDINGS = {"rxnmapper": (591, 128), "minilm": (30522, 384), "whisper-tiny.en": (51864, 384)}
-EXTENSIONS = {"rxnmapper": ("shared layers",), "whisper-tiny.en": ("cross attention", "pre-norm")}
+WARNINGS = {"smollm2": ["weights are stored in few bits (Q4_1)"]}
+ACTIVATIONS = {"smollm2": "silu"}
+FEED_FORWARD = {"rxnmapper": 512, "minilm": 1536, "whisper-tiny.en": 1536, "smollm2": 1536}
+EMBEDDINGS = {
+    "rxnmapper": (591, 128),
+    "minilm": (30522, 384),
+    "whisper-tiny.en": (51864, 384),
+    "smollm2": (49152, 576),
+}
+EXTENSIONS = {
+    "rxnmapper": ("shared layers",),
+    "whisper-tiny.en": ("cross attention", "pre-norm"),
+    "smollm2": ("grouped-query attention", "gated feed-forward", "pre-norm", "rotary positions"),
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes(name: str) -> None:
     model = open_model(real_checkpoint(name))
     found = {key: getattr(model, key) for key in (*EXPECTED[name], "activation")}
-    assert found == EXPECTED[name] | GELU
+    assert found == EXPECTED[name] | {"activation": ACTIVATIONS.get(name, "gelu")}
     assert model.extensions == EXTENSIONS.get(name, ())
-    assert model.warnings == ()
+    assert [text.split(":")[0] for text in model.warnings] == WARNINGS.get(name, [])
     width = FEED_FORWARD.get(name, 512)
     for layer in model.layers:
         assert layer.feed_forward

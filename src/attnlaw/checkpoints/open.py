@@ -9,6 +9,7 @@ from typing import Any
 
 from attnlaw.checkpoints.build import build_model
 from attnlaw.checkpoints.config import Config, read_config
+from attnlaw.checkpoints.formats.gguf_file import GgufFile
 from attnlaw.checkpoints.formats.in_memory import InMemory
 from attnlaw.checkpoints.formats.safetensors_file import SafetensorsFile
 from attnlaw.checkpoints.formats.sharded import Sharded
@@ -21,6 +22,7 @@ from attnlaw.errors import InputError
 FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
     (".safetensors",): SafetensorsFile,
     (".bin", ".pt", ".pth", ".ckpt"): TorchFile,
+    (".gguf",): GgufFile,
 }
 # What a directory may hold, best first. Optimizer states and training arguments match nothing here.
 IN_DIRECTORY = (
@@ -34,6 +36,7 @@ IN_DIRECTORY = (
     "*.pt",
     "*.pth",
     "*.ckpt",
+    "*.gguf",
 )
 NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
 
@@ -59,7 +62,8 @@ def open_model(source: Source, heads: int | None = None, name: str | None = None
         tensors = _open_path(path)
         folder = path if path.is_dir() else path.parent
         config = read_config(folder / "config.json")
-        if not config.values and tensors.metadata:
+        # A file that names its own architecture (GGUF) knows best; others only where no config.json does.
+        if tensors.metadata.get("model_type") or (tensors.metadata and not config.values):
             config = Config(tensors.metadata, tensors.source)
         return build_model(name or str(source), tensors, config, heads)
     if isinstance(source, Mapping):

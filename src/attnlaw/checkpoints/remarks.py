@@ -11,6 +11,9 @@ from attnlaw.checkpoints.model import FeedForward, Layer, View
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import printable
 
+# Types in which rounding stays far below the bulk of a trained spectrum.
+WIDE = ("float16", "float32", "float64", "bfloat16")
+
 
 def extensions(match: Match, layers: Sequence[Layer], config: Config, complete: bool) -> tuple[str, ...]:
     """What goes beyond the plain post-norm encoder that the bounds were stated for."""
@@ -68,6 +71,12 @@ def warnings(
         and any(_feed_forwards(layer) for layer in layers)
     ):
         found.append(f"activation not stated: {match.family.default_activation} assumed")
+    codes = {tensors.dtype(name) for layer in layers for view in _views(layer) for name in view.tensors}
+    if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
+        found.append(
+            f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
+            "spectrum, so small singular values and ranks are the code's, not the model's"
+        )
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in found)
