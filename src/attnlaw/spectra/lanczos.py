@@ -26,13 +26,11 @@ from numpy.typing import NDArray
 from attnlaw.spectra.exact import entry_norms, power_scaled, rescaled
 from attnlaw.spectra.spectrum import Multiplicities, Spectrum
 
-DEFLATED = 128
-PROBES = 8
+DEFLATED = 64
+PROBES = 16
 STEPS = 40
 LEADING_STEPS = 3
-POWER_STEPS = 2
-LARGEST_STEPS = 150
-LARGEST_TOLERANCE = 1e-10
+POWER_STEPS = 1
 
 Matrix = NDArray[np.float64]
 Operator = Callable[[Matrix], Matrix]
@@ -61,15 +59,16 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
     leading = _leading_vectors(gram, size, min(DEFLATED, size // 2), rng)
     probes = rng.choice([-1.0, 1.0], size=(size, PROBES))
     probes -= leading @ (leading.T @ probes)
-    top, top_error = _largest(gram, leading[:, -1])
     deflated = _gauss_rules(_lanczos(gram, leading, LEADING_STEPS), LEADING_STEPS)
-    run = _lanczos(gram, probes, STEPS)
+    # The foremost vector joins the probes, for the sake of the largest value.
+    run = _lanczos(gram, np.column_stack([probes, leading[:, -1]]), STEPS)
+    top, top_error = _largest(run.rows(slice(PROBES, None)))
     rest = (
         size - leading.shape[1],
         float(np.einsum("ij,ij->", wide, wide) - np.sum(deflated[0] * deflated[1])),
     )
     fine, coarse = (
-        _spectrum(top, deflated, _calibrated(_gauss_rules(run, steps), *rest))
+        _spectrum(top, deflated, _calibrated(_gauss_rules(run.rows(slice(PROBES)), steps), *rest))
         for steps in (STEPS, STEPS // 2)
     )
     multiplicities = Multiplicities(fine[1], *coarse, top_error)
@@ -86,15 +85,11 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
     return np.asarray(basis @ np.linalg.eigh(basis.T @ gram(basis))[1])
 
 
-def _largest(gram: Operator, start: Matrix) -> tuple[float, float]:
-    """The largest singular value by Lanczos, and the distance within which a singular value surely lies."""
-    top, residual = 0.0, 0.0
-    for steps in (LARGEST_STEPS // 5, LARGEST_STEPS):
-        run = _lanczos(gram, start[:, None], min(steps, start.size))
-        values, vectors = np.linalg.eigh(_tridiagonals(run, run.diagonal.shape[1])[0])
-        top, residual = float(np.sqrt(values[-1])), float(run.beside[0, -1] * abs(vectors[-1, -1]))
-        if residual <= LARGEST_TOLERANCE * values[-1]:
-            break
+def _largest(run: _Run) -> tuple[float, float]:
+    """The largest singular value of a run of one start, and how far from it a singular value surely lies."""
+    values, vectors = np.linalg.eigh(_tridiagonals(run, STEPS)[0])
+    top = float(np.sqrt(max(values[-1], 0.0)))
+    residual = float(run.beside[0, -1] * abs(vectors[-1, -1]))
     return top, residual / (2 * top) if top > 0 else 0.0
 
 
@@ -105,6 +100,9 @@ class _Run:
     squared_norm: Matrix
     diagonal: Matrix
     beside: Matrix
+
+    def rows(self, chosen: slice) -> _Run:
+        return _Run(self.squared_norm[chosen], self.diagonal[chosen], self.beside[chosen])
 
 
 def _lanczos(gram: Operator, starts: Matrix, steps: int) -> _Run:
