@@ -9,9 +9,9 @@ batches, without a penalty, with plain weight decay, and with each penalty of `a
 What is seen: training alone makes the tail heavier, alpha 2.20 -> 1.95. Weight decay takes it to 1.73 at
 the price of the fit. The weighted alpha takes it furthest, to 1.50, at the same training loss as without
 a penalty; once its strength has decayed, alpha is back at 1.96. The stable-rank penalty halves the stable
-rank (5.7 -> 2.9; with a floor of 4 it stops at 3.8) and moves alpha little, to 1.84, because it grows
-lambda_1 instead of shaping the tail below. The Frechet prior holds lambda_1 near its mode and keeps the
-spectrum flat: alpha 2.22. The strengths were not tuned, so the accuracies do not rank the penalties; here
+rank (5.7 -> 2.9; with a floor of 4 it stops at 3.8) while lambda_1 grows (13 -> 25), and moves alpha
+little, to 1.84. The Frechet prior holds lambda_1 down (4.6) and keeps the spectrum flat: stable rank 11.6,
+alpha 2.22. The strengths were not tuned, so the accuracies do not rank the penalties; here
 none beats weight decay.
 """
 

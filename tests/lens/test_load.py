@@ -137,6 +137,12 @@ def test_weights_that_do_not_belong_to_the_config(tmp_path):
     assert "holds int8" in refusal(folder)
 
 
+@pytest.mark.parametrize("size", ["vocab_size", "max_position_embeddings"])
+def test_a_wrong_size_does_not_fill_the_memory(tmp_path, size):
+    folder = change_config(save_tiny("bert", tmp_path), **{size: 10**9})
+    assert "expected (1000000000, 8) from config.json" in refusal(folder)
+
+
 @pytest.mark.parametrize("missing", ["torch", "transformers"])
 def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)

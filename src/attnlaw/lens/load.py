@@ -7,6 +7,7 @@ the weights come through attnlaw's own readers (safetensors, or pickles with `we
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
             f"{folder}: the lens does not know models of type {kind!r}; known: {', '.join(FAMILIES)}"
         )
     sizes = {key: value for key, value in values.items() if key not in NOT_SIZES and not key.startswith("_")}
-    model = _build(transformers, FAMILIES[kind], sizes, folder)
+    build = _builder(transformers, FAMILIES[kind], sizes, folder)
+    _compare(build("meta"), checkpoint)  # shapes alone: a wrong size must not fill the memory
+    model = build("cpu")
     _fill(model, checkpoint)
     return kind, model.eval()
 
@@ -67,20 +70,27 @@ def _classes(transformers: Any, family: Family) -> tuple[Any, Any]:
         ) from error
 
 
-def _build(transformers: Any, family: Family, sizes: dict[str, Any], folder: Path) -> Any:
-    """The model with fresh weights, in float64 throughout."""
+def _builder(transformers: Any, family: Family, sizes: dict[str, Any], folder: Path) -> Callable[[str], Any]:
+    """A function from a device to the model there, with fresh weights, in float64 throughout."""
+    import torch
+
     make_config, make_model = _classes(transformers, family)
-    try:
-        config = make_config(**sizes, attn_implementation="eager")
-        model = make_model(config, **family.options).double()
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
-        raise InputError(
-            f"{folder / 'config.json'}: transformers cannot build a {family.model} from it ({reason}); "
-            "restore the model's config.json"
-        ) from error
-    _normalise_in_float64(model)
-    return model
+
+    def build(device: str) -> Any:
+        try:
+            config = make_config(**sizes, attn_implementation="eager")
+            with torch.device(device):
+                model = make_model(config, **family.options).double()
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+            raise InputError(
+                f"{folder / 'config.json'}: transformers cannot build a {family.model} from it ({reason}); "
+                "restore the model's config.json"
+            ) from error
+        _normalise_in_float64(model)
+        return model
+
+    return build
 
 
 def _normalise_in_float64(model: Any) -> None:
@@ -94,14 +104,15 @@ def _normalise_in_float64(model: Any) -> None:
                 setattr(parent, name, torch.nn.RMSNorm(size, eps=eps, dtype=torch.float64))
 
 
-def _fill(model: Any, checkpoint: Model) -> None:
-    """Copy the checkpoint's tensors into the model; every weight of either must have its counterpart."""
-    import torch
-
-    source = checkpoint.tensors.source
+def _stored(model: Any, checkpoint: Model) -> dict[str, str]:
+    """From the names of the model's tensors to those in the checkpoint, which may carry a prefix."""
     prefix = model.base_model_prefix + "."
-    stored = {name.removeprefix(prefix): name for name in checkpoint.tensors.shapes}
-    wanted = model.state_dict()
+    return {name.removeprefix(prefix): name for name in checkpoint.tensors.shapes}
+
+
+def _compare(model: Any, checkpoint: Model) -> None:
+    """Every weight of the model and of the checkpoint must have its counterpart, of the same shape."""
+    source, stored, wanted = checkpoint.tensors.source, _stored(model, checkpoint), model.state_dict()
     for name in stored:
         part = name.split(".")[0]
         if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):
@@ -118,6 +129,14 @@ def _fill(model: Any, checkpoint: Model) -> None:
                 f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} "
                 "from config.json; the two do not belong together"
             )
+
+
+def _fill(model: Any, checkpoint: Model) -> None:
+    """Copy the checkpoint's tensors into the model; NaN and infinity are refused by the tensor's name."""
+    import torch
+
+    source, stored = checkpoint.tensors.source, _stored(model, checkpoint)
+    for name, target in model.state_dict().items():
         array = require_real(checkpoint.tensors.read(stored[name]), source, stored[name]).astype(np.float64)
         if not np.isfinite(array).all():
             raise InputError(
