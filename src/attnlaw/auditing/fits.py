@@ -7,12 +7,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from attnlaw.fits.describe import LEVEL
+from attnlaw.fits.null import false_alarms
 from attnlaw.records.files import replacing, usable_directory
 
 # Columns of a row that the JSON of a matrix repeats under the same name.
 PLAIN = ("law", "random_p_value", "outliers", "kappa", "noise_level", "threshold", "rank_fraction", "status")
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """How many matrices of a model are not random at level 0.01, and whether chance explains that many.
+
+    `expected` is the mean, and `p_value` the probability of so many or more, if every matrix were random: the
+    false alarms of a freshly initialised model.
+    """
+
+    tested: int
+    rejected: int
+    expected: float
+    p_value: float
+
+    @classmethod
+    def count(cls, rows: pl.DataFrame) -> Rejections:
+        tested = rows.filter(pl.col("random_p_value").is_not_null())
+        groups = tested.group_by("null_shape", "null_draws").len().select("len", "null_draws").rows()
+        rejected = int((tested["random_p_value"] <= LEVEL).sum())
+        chances = false_alarms(groups)
+        mean = float(chances @ np.arange(chances.size))
+        return cls(tested.height, rejected, mean, float(chances[rejected:].sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +73,19 @@ class Fits:
             curves.filter(~repeated | first),
         )
 
-    def false_alarms(self, level: float = 0.01) -> float | None:
-        """Share of matrices whose random_p_value is at most `level`: for a freshly initialised model the
-        false-alarm rate, about `level` by the test's validity; None where no matrix was tested."""
-        tested = self.matrices["random_p_value"].drop_nulls()
-        return float((tested <= level).sum()) / tested.len() if tested.len() else None
+    def rejections(self) -> dict[str, Rejections]:
+        """Of each model: the matrices that are not random, against what a freshly initialised one would show."""
+        return {
+            str(model): Rejections.count(rows)
+            for (model,), rows in self.matrices.group_by("model", maintain_order=True)
+        }
 
     def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
         """One object per model (a list for several, or when `as_list` asks for one)."""
         objects = [
             {
                 "model": model,
+                "not_random": vars(Rejections.count(rows)),
                 "matrices": [_as_json(row) for row in rows.iter_rows(named=True)],
                 "attnlaw_version": rows["attnlaw_version"][0],
             }

@@ -29,6 +29,15 @@ def show(fits: Fits, console: Console) -> None:
     inside = rows.filter(pl.col("layer").is_not_null())
     if inside.height:
         console.print(_map(inside))
+    (found,) = fits.rejections().values()
+    console.print(
+        Text(
+            f"not random at level 0.01: {found.rejected} of {found.tested} matrices; a freshly initialised model "
+            f"has {found.expected:.2g}, so many or more with probability {found.p_value:.2g}",
+            style="dim",
+        ),
+        soft_wrap=True,
+    )
     for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
         console.print(
             f"{row['kind']} {row['rows']} x {row['cols']}: {row['law']}, alpha {_number(row['alpha'])}"

@@ -43,7 +43,7 @@ class AngleTable:
         """The mass below x."""
         parts = [np.interp(self._angle(x, i), self.theta, self.mass[i]) for i in (0, 1)]
         above_first = x >= self.middle[0] + self.half[0]
-        return np.where(above_first & (self.half[1] > 0), parts[1], parts[0])
+        return np.asarray(np.where(above_first & (self.half[1] > 0), parts[1], parts[0]))
 
     def density(self, x: Reals) -> Reals:
         """Zero outside the intervals."""

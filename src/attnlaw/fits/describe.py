@@ -107,6 +107,7 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
         "random_p_value": random.p_value,
         "wasserstein": random.statistics.get("wasserstein"),
         "outliers": random.statistics.get("outliers"),
+        "null_draws": random.statistics.get("draws"),
         "null_scale": random.parameters.get("scale"),
         "null_edge": random.statistics.get("edge"),
         "edge_scale": random.statistics.get("edge_scale"),

@@ -124,6 +124,7 @@ def _random(spectrum: Spectrum, seed: int) -> Fit:
         statistics={
             "wasserstein": seen.wasserstein,
             "outliers": seen.outliers,
+            "draws": null.draws.shape[0],
             "edge": seen.edge,
             "edge_scale": seen.edge_scale,
         },

@@ -17,6 +17,7 @@ variables (Golub and Kahan; Dumitriu and Edelman 2002).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 from scipy.ndimage import gaussian_filter1d
+from scipy.stats import betabinom
 
 Reals = NDArray[np.float64]
 DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 1024
@@ -124,6 +126,26 @@ class Null:
     @property
     def _edge_scale(self) -> float:
         return float(self._tops.std(ddof=1) / TRACY_WIDOM_DEVIATION)
+
+
+def false_alarms(groups: Iterable[tuple[int, int]], level: float = 0.01) -> Reals:
+    """Probabilities of 0, 1, 2, ... p-values at most `level` when every spectrum comes from its null.
+
+    `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their draws: given these
+    the chance of a false alarm is that of exceeding the m-th largest of B distances, m = floor(level (B + 1)),
+    a Beta(m, B + 1 - m) variable, so the count of a shape is beta-binomial.
+
+    >>> false_alarms([(100, 200)]) @ np.arange(101)  # 100 spectra, level 2/201
+    0.995...
+    """
+    chances = np.ones(1)
+    for spectra, draws in groups:
+        m = int(level * (draws + 1))
+        own = (
+            betabinom.pmf(np.arange(spectra + 1), spectra, m, draws + 1 - m) if m else np.eye(spectra + 1)[0]
+        )
+        chances = np.convolve(chances, own)
+    return chances
 
 
 def null_of(rows: int, cols: int, inner: int | None = None, draws: int | None = None, seed: int = 0) -> Null:

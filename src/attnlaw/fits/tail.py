@@ -27,7 +27,7 @@ from attnlaw.errors import InputError
 Reals = NDArray[np.float64]
 Indices = NDArray[np.intp]
 # Places per candidate at which its distance is bounded from below, and candidates computed in full at a time.
-COARSE, AT_ONCE = 24, 8
+COARSE, AT_ONCE = 12, 8
 LEAST_VALUES = 4
 # Numbers in one temporary array of a pass, so that it stays in the processor's cache.
 BLOCK = 100_000

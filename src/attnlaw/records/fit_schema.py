@@ -33,6 +33,7 @@ FITS: Schema = {
     "wasserstein": pl.Float64(),
     "outliers": pl.Int32(),
     "null_shape": pl.String(),
+    "null_draws": pl.Int32(),
     "null_scale": pl.Float64(),
     "null_edge": pl.Float64(),
     "edge_scale": pl.Float64(),
