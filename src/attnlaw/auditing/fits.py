@@ -74,7 +74,7 @@ class Fits:
         )
 
     def rejections(self) -> dict[str, Rejections]:
-        """Of each model: the matrices that are not random, against what a freshly initialised one would show."""
+        """Of each model: the matrices that are not random, against a freshly initialised one."""
         return {
             str(model): Rejections.count(rows)
             for (model,), rows in self.matrices.group_by("model", maintain_order=True)

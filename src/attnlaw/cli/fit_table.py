@@ -32,8 +32,8 @@ def show(fits: Fits, console: Console) -> None:
     (found,) = fits.rejections().values()
     console.print(
         Text(
-            f"not random at level 0.01: {found.rejected} of {found.tested} matrices; a freshly initialised model "
-            f"has {found.expected:.2g}, so many or more with probability {found.p_value:.2g}",
+            f"not random at level 0.01: {found.rejected} of {found.tested} matrices "
+            f"(freshly initialised: {found.expected:.2g} expected, p = {found.p_value:.2g})",
             style="dim",
         ),
         soft_wrap=True,
@@ -54,7 +54,7 @@ def show_together(fits: Fits, console: Console) -> None:
     console.print(_summary(fits))
     console.print(
         Text(
-            "Medians over matrices. W1: distance to the null; beyond: values beyond the null's edge; "
+            "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
             "kappa: 2 for a random head, infinite for a random matrix, small is a heavy tail.",
             style="dim",
         )
@@ -86,11 +86,11 @@ def _laws(rows: pl.DataFrame) -> Text:
 def _summary(fits: Fits) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("kind", no_wrap=True)
-    table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=28)
-    for title in (*LETTERS, "W1", "beyond", "alpha", "kappa"):
-        table.add_column(
-            title.replace("-tailed", "\ntailed").replace("law tail", "law\ntail"), justify="right"
-        )
+    table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=24)
+    for letter, colour in LETTERS.values():
+        table.add_column(Text(letter, style=colour), justify="right", no_wrap=True)
+    for title in ("W1", "beyond", "alpha", "kappa"):
+        table.add_column(title, justify="right", no_wrap=True)
     kinds = {kind: place for place, kind in enumerate(dict.fromkeys(fits.matrices["kind"]))}
     groups = fits.matrices.group_by("kind", "model", maintain_order=True)
     for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):

@@ -131,12 +131,12 @@ class Null:
 def false_alarms(groups: Iterable[tuple[int, int]], level: float = 0.01) -> Reals:
     """Probabilities of 0, 1, 2, ... p-values at most `level` when every spectrum comes from its null.
 
-    `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their draws: given these
-    the chance of a false alarm is that of exceeding the m-th largest of B distances, m = floor(level (B + 1)),
-    a Beta(m, B + 1 - m) variable, so the count of a shape is beta-binomial.
+    `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their B draws: given
+    these, the chance of a false alarm is that of exceeding the m-th largest of B distances, m = floor(level
+    (B + 1)), a Beta(m, B + 1 - m) variable, so the count of a shape is beta-binomial.
 
-    >>> false_alarms([(100, 200)]) @ np.arange(101)  # 100 spectra, level 2/201
-    0.995...
+    >>> round(float(false_alarms([(201, 200)]) @ np.arange(202)), 9)  # 201 spectra, m/(B + 1) = 2/201
+    2.0
     """
     chances = np.ones(1)
     for spectra, draws in groups:
