@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pickle
 import struct
 import warnings
@@ -186,14 +187,37 @@ def test_paths_that_hold_nothing(tmp_path: Path) -> None:
     refusal(tmp_path / "absent", str(tmp_path / "absent"), "no such file or directory")
     (tmp_path / "optimizer.pt").write_bytes(b"")
     refusal(tmp_path, "holds no checkpoint")
-    (tmp_path / "model.onnx").write_bytes(b"")
-    refusal(tmp_path / "model.onnx", "unknown format .onnx", ".safetensors")
+    (tmp_path / "model.h5").write_bytes(b"")
+    refusal(tmp_path / "model.h5", "unknown format .h5", ".safetensors")
 
 
 def test_several_checkpoints_without_an_index(tmp_path: Path) -> None:
     for number in (1, 2):
         torch.save(bert_state(), tmp_path / f"pytorch_model-0000{number}-of-00002.bin")
     refusal(tmp_path, "several checkpoints without an index", "pytorch_model-00001-of-00002.bin")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_files_that_may_not_be_read(folder: Path, name: str) -> None:
+    (folder / name).chmod(0)
+    refusal(folder, "cannot be read (Permission denied)", "check its permissions")
+
+
+def test_permissions_are_not_called_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for any user: the system's refusal, as `open` would raise it."""
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    torch.save(bert_state(), folder / "weights.pt")
+    with monkeypatch.context() as patch:
+        patch.setattr("attnlaw.checkpoints.formats.safetensors_file.safe_open", refused)
+        refusal(folder / "model.safetensors", "cannot be read (Permission denied)", "check its permissions")
+        patch.setattr(torch, "load", refused)
+        refusal(folder / "weights.pt", "cannot be read (Permission denied)", "check its permissions")
+        patch.setattr(Path, "read_text", refused)
+        refusal(folder / "model.safetensors", "check its permissions")
 
 
 @pytest.mark.parametrize("source", [3, None, [1.0]])

@@ -11,6 +11,7 @@ from attnlaw.checkpoints.build import build_model
 from attnlaw.checkpoints.config import Config, read_config
 from attnlaw.checkpoints.formats.gguf_file import GgufFile
 from attnlaw.checkpoints.formats.in_memory import InMemory
+from attnlaw.checkpoints.formats.onnx_file import OnnxFile
 from attnlaw.checkpoints.formats.safetensors_file import SafetensorsFile
 from attnlaw.checkpoints.formats.sharded import Sharded
 from attnlaw.checkpoints.formats.torch_file import TorchFile
@@ -23,6 +24,7 @@ FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
     (".safetensors",): SafetensorsFile,
     (".bin", ".pt", ".pth", ".ckpt"): TorchFile,
     (".gguf",): GgufFile,
+    (".onnx",): OnnxFile,
 }
 # What a directory may hold, best first. Optimizer states and training arguments match nothing here.
 IN_DIRECTORY = (
@@ -37,6 +39,7 @@ IN_DIRECTORY = (
     "*.pth",
     "*.ckpt",
     "*.gguf",
+    "*.onnx",
 )
 NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
 

@@ -1,0 +1,125 @@
+"""ONNX graphs: their initialisers, by the names of the parameters they were exported from.
+
+PyTorch's exporter stores the weight of a linear layer transposed, for `MatMul`, under a name such as
+`onnx::MatMul_268`; the node that uses it is called `/encoder/layer.0/attention/self/query/MatMul` after the
+module. Such an initialiser is offered as `encoder.layer.0.attention.self.query.weight`, (out, in) again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.errors import InputError
+
+
+class OnnxFile(Tensors):
+    """The weights of one `.onnx` file, also those it keeps in files beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = str(path)
+        self.metadata = {}
+        self._onnx, graph = _load(path)
+        self._stored = {tensor.name: tensor for tensor in graph.initializer}
+        # name -> (initialiser, whether it is stored transposed)
+        self._names = {name: (name, False) for name in self._stored} | _linear_layers(graph, self._stored)
+        self._files = {
+            name: _external(path, tensor)
+            for name, tensor in self._stored.items()
+            if tensor.data_location == self._onnx.TensorProto.EXTERNAL
+        }
+        self.shapes = {name: self._shape(name) for name in self._names}
+        if not self._stored:
+            raise InputError(f"{path}: an ONNX graph without weights; export the model with its parameters")
+
+    def dtype(self, name: str) -> str:
+        return self._type(self._names[name][0]).name
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        stored, transposed = self._names[name]
+        if stored in self._files:
+            array = self._from_file(stored)
+        else:
+            array = self._onnx.numpy_helper.to_array(self._stored[stored])
+        array = array.T if transposed else array
+        return array if member is None else array[member]
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        stored, transposed = self._names[name]
+        shape = tuple(self._stored[stored].dims)
+        return shape[::-1] if transposed else shape
+
+    def _type(self, stored: str) -> np.dtype[Any]:
+        found: np.dtype[Any] = np.dtype(
+            self._onnx.helper.tensor_dtype_to_np_dtype(self._stored[stored].data_type)
+        )
+        return found
+
+    def _from_file(self, stored: str) -> NDArray[Any]:
+        file, offset = self._files[stored]
+        dtype, shape = self._type(stored), tuple(self._stored[stored].dims)
+        count = int(np.prod(shape))
+        try:
+            with file.open("rb") as data:
+                data.seek(offset)
+                array = np.fromfile(data, dtype=np.uint8, count=count * dtype.itemsize)
+        except OSError as error:
+            raise InputError(
+                f"{self.source}: its data file {file.name} cannot be read ({error.strerror}); "
+                "keep it in the same directory"
+            ) from error
+        if array.size != count * dtype.itemsize:
+            raise InputError(
+                f"{self.source}: tensor {stored} lies past the end of {file.name}; copy both files again"
+            )
+        return array.view(dtype).reshape(shape)
+
+
+def _load(path: Path) -> tuple[Any, Any]:
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError as error:
+        raise InputError(
+            f"{path}: an ONNX file needs the onnx package; install it with: pip install 'attnlaw[onnx]'"
+        ) from error
+    try:
+        return onnx, onnx.load_model(path, load_external_data=False).graph
+    except (DecodeError, ValueError) as error:
+        raise InputError(f"{path}: not a complete ONNX file; copy, download or export it again") from error
+
+
+def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Parameters that are named after the `MatMul` nodes which multiply by them from the right."""
+    same = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"}
+    found = {}
+    for node in graph.node:
+        if node.op_type != "MatMul" or len(node.input) != 2:
+            continue
+        weight = same.get(node.input[1], node.input[1])
+        *module, _operation = node.name.strip("/").split("/")
+        if module and weight in stored and len(stored[weight].dims) == 2:
+            found[".".join(module) + ".weight"] = (weight, True)
+    return found
+
+
+def _external(path: Path, tensor: Any) -> tuple[Path, int]:
+    """The file beside the graph that holds a tensor, and where it begins there; never a file elsewhere."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    place = PurePosixPath(location.replace("\\", "/"))
+    if not location or place.is_absolute() or ".." in place.parts or ":" in location:
+        raise InputError(
+            f"{path}: tensor {tensor.name} is kept in {location!r}, which lies outside its directory; "
+            "only files beside the graph are read"
+        )
+    offset = entries.get("offset", "0")
+    if not offset.isdecimal():
+        raise InputError(
+            f"{path}: tensor {tensor.name} begins at {offset!r}, expected a number; export it again"
+        )
+    return path.parent / place, int(offset)
