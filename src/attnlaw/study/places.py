@@ -17,12 +17,14 @@ from attnlaw import __version__
 from attnlaw.errors import InputError
 from attnlaw.records.files import usable_directory
 from attnlaw.study.engine import Engine, InProcess, Stop
-from attnlaw.study.slurm import THREADS, parse_options, slurm_jobs
+from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
 
 CONFIG = {
     # A death is told at once, and a worker holds what it computes and nothing else.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-saturation": 1.0,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "logging": {"distributed": "critical"},
 }
 PATIENCE = 30.0  # seconds for a scheduler to answer
@@ -80,11 +82,13 @@ def _local(jobs: int) -> Iterator[Any]:
     """Single-threaded worker processes, reachable from this machine alone; Dask restarts those that die."""
     from distributed import Client, LocalCluster
 
-    options = {"host": "127.0.0.1", "dashboard_address": None, "memory_limit": 0, "env": THREADS}
+    options = {"n_workers": jobs, "threads_per_worker": 1, "env": THREADS, "memory_limit": 0}
     with ExitStack() as stack:
         try:
             with _sheltered():
-                cluster = LocalCluster(jobs, threads_per_worker=1, silence_logs=logging.CRITICAL, **options)
+                cluster = LocalCluster(
+                    host="127.0.0.1", dashboard_address=NO_DASHBOARD, silence_logs=logging.CRITICAL, **options
+                )
                 stack.enter_context(cluster)
                 client = stack.enter_context(Client(cluster, set_as_default=False))
         except RuntimeError as error:

@@ -19,6 +19,7 @@ from attnlaw.study.engine import Stop
 OPTIONS = ("partition", "cores", "memory", "walltime", "account", "interface")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 DEATH_TIMEOUT = 60  # seconds
+NO_DASHBOARD = "127.0.0.1:0"  # without an address Dask opens port 8787 to everyone
 
 
 def parse_options(text: str) -> dict[str, str]:
@@ -70,7 +71,7 @@ def slurm_cluster(text: str, folder: Path) -> Any:
         job_name="attnlaw-study",
         job_script_prologue=[f"export {name}={value}" for name, value in THREADS.items()],
         log_directory=str(folder / "slurm"),
-        scheduler_options={"dashboard_address": None},
+        scheduler_options={"dashboard_address": NO_DASHBOARD},
         silence_logs="critical",
         **options,
     )

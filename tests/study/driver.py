@@ -1,0 +1,17 @@
+"""A run of a study in a process of its own, to be killed: python driver.py FILE DIR [JOBS]."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from study.sample_verbs import VERBS
+
+    from attnlaw.study import Place, read_study, run
+
+    file, out, *rest = sys.argv[1:]
+    report = run(read_study(file, VERBS), out, Place(jobs=int(rest[0]) if rest else None))
+    sys.stdout.write(json.dumps(report.describe()))

@@ -1,0 +1,92 @@
+"""Verbs for tests of the machinery: tasks that count themselves, wait, fail, hang, exit, or write a table.
+
+Each call leaves a line in the file `calls` of its `log` folder, whatever becomes of it afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from attnlaw.errors import InputError
+from attnlaw.study import Result, Verb
+
+
+def _called(log: str | None, x: float) -> None:
+    if log is not None:
+        with (Path(log) / "calls").open("a") as file:
+            file.write(f"{x:g}\n")
+
+
+def calls(log: Path) -> list[float]:
+    """The arguments of all calls so far, in their order."""
+    path = log / "calls"
+    return [float(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def square(*, x: float, seconds: float = 0.0, log: str | None = None) -> Result:
+    """x squared, after some seconds."""
+    _called(log, x)
+    time.sleep(seconds)
+    return Result({"square": x * x})
+
+
+def draw(*, x: float, seed: int) -> Result:
+    """Linear algebra of drawn numbers: its last bits depend on the number of BLAS threads."""
+    matrix = np.random.default_rng(seed).standard_normal((60, 60)) + x
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return Result({"largest": float(values[0])}, {"values": pl.DataFrame({"value": values})})
+
+
+def poisoned(*, x: float, how: str = "well", at: float = 2.0, log: str | None = None) -> Result:
+    """x squared, but at one x: raise, be wrong input, hang, or exit the process."""
+    _called(log, x)
+    if x == at and how == "raises":
+        raise ArithmeticError("poison\nin two lines")
+    if x == at and how == "input":
+        raise InputError("x: not this one")
+    if x == at and how == "hangs":
+        time.sleep(600)
+    if x == at and how == "exits":
+        os._exit(3)
+    if x == at and how == "nan":
+        return Result({"square": float("nan")})
+    return Result({"square": x * x})
+
+
+def recovers(*, x: float, log: str) -> Result:
+    """Fails twice, then works."""
+    _called(log, x)
+    if calls(Path(log)).count(x) < 3:
+        raise OSError("not yet")
+    return Result({"square": x * x})
+
+
+def torn(*, x: float, at: int = 3, seconds: float = 0.0, log: str | None = None) -> Result:
+    """x squared with a table; the first time at one x, the process is killed in the middle of writing it."""
+    _called(log, x)
+    time.sleep(seconds)
+    if x == at and log is not None and calls(Path(log)).count(x) == 1:
+        write = pl.DataFrame.write_parquet
+
+        def half(self: pl.DataFrame, path: Path) -> None:
+            write(self, path)
+            path.write_bytes(path.read_bytes()[:100])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        pl.DataFrame.write_parquet = half  # type: ignore[method-assign, assignment]
+    return Result({"square": x * x}, {"lines": pl.DataFrame({"value": np.arange(1000) * x})})
+
+
+VERBS = {
+    "square": Verb(square),
+    "draw": Verb(draw, draws=True),
+    "poisoned": Verb(poisoned),
+    "recovers": Verb(recovers),
+    "torn": Verb(torn),
+}

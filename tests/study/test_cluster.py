@@ -1,0 +1,193 @@
+"""Studies on real Dask clusters: equal tables, poisoned tasks, killed workers, killed drivers, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from study.sample_verbs import VERBS, calls
+
+from attnlaw.errors import InputError
+from attnlaw.study import Place, Study, read_study, run, status
+from attnlaw.study.engine import Stop
+from attnlaw.study.run import Estimate
+
+DRIVER = Path(__file__).parent / "driver.py"
+PATIENCE = 60.0  # seconds that any awaited state may take on a busy machine
+SLOW = 'verb = "square"\n[fixed]\nlog = "LOG"\nseconds = 0.2\n[grid]\nx = "1:24:24"\n'
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A scheduler with two worker processes, which studies use by its address."""
+    with Place(jobs=2).open(tmp_path_factory.mktemp("cluster"), Stop()) as engine:
+        yield Place(dask=engine.client.scheduler_info()["address"])  # type: ignore[attr-defined]
+
+
+def study(folder: Path, text: str) -> Study:
+    file = folder / "study.toml"
+    file.write_text(text.replace("LOG", str(folder)))
+    return read_study(file, VERBS)
+
+
+def rows(out: Path) -> pl.DataFrame:
+    return pl.read_parquet(out / "rows" / "*.parquet")
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, two_workers: Place) -> None:
+    text = 'verb = "draw"\n[grid]\nx = "0:1:8"\n[run]\nseed = 3\nseeds = 4\n'
+    estimates: list[Estimate] = []
+    for name, place in (("none", None), ("one", Place(jobs=1)), ("two", two_workers)):
+        report = run(study(tmp_path, text), tmp_path / name, place, announce=estimates.append)
+        assert report.done == 32
+    assert [estimate.workers for estimate in estimates] == [1, 1, 2]
+    for name in ("one", "two"):
+        for place in ("rows", "tables/values"):
+            first = sorted((tmp_path / "none" / place).iterdir())
+            other = sorted((tmp_path / name / place).iterdir())
+            assert [path.name for path in first] == [path.name for path in other]
+            assert [path.read_bytes() for path in first] == [path.read_bytes() for path in other]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "attempts"),
+    [
+        ("raises", "ArithmeticError: poison in two lines", 2),
+        ("input", "x: not this one", 1),
+        ("exits", "the worker process died while computing it", 2),
+        ("hangs", 'exceeded its time limit of 0.5 s at File "', 2),
+    ],
+)
+def test_a_poisoned_task_does_not_stop_the_others(
+    tmp_path: Path, two_workers: Place, how: str, error: str, attempts: int
+) -> None:
+    text = f'verb = "poisoned"\n[fixed]\nlog = "LOG"\nhow = "{how}"\nat = 20.0\n[grid]\nx = "1:60:60"\n'
+    report = run(
+        study(tmp_path, text + "[run]\nretries = 1\ntime_limit = 0.5\n"), tmp_path / "out", two_workers
+    )
+    (failure,) = report.failures
+    assert failure.arguments["x"] == 20
+    assert failure.error.startswith(error)
+    assert (report.done, report.missing) == (59, 0)
+    assert calls(tmp_path).count(20) == attempts
+    found = rows(tmp_path / "out")
+    assert found["square"].to_list() == [None if x == 20 else x * x for x in range(1, 61)]
+    assert not list((tmp_path / "out" / "running").iterdir())
+
+
+def test_workers_killed_in_mid_run_and_in_mid_write(tmp_path: Path) -> None:
+    """The study completes, every row is there once, and no broken part is among the tables."""
+    file = tmp_path / "study.toml"
+    study(tmp_path, SLOW.replace("square", "torn"))
+    out = tmp_path / "out"
+    with subprocess.Popen([sys.executable, DRIVER, file, out, "2"], stdout=subprocess.PIPE) as driver:
+        until(lambda: len(calls(tmp_path)) > 10)
+        drafts = [path.name for path in (out / "drafts").iterdir()]
+        os.kill(_children(driver.pid)[1], signal.SIGKILL)  # after the tracker: a worker
+        assert driver.stdout is not None
+        told = json.loads(driver.stdout.read())
+    assert (told["done"], told["failed"], told["missing"]) == (24, 0, 0)
+    assert len(drafts) == 1  # the half-written one is there, where nobody reads
+    assert calls(tmp_path).count(3) == 2
+    found = rows(out)
+    assert found["x"].to_list() == list(range(1, 25))
+    tables = pl.read_parquet(out / "tables" / "lines" / "*.parquet")
+    assert tables.group_by("task").len()["len"].to_list() == [1000] * 24
+    sums = found.join(tables.group_by("task").agg(pl.col("value").sum()), on="task", maintain_order="left")
+    assert sums["value"].to_list() == [499_500 * x for x in range(1, 25)]
+    run(read_study(file, VERBS), out)
+    assert not list((out / "drafts").iterdir())  # swept by the next run
+
+
+def test_a_killed_driver_leaves_no_worker_and_loses_no_row(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    found = study(tmp_path, SLOW)
+    out = tmp_path / "out"
+    with subprocess.Popen([sys.executable, DRIVER, file, out, "2"]) as driver:
+        until(lambda: len(calls(tmp_path)) > 8)
+        children = _children(driver.pid)
+        os.kill(driver.pid, signal.SIGKILL)
+    assert len(children) >= 2
+    until(lambda: not any(_alive(child) for child in children))
+    kept, begun = status(found, out).done, calls(tmp_path)
+    in_flight = len(set(begun)) - kept
+    assert kept >= 5
+    assert in_flight <= 4  # two at work, and two whose rows may have been on their way
+    report = run(found, out)
+    assert (report.done, report.computed) == (24, 24 - kept)
+    assert sorted(rows(out)["x"].to_list()) == list(range(1, 25))
+    again = calls(tmp_path)[len(begun) :]
+    assert len(set(again) & set(begun)) == in_flight  # nothing else was computed twice
+
+
+def test_ctrl_c_stops_the_workers_and_keeps_every_finished_row(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    found = study(tmp_path, SLOW)
+    out = tmp_path / "out"
+    command = [sys.executable, DRIVER, file, out, "2"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as driver:
+        until(lambda: len(calls(tmp_path)) > 8)
+        os.killpg(driver.pid, signal.SIGINT)  # a terminal sends it to the workers too
+        told, noise = driver.communicate()
+    assert driver.returncode == 0
+    report = json.loads(told)
+    assert report["stopped"]
+    assert noise == b""
+    assert report["done"] == len(set(calls(tmp_path)))  # tasks at work were short enough to end
+    assert report["done"] == status(found, out).done == rows(out).height < 24
+
+
+def test_two_runs_at_the_same_time(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    found = study(tmp_path, SLOW.replace("24", "12"))
+    out = tmp_path / "out"
+    with subprocess.Popen([sys.executable, DRIVER, file, out], stdout=subprocess.PIPE) as driver:
+        until(lambda: len(calls(tmp_path)) > 2)
+        with pytest.raises(InputError, match=f"another run of this study is at work .process {driver.pid}"):
+            run(found, out)
+        assert status(found, out).running
+        assert driver.stdout is not None
+        assert json.loads(driver.stdout.read())["done"] == 12
+    assert not status(found, out).running
+    assert len(calls(tmp_path)) == 13  # the first task is measured twice
+
+
+def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlaw.study.places.PATIENCE", 1.0)
+    with pytest.raises(InputError, match="no Dask scheduler answers there"):
+        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tcp://127.0.0.1:9"))
+    with pytest.raises(InputError, match="drop --jobs"):
+        Place(jobs=2, dask="tcp://127.0.0.1:9")
+    with pytest.raises(InputError, match="at least 1"):
+        Place(jobs=0)
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    threads = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return sorted({int(child) for children in [found, *threads] for child in children})
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

@@ -1,0 +1,182 @@
+"""Runs in process: rows, resuming, failures, limits, and what is exported."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from study.sample_verbs import VERBS, calls
+
+from attnlaw import __version__
+from attnlaw.errors import InputError
+from attnlaw.study import Study, read_study, resume, run, status
+from attnlaw.study.run import Estimate
+from attnlaw.study.store import locked
+
+DRIVER = Path(__file__).parent / "driver.py"
+
+
+def study(folder: Path, text: str) -> Study:
+    file = folder / "study.toml"
+    file.write_text(text.replace("LOG", str(folder)))
+    return read_study(file, VERBS)
+
+
+def rows(out: Path) -> pl.DataFrame:
+    return pl.read_parquet(out / "rows" / "*.parquet")
+
+
+ARGUMENTS = ("verb", "x", "seconds", "log", "seed")
+RESULTS = ("square", "status", "error", "attnlaw_version", "task")
+SQUARES = 'verb = "square"\n[fixed]\nlog = "LOG"\n[grid]\nx = [3, 1, 2]\n'
+
+
+def test_rows_stand_in_the_order_of_the_study(tmp_path: Path) -> None:
+    estimates: list[Estimate] = []
+    seen: list[tuple[int, int]] = []
+    report = run(
+        study(tmp_path, SQUARES),
+        tmp_path / "out",
+        announce=estimates.append,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert (report.tasks, report.done, report.missing, report.failures) == (3, 3, 0, ())
+    found = rows(tmp_path / "out")
+    assert found.columns == [*ARGUMENTS, *RESULTS]
+    assert found.select("x", "square", "status", "error").rows() == [
+        (3.0, 9.0, "done", None),
+        (1.0, 1.0, "done", None),
+        (2.0, 4.0, "done", None),
+    ]
+    assert set(found["attnlaw_version"]) == {__version__}
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    (estimate,) = estimates
+    assert (estimate.tasks, estimate.workers) == (3, 1)
+    assert estimate.first is not None
+    assert estimate.seconds == pytest.approx(3 * estimate.first)
+
+
+def test_a_second_run_computes_what_is_missing_and_force_everything(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(study(tmp_path, SQUARES), out)
+    assert calls(tmp_path) == [3, 3, 1, 2]  # a quick first task is measured a second time
+    assert run(study(tmp_path, SQUARES), out).computed == 0
+    assert len(calls(tmp_path)) == 4
+    grown = study(tmp_path, SQUARES.replace("3, 1, 2", "3, 5, 1"))
+    assert resume(grown, out).computed == 1
+    assert set(calls(tmp_path)[4:]) == {5}
+    assert rows(out)["x"].to_list() == [3, 5, 1]  # the rows are those of the study as it is now
+    assert run(study(tmp_path, SQUARES), out).computed == 0  # and what was computed once is not lost
+    assert run(study(tmp_path, SQUARES), out, force=True).computed == 3
+    with pytest.raises(InputError, match="holds no study"):
+        resume(study(tmp_path, SQUARES), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "attempts"),
+    [
+        ("raises", "ArithmeticError: poison in two lines", 3),
+        ("input", "x: not this one", 1),
+        ("nan", "ValueError: Out of range float values are not JSON compliant", 3),
+        ("hangs", "exceeded its time limit of 0.2 s", 3),
+    ],
+)
+def test_a_task_that_fails_is_a_row_and_the_others_go_on(
+    tmp_path: Path, how: str, error: str, attempts: int
+) -> None:
+    text = f'verb = "poisoned"\n[fixed]\nlog = "LOG"\nhow = "{how}"\n[grid]\nx = [1, 2, 3]\n'
+    text += "[run]\ntime_limit = 0.2\n"
+    report = run(study(tmp_path, text), tmp_path / "out")
+    assert (report.done, report.missing) == (2, 0)
+    (failure,) = report.failures
+    assert failure.arguments["x"] == 2
+    assert failure.error.startswith(error)
+    assert calls(tmp_path).count(2) == attempts
+    found = rows(tmp_path / "out")
+    assert found["square"].to_list() == [1, None, 9]
+    assert found["status"].to_list() == ["done", "failed", "done"]
+    assert found["error"][1] == failure.error
+    # Another run leaves the failure alone; asked to, it tries again.
+    assert run(study(tmp_path, text), tmp_path / "out").computed == 0
+    assert run(study(tmp_path, text), tmp_path / "out", retry_failed=True).computed == 1
+
+
+def test_retries_help_where_a_failure_passes(tmp_path: Path) -> None:
+    text = 'verb = "recovers"\n[fixed]\nlog = "LOG"\n[grid]\nx = [1, 2]\n[run]\nretries = {}\n'
+    assert not run(study(tmp_path, text.format(2)), tmp_path / "a").failures
+    (tmp_path / "calls").unlink()
+    failures = run(study(tmp_path, text.format(1)), tmp_path / "b").failures
+    assert [failure.error for failure in failures] == ["OSError: not yet"] * 2
+
+
+def test_all_tasks_may_fail(tmp_path: Path) -> None:
+    text = 'verb = "poisoned"\n[fixed]\nhow = "input"\nx = 2\n'
+    estimates: list[Estimate] = []
+    report = run(study(tmp_path, text), tmp_path / "out", announce=estimates.append)
+    assert len(report.failures) == 1
+    assert [estimate.seconds for estimate in estimates] == [None]
+    assert rows(tmp_path / "out").select("status", "seed").rows() == [("failed", None)]
+
+
+def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    with locked(tmp_path / "out"), pytest.raises(InputError, match="another run of this study is at work"):
+        run(study(tmp_path, SQUARES), tmp_path / "out")
+    assert calls(tmp_path) == []
+    run(study(tmp_path, SQUARES), tmp_path / "out")
+    with locked(tmp_path / "out"):
+        assert status(study(tmp_path, SQUARES), tmp_path / "out").running
+
+
+def test_tables_are_tied_to_their_rows_and_follow_the_study(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    text = 'verb = "draw"\n[grid]\nx = [{}]\n[run]\nseeds = 2\n'
+    run(study(tmp_path, text.format("0, 1")), out)
+    found = rows(out)
+    assert found["seed"].n_unique() == 4
+    tables = pl.read_parquet(out / "tables" / "values" / "*.parquet")
+    largest = tables.group_by("task").agg(pl.col("value").max())
+    joined = found.join(largest, on="task", maintain_order="left")
+    assert joined["value"].to_list() == joined["largest"].to_list()
+    assert joined.height == 4
+    parts = [pl.read_parquet(out / path)["value"].max() for path in found["values_part"]]
+    assert parts == found["largest"].to_list()
+    query = f"""SELECT x, count(*) AS lines FROM '{out}/tables/values/*.parquet'
+                JOIN '{out}/rows/*.parquet' USING (task) GROUP BY x ORDER BY x"""
+    assert duckdb.sql(query).fetchall() == [(0.0, 120), (1.0, 120)]
+    run(study(tmp_path, text.format("0")), out)
+    assert len(list((out / "tables" / "values").iterdir())) == 2
+    assert len(list((out / "parts" / "values").iterdir())) == 4  # kept for when the study asks for them again
+
+
+def test_a_row_reproduces_alone(tmp_path: Path) -> None:
+    """A row depends on its own arguments: the same task in another study, alone, gives the same bits."""
+    text = 'verb = "draw"\n[grid]\nx = [{}]\n[run]\nseeds = 2\n'
+    run(study(tmp_path, text.format("7, 0, 1")), tmp_path / "many")
+    run(study(tmp_path, text.format("7")), tmp_path / "one")
+    many, one = rows(tmp_path / "many"), rows(tmp_path / "one")
+    assert many.filter(x=7.0).drop("values_part").equals(one.drop("values_part"))
+
+
+def test_ctrl_c_keeps_finished_rows(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(f'verb = "square"\n[fixed]\nlog = "{tmp_path}"\nseconds = 0.2\n[grid]\nx = "1:200:200"\n')
+    out = tmp_path / "out"
+    with subprocess.Popen([sys.executable, DRIVER, file, out], stdout=subprocess.PIPE) as driver:
+        while len(calls(tmp_path)) < 4:
+            time.sleep(0.05)
+        os.kill(driver.pid, signal.SIGINT)
+        assert driver.stdout is not None
+        told = json.loads(driver.stdout.read())
+    assert driver.returncode == 0
+    # The first task is called twice; the one at work when the signal came is lost, or had just ended.
+    assert told["stopped"]
+    assert told["done"] in (len(calls(tmp_path)) - 2, len(calls(tmp_path)) - 1)
+    assert rows(out).height == told["done"] == status(read_study(file, VERBS), out).done

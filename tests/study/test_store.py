@@ -1,0 +1,93 @@
+"""The store and its lock: rows survive a kill, one run at a time, broken files are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from attnlaw.errors import InputError
+from attnlaw.study.store import is_locked, locked, open_store
+from attnlaw.study.task import Outcome, write_part
+
+HOLDER = """
+import sys, time
+from attnlaw.study.store import locked, open_store
+from attnlaw.study.task import Outcome
+with locked(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
+    for i in range(20):
+        store.add([Outcome(f"key {i}", 0.0, "{}")])
+    sys.stdout.write("ready\\n")
+    sys.stdout.flush()
+    time.sleep(600)
+"""
+
+
+def test_an_outcome_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+    first = Outcome("k", 0.5, None, (), "failed", attempts=3)
+    second = Outcome("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
+    with open_store(tmp_path / "out", create=True) as store:
+        store.add([first])
+        assert store.outcomes() == {"k": first}
+        assert store.failures() == {"k": True}
+        store.add([second])
+        assert store.outcomes() == {"k": second}
+        assert store.failures() == {"k": False}
+        store.drop(["k"])
+        assert store.outcomes() == {}
+
+
+def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"ready\n"
+        assert is_locked(tmp_path)
+        with (
+            pytest.raises(
+                InputError, match=f"another run of this study is at work .process {holder.pid} on "
+            ),
+            locked(tmp_path),
+        ):
+            pass
+        with open_store(tmp_path) as store:  # readers are welcome meanwhile
+            assert len(store.outcomes()) == 20
+        os.kill(holder.pid, signal.SIGKILL)
+    assert not is_locked(tmp_path)
+    with locked(tmp_path), open_store(tmp_path) as store:
+        assert set(store.outcomes()) == {f"key {i}" for i in range(20)}
+
+
+def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match="holds no study; start it with: attnlaw study run"),
+        open_store(tmp_path),
+    ):
+        pass
+    (tmp_path / "store.sqlite").write_text(
+        "this is not a database, but it is long enough to look like a file"
+    )
+    with pytest.raises(InputError, match="not a store that can be used"), open_store(tmp_path):
+        pass
+
+
+def test_a_part_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pl.DataFrame({"value": [1.0, 2.0]})
+    place = write_part(table, "values", "k", tmp_path)
+    assert place == "parts/values/k.parquet"
+    assert pl.read_parquet(tmp_path / place).rows() == [(1.0, "k"), (2.0, "k")]
+    before = (tmp_path / place).read_bytes()
+
+    def interrupted(self: pl.DataFrame, path: Path) -> None:
+        path.write_bytes(before[:20])
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", interrupted)
+    with pytest.raises(OSError, match="full"):
+        write_part(table * 2, "values", "k", tmp_path)
+    assert (tmp_path / place).read_bytes() == before
+    assert [path.name for path in (tmp_path / "parts" / "values").iterdir()] == ["k.parquet"]
