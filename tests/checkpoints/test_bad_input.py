@@ -239,14 +239,14 @@ LORA = {f"base_model.model.{LAYER.format(0)}attention.self.query.lora_A.weight":
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"])
 def test_a_lora_adapter_directory(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
-    refusal(tmp_path, str(tmp_path), "LoRA adapter", "merge")
+    refusal(tmp_path, str(tmp_path), "LoRA adapter", "--adapter")
 
 
 def test_a_lora_adapter_file(tmp_path: Path) -> None:
     save_file(LORA, tmp_path / "adapter_model.safetensors")
-    refusal(tmp_path / "adapter_model.safetensors", "LoRA adapter", "merge")
+    refusal(tmp_path / "adapter_model.safetensors", "LoRA adapter", "--adapter")
     torch.save(LORA, tmp_path / "adapter_model.bin")
-    refusal(tmp_path / "adapter_model.bin", "LoRA adapter", "merge")
+    refusal(tmp_path / "adapter_model.bin", "LoRA adapter", "--adapter")
 
 
 @pytest.mark.parametrize(

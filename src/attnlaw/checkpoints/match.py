@@ -12,6 +12,8 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
 Position = tuple[int, ...]
+# Ways of quantising to float8, which is read; codes of other kinds among them are refused by their names.
+FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
 
 
 @dataclass(frozen=True)
@@ -99,15 +101,17 @@ def refuse_unreadable(tensors: Tensors, config: Config) -> None:
     names = tensors.shapes
     if _first(names, r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a|oft_R)\b"):
         raise InputError(
-            f"{tensors.source}: a LoRA adapter, not a whole model; merge it into its base model "
-            "(merge_and_unload in peft) and audit the result"
+            f"{tensors.source}: a LoRA adapter, not a whole model; audit its directory by itself, or its "
+            "base model with --adapter"
         )
     coded = _first(
         names,
         r"\.(qweight|qzeros|g_idx|SCB|weight_packed|weight_scale|weight_scale_inv)$"
         r"|weight\.(absmax|quant_map|quant_state)",
     )
-    if coded or "quantization_config" in config:
+    declared = config.values.get("quantization_config")
+    method = declared.get("quant_method") if isinstance(declared, dict) else declared
+    if coded or (declared is not None and method not in FLOAT8):
         what = f"tensor {coded}" if coded else f"quantization_config in {config.source}"
         raise InputError(
             f"{tensors.source}: a quantised checkpoint ({what}); dequantise it, or use the original weights"

@@ -1,4 +1,4 @@
-"""Open whatever holds a model: a file, a directory, an index, a state dict or an `nn.Module`."""
+"""Open whatever holds a model: a file, a directory, an index, a hub id, a state dict or an `nn.Module`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from attnlaw.checkpoints.adapters import Adapted, open_adapter
 from attnlaw.checkpoints.build import build_model
 from attnlaw.checkpoints.config import Config, read_config
+from attnlaw.checkpoints.families import FAMILIES, read_family
 from attnlaw.checkpoints.formats.gguf_file import GgufFile
 from attnlaw.checkpoints.formats.in_memory import InMemory
 from attnlaw.checkpoints.formats.onnx_file import OnnxFile
 from attnlaw.checkpoints.formats.safetensors_file import SafetensorsFile
 from attnlaw.checkpoints.formats.sharded import Sharded
 from attnlaw.checkpoints.formats.torch_file import TorchFile
+from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.scales import with_scales
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
@@ -46,11 +50,18 @@ NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler",
 Source = str | os.PathLike[str] | Mapping[str, Any] | Any
 
 
-def open_model(source: Source, heads: int | None = None, name: str | None = None) -> Model:
+def open_model(
+    source: Source,
+    heads: int | None = None,
+    name: str | None = None,
+    map: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+) -> Model:
     """The model in a checkpoint: names, shapes and sizes now, weights when they are asked for.
 
-    `source` is a path, a mapping of names to tensors, or an `nn.Module`; `heads` is needed only
-    where neither a config nor the shapes tell the number of attention heads.
+    `source` is a path, an id on a model hub, a mapping of names to tensors, or an `nn.Module`; `heads` is
+    needed only where neither a config nor the shapes tell the number of attention heads. `map` is a TOML
+    file that describes an architecture of one's own, `adapter` a LoRA adapter to add to the weights.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
@@ -60,31 +71,46 @@ def open_model(source: Source, heads: int | None = None, name: str | None = None
     """
     if heads is not None and heads < 1:
         raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
+    families = FAMILIES if map is None else (read_family(map),)
+    label, tensors, config, known_heads = _opened(source, name)
+    tensors = with_scales(tensors, config)
+    if adapter is not None:
+        tensors = Adapted(tensors, open_adapter(local(adapter), open_file))
+    return build_model(label, tensors, config, heads or known_heads, families)
+
+
+def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int | None]:
+    """What to call the model, its tensors, its sizes, and its heads where a module tells them."""
     if isinstance(source, str | os.PathLike):
-        path = Path(source)
+        path = local(source)
         tensors = _open_path(path)
-        folder = path if path.is_dir() else path.parent
-        config = read_config(folder / "config.json")
+        config = read_config((path if path.is_dir() else path.parent) / "config.json")
         # A file that names its own architecture (GGUF) knows best; others only where no config.json does.
         if tensors.metadata.get("model_type") or (tensors.metadata and not config.values):
             config = Config(tensors.metadata, tensors.source)
-        return build_model(name or str(source), tensors, config, heads)
+        return name or str(source), tensors, config, None
     if isinstance(source, Mapping):
         label = name or "state dict"
-        return build_model(label, InMemory(source, label), Config(source="its (absent) config"), heads)
+        return label, InMemory(source, label), Config(source="its (absent) config"), None
     if hasattr(source, "state_dict"):
         label = name or type(source).__name__
-        return build_model(label, InMemory(source.state_dict(), label), *_module_sizes(source, heads))
+        return label, InMemory(source.state_dict(), label), *_module_sizes(source)
     raise InputError(
         f"cannot read a model from {type(source).__name__}; pass a path, a state dict or an nn.Module"
     )
 
 
-def _module_sizes(module: Any, heads: int | None) -> tuple[Config, int | None]:
+def local(source: str | os.PathLike[str]) -> Path:
+    """The path itself, or the directory into which a model of that id on a hub was fetched."""
+    path = Path(source)
+    return fetch(str(source)) if not path.exists() and is_hub_id(str(source)) else path
+
+
+def _module_sizes(module: Any) -> tuple[Config, int | None]:
     """Sizes from a Hugging Face config, or from the torch layers inside."""
     config = getattr(module, "config", None)
     if config is not None and hasattr(config, "to_dict"):
-        return Config(config.to_dict(), f"{type(module).__name__}.config"), heads
+        return Config(config.to_dict(), f"{type(module).__name__}.config"), None
     parts = list(module.modules())
     counts = {part.num_heads for part in parts if isinstance(getattr(part, "num_heads", None), int)}
     if len(counts) > 1:
@@ -103,23 +129,24 @@ def _module_sizes(module: Any, heads: int | None) -> tuple[Config, int | None]:
         if layer is not None
         else {}
     )
-    return Config(values, type(module).__name__), heads or next(iter(counts), None)
+    return Config(values, type(module).__name__), next(iter(counts), None)
 
 
 def _open_path(path: Path) -> Tensors:
     try:
         if path.is_dir():
-            return _open_file(_in_directory(path))
+            return open_file(_in_directory(path))
         if path.is_file():
-            return _open_file(path)
+            return open_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
 
 
-def _open_file(path: Path) -> Tensors:
+def open_file(path: Path) -> Tensors:
+    """The tensors of one file, or of the shards that an index names, by the file's ending."""
     if path.name.endswith(".index.json"):
-        return Sharded(path, _open_file)
+        return Sharded(path, open_file)
     for endings, reader in FORMATS.items():
         if path.suffix in endings:
             return reader(path)
@@ -141,8 +168,8 @@ def _in_directory(folder: Path) -> Path:
             )
     if any(folder.glob("adapter_*")):
         raise InputError(
-            f"{folder}: a LoRA adapter, not a whole model; merge it into its base model "
-            "(merge_and_unload in peft) and audit the result"
+            f"{folder}: a LoRA adapter, not a whole model; audit it by itself, or its base model with "
+            "--adapter"
         )
     raise InputError(
         f"{folder}: holds no checkpoint (looked for {', '.join(IN_DIRECTORY)}); name the file itself"

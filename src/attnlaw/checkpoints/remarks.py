@@ -77,6 +77,8 @@ def warnings(
             f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
             "spectrum, so small singular values and ranks are the code's, not the model's"
         )
+    if any(code.startswith("float8") and not code.endswith("with scales") for code in codes):
+        found.append("float8 weights without scales beside them: read as they are stored")
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in found)

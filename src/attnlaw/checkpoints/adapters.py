@@ -1,0 +1,175 @@
+"""LoRA adapters (arXiv 2106.09685) in the layout of `peft`: alone, or added to their base model.
+
+A directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored (out, in),
+becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), s = lora_alpha / r, or / sqrt(r) with
+`use_rslora`. `rank_pattern` needs no reading, r is in the shapes; `alpha_pattern` overrides lora_alpha.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.tensors import Tensors, require_real
+from attnlaw.errors import InputError
+
+CONFIG = "adapter_config.json"
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an adapter adds to one weight: `scale * up @ down`, both by their tensors' names."""
+
+    module: str
+    down: str
+    up: str
+    scale: float
+
+    @property
+    def layer(self) -> int | None:
+        """The first number in the module's name."""
+        number = re.search(r"\.(\d{1,9})\.", f".{self.module}.")
+        return int(number[1]) if number else None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The updates of one adapter; `transposed` where it was trained on weights stored (in, out)."""
+
+    source: str
+    tensors: Tensors
+    updates: tuple[Update, ...]
+    transposed: bool
+
+    def factors(self, update: Update) -> tuple[Matrix, Matrix]:
+        """The update as a map on row vectors: (in x r, r x out), float64, the scale in the first."""
+        down, up = (
+            require_real(self.tensors.read(name), self.source, name).astype(np.float64)
+            for name in (update.down, update.up)
+        )
+        for name, matrix in ((update.down, down), (update.up, up)):
+            if not np.isfinite(matrix).all():
+                raise InputError(
+                    f"{self.source}: tensor {name} has NaN or infinite entries; training diverged, "
+                    "use an earlier checkpoint"
+                )
+        return update.scale * down.T, up.T
+
+
+def is_adapter(path: Path) -> bool:
+    """Whether a directory holds a LoRA adapter and no model of its own."""
+    return path.is_dir() and (path / CONFIG).is_file() and not any(path.glob("model*.safetensors*"))
+
+
+def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
+    """Read an adapter's config and names; every update checked for both factors and their rank."""
+    config = _config(path / CONFIG)
+    file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
+    if file is None:
+        raise InputError(f"{path}: has no {' or '.join(WEIGHTS)}; copy or download the adapter again")
+    tensors = open_file(file)
+    pairs: dict[str, dict[str, str]] = {}
+    for name in tensors.shapes:
+        if hit := LOW_RANK.fullmatch(name):
+            pairs.setdefault(hit[1], {})[hit[2]] = name
+        elif len(tensors.shapes[name]) > 1:
+            raise InputError(
+                f"{file}: tensor {name} is no lora_A or lora_B matrix; merge the adapter into its base model "
+                "(merge_and_unload in peft) and audit the result"
+            )
+    updates = tuple(_update(module, pair, tensors, config) for module, pair in pairs.items())
+    if not updates:
+        raise InputError(f"{file}: holds no lora_A and lora_B; give a LoRA adapter")
+    return Adapter(str(path), tensors, updates, bool(config.get("fan_in_fan_out")))
+
+
+def _config(path: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give a LoRA adapter") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON; copy or download the adapter again") from error
+    if not isinstance(config, Mapping) or str(config.get("peft_type", "LORA")) != "LORA":
+        kind = config.get("peft_type") if isinstance(config, Mapping) else type(config).__name__
+        raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")
+    if config.get("use_dora"):
+        raise InputError(f"{path}: a DoRA adapter (use_dora), which rescales the base; merge it first")
+    alpha = config.get("lora_alpha")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise InputError(f"{path}: lora_alpha is {alpha!r}, expected a number; correct the file")
+    return config
+
+
+def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapping[str, Any]) -> Update:
+    if set(pair) != {"A", "B"}:
+        raise InputError(
+            f"{tensors.source}: {module} has only lora_{next(iter(pair))}, expected lora_A and lora_B; "
+            "copy or download the adapter again"
+        )
+    down, up = tensors.shapes[pair["A"]], tensors.shapes[pair["B"]]
+    if len(down) != 2 or len(up) != 2 or down[0] != up[1] or 0 in (*down, *up):
+        raise InputError(
+            f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected r x in and "
+            "out x r; copy or download the adapter again"
+        )
+    alpha = config["lora_alpha"]
+    for pattern, value in (config.get("alpha_pattern") or {}).items():
+        if module == pattern or module.endswith(f".{pattern}"):
+            alpha = value
+    rank = down[0]
+    return Update(module, pair["A"], pair["B"], alpha / (sqrt(rank) if config.get("use_rslora") else rank))
+
+
+class Adapted(Tensors):
+    """The tensors of a base model, each with what the adapter adds to it, formed when it is read."""
+
+    def __init__(self, base: Tensors, adapter: Adapter) -> None:
+        self.source = f"{base.source} + {adapter.source}"
+        self.shapes, self.metadata = base.shapes, base.metadata
+        self._base, self._adapter = base, adapter
+        self._updates = {_target(base, adapter, update): update for update in adapter.updates}
+
+    def dtype(self, name: str) -> str:
+        return self._base.dtype(name)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        stored = self._base.read(name, member)
+        if name not in self._updates:
+            return stored
+        left, right = self._adapter.factors(self._updates[name])
+        added = left @ right
+        real = require_real(stored, self._base.source, name).astype(np.float64)
+        return real + (added if self._adapter.transposed else added.T)
+
+
+def _target(base: Tensors, adapter: Adapter, update: Update) -> str:
+    """The base model's tensor that an update belongs to, its prefix longer or shorter, of the right shape."""
+    wanted = f"{update.module}.weight"
+    hits = [name for name in base.shapes if f".{name}".endswith(f".{wanted}") or wanted.endswith(f".{name}")]
+    hits = [wanted] if wanted in hits else hits
+    if len(hits) != 1:
+        found = f"{len(hits)} tensors" if hits else "no tensor"
+        raise InputError(
+            f"{adapter.source}: its update of {update.module} fits {found} of {base.source}; "
+            "give the base model that the adapter was trained on"
+        )
+    shape = (adapter.tensors.shapes[update.up][0], adapter.tensors.shapes[update.down][1])
+    expected = shape[::-1] if adapter.transposed else shape
+    if base.shapes[hits[0]] != expected:
+        raise InputError(
+            f"{adapter.source}: its update of {update.module} has shape {list(expected)}, but {hits[0]} in "
+            f"{base.source} has {list(base.shapes[hits[0]])}; give the base model it was trained on"
+        )
+    return hits[0]
