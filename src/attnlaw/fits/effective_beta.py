@@ -1,8 +1,8 @@
 """Effective beta of real heads: how far a head's logits spread when its inputs are the token embeddings.
 
 The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
-a real head the logits of all pairs of tokens are taken, `q_i . k_j / sqrt(d_head)`, and beta_i is the standard
-deviation over j; it needs no logits, since `beta_i^2 = q_i^T Cov(k) q_i / d_head`.
+a real head the logits of all pairs of tokens are taken, `q_i . k_j / sqrt(d_head)`, and beta_i is the
+standard deviation over j; it needs no logits, since `beta_i^2 = q_i^T Cov(k) q_i / d_head`.
 
 | letter | meaning |
 |---|---|
@@ -10,8 +10,8 @@ deviation over j; it needs no logits, since `beta_i^2 = q_i^T Cov(k) q_i / d_hea
 | q_i, k_j | rows of `X W_Q` and `X W_K` of the head |
 
 An extension: the theory has Gaussian queries and keys, a checkpoint has tokens. Left out, because a `Model`
-is its matrices: the weights of the norm, biases of queries (a key's bias shifts whole rows and changes nothing)
-and positions. Deeper layers see other inputs than embeddings.
+is its matrices: the weights of the norm, biases of queries (a key's bias shifts whole rows and changes
+nothing) and positions. Deeper layers see other inputs than embeddings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXTENSION = (
 
 @dataclass(frozen=True)
 class EffectiveBeta:
-    """Mean (`value`) and standard deviation (`spread`) over rows of the standard deviation of a row's logits."""
+    """The standard deviation of a row's logits: its mean over rows (`value`) and its spread over rows."""
 
     layer: int
     head: int

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +32,7 @@ from scipy.special import hyp1f1
 
 from attnlaw.errors import InputError
 from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.pieces import Bounded, Piece
 from attnlaw.laws.roots import monic_roots
 
 MOST_BETA = 26.0
@@ -74,6 +77,16 @@ class AttentionMatrixLaw(Law):
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
         return ()
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The intervals; a single one is divided where a gap would open, since the density is sharp there."""
+        if len(self.intervals) == 2:
+            return super().pieces
+        (edge,) = self._edges
+        inner = self._place(self._critical).real
+        divide = [float(x) for x in inner if 1e-9 * edge < x < (1 - 1e-9) * edge][:1]
+        return tuple(Bounded(low, high) for low, high in pairwise([0.0, *divide, edge]))
 
     def density(self, x: ArrayLike) -> Reals:
         x = np.asarray(x, dtype=float)
@@ -132,13 +145,21 @@ class AttentionMatrixLaw(Law):
     def _inside(self, x: Reals) -> NDArray[np.bool_]:
         return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
 
+    def _place(self, q: Any) -> Any:
+        """x at a critical point of xi; complex q give complex x."""
+        r, k = self._letters
+        return self.theta * (q * q + (1 - r) * q - k) ** 2 / (q * (q - r) ** 2)
+
+    @cached_property
+    def _critical(self) -> Complexes:
+        r, k = self._letters
+        return monic_roots(np.array([-(1 + 2 * r), 3 * k - r * (1 - r), -k * r], dtype=complex))
+
     @cached_property
     def _edges(self) -> tuple[float, ...]:
-        r, k = self._letters
-        roots = monic_roots(np.array([-(1 + 2 * r), 3 * k - r * (1 - r), -k * r], dtype=complex))
+        roots = self._critical
         real = (np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)
         q = np.sort(roots.real[real])
         # A double root is a gap about to open: closed.
         q = q[-1:] if q.size < 3 or q[1] - q[0] <= 1e-7 * q[1] else q
-        xi_squared = (q * q + (1 - r) * q - k) ** 2 / (q * (q - r) ** 2)
-        return tuple(np.sort(self.theta * xi_squared).tolist())
+        return tuple(np.sort(self._place(q)).tolist())

@@ -124,30 +124,40 @@ class Law(ABC):
         z = np.asarray(z)
         place = z.astype(complex)
         g = np.zeros(z.shape, dtype=complex)
-        for at, weight in self.atoms:
-            g = g + weight / (place - at)
-        if np.iscomplexobj(z):
-            points, weights = self.nodes()
-            return np.asarray(g + (weights / (place[..., None] - points)).sum(-1))
-        x = np.asarray(z, dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for at, weight in self.atoms:
+                g = g + weight / (place - at)
+        inside = np.zeros(z.shape, dtype=bool)
+        if not np.iscomplexobj(z):
+            for low, high in self.intervals:
+                inside |= (z > low) & (z < high)
+        points, weights = self.nodes()
+        g[~inside] += (weights / (place[~inside][..., None] - points)).sum(-1)
+        g[inside] += self._boundary_by_quadrature(place.real[inside])
+        return g
+
+    def _boundary_by_quadrature(self, x: Reals) -> Complexes:
+        """The continuous part of `g(x + i0)` at points inside the support."""
         here = self.density(x)
-        g = g - 1j * np.pi * here
+        g = -1j * np.pi * here
         u, w = gauss_legendre(NODES)
-        for piece in self.pieces:
-            points, slope = piece.at(np.pi * u)
-            inside = (x > piece.low) & (x < piece.high)
+        for low, high in self.intervals:
+            laid = [piece.at(np.pi * u) for piece in self.pieces if low <= piece.low and piece.high <= high]
+            points, slope = (np.concatenate(parts) for parts in zip(*laid, strict=True))
+            widths = np.pi * np.tile(w, len(laid)) * slope
+            inside = (x > low) & (x < high)
             own = np.where(inside, here, 0.0)
             distance = x[..., None] - points
-            if np.isinf(piece.high):
+            if np.isinf(high):
                 # What is taken off must be integrable: rho(x) (x - low + L)/(t - low + L), L a middle length.
-                length = points[NODES // 2] - piece.low
-                taken = own[..., None] * ((x - piece.low + length)[..., None] / (points - piece.low + length))
-                ratio = np.where(inside, (x - piece.low) / length, 1.0)
+                length = points[points.size // 2] - low
+                taken = own[..., None] * ((x - low + length)[..., None] / (points - low + length))
+                ratio = np.where(inside, (x - low) / length, 1.0)
             else:
                 taken = own[..., None]
-                ratio = np.where(inside, (x - piece.low) / np.where(inside, piece.high - x, 1.0), 1.0)
+                ratio = np.where(inside, (x - low) / np.where(inside, high - x, 1.0), 1.0)
             smooth = (self.density(points) - taken) / np.where(distance == 0, np.inf, distance)
-            g = g + (np.pi * w * slope * smooth).sum(-1) + own * np.log(ratio)
+            g = g + (widths * smooth).sum(-1) + own * np.log(ratio)
         return np.asarray(g)
 
     @cached_property

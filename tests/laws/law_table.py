@@ -1,0 +1,66 @@
+"""The table of all laws, on which the properties of a law are tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnlaw.laws.attention_matrix import AttentionMatrixLaw
+from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.free_convolution import FreeConvolution
+from attnlaw.laws.head_null import HeadNull
+from attnlaw.laws.htmp import HighTemperatureMP
+from attnlaw.laws.law import Law
+from attnlaw.laws.lognormal import Lognormal
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.power_law import PowerLaw
+from attnlaw.laws.rectified import Rectified
+from attnlaw.laws.semicircle import Semicircle
+from attnlaw.laws.shrunk import Shrunk
+
+
+@dataclass(frozen=True)
+class Case:
+    """A law, the error of its quadrature, and where its mass ends if not at its support's end.
+
+    `reach` is None for tails too heavy to be enclosed by a contour. Densities that are smooth but for
+    square-root edges are integrated to rounding; a jump at zero (rectified) or a tabulated density (shrunk)
+    costs digits.
+    """
+
+    law: Law
+    error: float = 1e-10
+    reach: float | None = None
+    heavy: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        low, high = self.law.support
+        return low, self.reach or high
+
+
+BLURRED = FreeConvolution(MarchenkoPastur(0.5), 0.4)
+CASES = {
+    "semicircle": Case(Semicircle(1.3)),
+    "marchenko-pastur, low rank": Case(MarchenkoPastur(0.3, 2.0)),
+    "marchenko-pastur, full rank": Case(MarchenkoPastur(2.5)),
+    "free convolution": Case(BLURRED),
+    "free convolution, two intervals": Case(FreeConvolution(MarchenkoPastur(0.1), 0.2)),
+    "free convolution, discrete": Case(FreeConvolution(Discrete((0.0, 1.0, 4.0), (0.5, 0.3, 0.2)), 0.7)),
+    "rectified": Case(Rectified(BLURRED, 0.6, 1.2), error=2e-6),
+    "shrunk": Case(Shrunk(BLURRED), error=2e-6),
+    "discrete": Case(Discrete((0.5, 1.0, 4.0), (0.5, 0.3, 0.2))),
+    "head null": Case(HeadNull(0.25)),
+    "head null, small": Case(HeadNull(1 / 128)),
+    "head null, square": Case(HeadNull(1.0)),
+    "power law": Case(PowerLaw(6.0, 2.0), heavy=True),
+    "lognormal": Case(Lognormal(0.3, 0.5), heavy=True),
+    "lognormal tail": Case(Lognormal(0.3, 0.5, 2.0), heavy=True),
+    "lognormal, cut below": Case(Lognormal(0.3, 0.5, 0.8), heavy=True),
+    "high temperature": Case(HighTemperatureMP(12.0, 0.25), reach=12.0),
+    "high temperature, hot": Case(HighTemperatureMP(0.8, 0.3), reach=40.0),
+    "high temperature, cold": Case(HighTemperatureMP(900.0, 0.5), reach=4.5),
+    "high temperature, nearly square": Case(HighTemperatureMP(20.0, 0.95), reach=20.0),
+    "attention matrix": Case(AttentionMatrixLaw(1.0, 1.0)),
+    "attention matrix, two intervals": Case(AttentionMatrixLaw(1.0, 0.064)),
+    "attention matrix, wide heads": Case(AttentionMatrixLaw(0.3, 5.0)),
+}
