@@ -66,7 +66,7 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
         shift = 0.5 * (above - below) / curvature
         kappa = 2.0 ** ((best + shift) * STEP)
         law = HighTemperatureMP(kappa, gamma)
-        error = kappa * np.log(2.0) * STEP / float(np.sqrt(curvature))
+        error = kappa * STEP * float(np.log(2.0) / np.sqrt(curvature))
         peak = float(law.log_density(eigenvalues).sum())
     low, high = (_crossing(at, best, side, max(peak, at(best)) - DROP) for side in (-1, 1))
     return HeavyTail(law, error, low, high, peak / eigenvalues.size)

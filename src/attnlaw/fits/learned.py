@@ -99,7 +99,7 @@ def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
     # Regress the values on r X - r b, then keep b where the rank fraction allows it.
     centre = family.quantiles.mean(axis=1)
     spread = family.quantiles - centre[:, None]
-    slope = spread @ values / (spread**2).sum(axis=1)
+    slope = np.maximum(spread @ values / (spread**2).sum(axis=1), 1e-12 * values.mean())
     b = np.clip(centre - values.mean() / slope, family.lowest, family.highest)
     shifted = family.quantiles - b[:, None]
     r = shifted @ values / (shifted**2).sum(axis=1)

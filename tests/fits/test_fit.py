@@ -1,0 +1,132 @@
+"""`fit(spectrum, law)` and the decision: numbers by a second route, labels on spectra of known origin."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnlaw.errors import InputError
+from attnlaw.fits.describe import describe
+from attnlaw.fits.fit import LAWS, fit, ks_distance
+from attnlaw.laws.htmp import beta_laguerre
+from attnlaw.spectra.exact import matrix_spectrum
+from attnlaw.spectra.factored import product_spectrum
+from attnlaw.spectra.spectrum import Spectrum
+
+
+def head(seed=0, size=128, inner=32):
+    rng = np.random.default_rng(seed)
+    return product_spectrum(rng.standard_normal((size, inner)), rng.standard_normal((inner, size)))
+
+
+def matrix(seed=0, rows=60, cols=90):
+    return matrix_spectrum(np.random.default_rng(seed).standard_normal((rows, cols)))
+
+
+def of_values(values, shape, route):
+    return Spectrum(np.sort(np.asarray(values, dtype=float))[::-1], shape, 1.0, 1.0, route)
+
+
+def heavy(kappa=1.5, size=80):
+    return of_values(np.sqrt(beta_laguerre(size, kappa, 0.25, seed=1)), (size, 4 * size), "svd")
+
+
+@pytest.mark.parametrize("spectrum", [head(), matrix(), heavy()])
+@pytest.mark.parametrize("law", LAWS)
+def test_every_law_gives_a_fit_or_says_why_not(spectrum, law):
+    found = fit(spectrum, law)
+    assert found.law == law
+    assert found.status
+    assert set(found.errors) <= set(found.parameters)
+    for value in (*found.parameters.values(), *found.errors.values(), *found.statistics.values(), found.ks):
+        assert value is None or np.isfinite(value)
+    if found.ks is not None:
+        assert 0 < found.ks < 1
+    if found.curve is not None:
+        x, density = found.curve
+        assert x.size == density.size <= 64
+        assert (np.diff(x) > 0).all()
+        assert (density >= 0).all()
+
+
+@pytest.mark.parametrize("spectrum", [head(), matrix()])
+def test_noise_is_random_by_every_measure(spectrum):
+    found = fit(spectrum, "random")
+    assert found.p_value > 0.01
+    assert found.statistics["outliers"] == 0
+    # Rigid spectra lie within about 1/n of their law.
+    assert found.ks < 3 / found.size
+    assert found.errors["scale"] < 0.05 * found.parameters["scale"]
+
+
+def test_log_likelihoods_are_in_units_of_one_variable():
+    """All laws give densities of eigenvalues: scaling the matrix by c lowers each mean log by 2 ln c."""
+    for law in ("random", "power-law", "lognormal", "heavy-tailed", "learned"):
+        small = of_values(head(4).values, (128, 128), "qr")
+        large = of_values(10 * head(4).values, (128, 128), "qr")
+        one, other = fit(small, law), fit(large, law)
+        if one.log_likelihood is None:
+            assert other.log_likelihood is None
+        else:
+            assert one.log_likelihood - other.log_likelihood == pytest.approx(2 * np.log(10), abs=1e-9)
+
+
+def test_power_law_log_likelihood_is_scipys():
+    spectrum = heavy()
+    found = fit(spectrum, "power-law")
+    x = spectrum.values**2
+    tail = x[x >= found.parameters["x_min"]]
+    peer = stats.pareto(found.parameters["alpha"] - 1, scale=found.parameters["x_min"])
+    assert found.log_likelihood == pytest.approx(peer.logpdf(tail).mean())
+    assert found.errors["alpha"] == pytest.approx((found.parameters["alpha"] - 1) / np.sqrt(tail.size))
+
+
+def test_curves_hold_the_mass_they_claim():
+    spectrum = heavy(size=200)
+    x, density = fit(spectrum, "heavy-tailed").curve
+    low, high = spectrum.values[-1] ** 2, (1.05 * spectrum.values[0]) ** 2
+    assert np.trapezoid(density, x) == pytest.approx(
+        1.0, abs=0.02 + np.mean(spectrum.values**2 < low) + 1 / 200
+    )
+    assert high > low
+    tail = fit(spectrum, "power-law")
+    x, density = tail.curve
+    beyond = (x[-1] / x[0]) ** (-2 * (tail.parameters["alpha"] - 1))
+    assert np.trapezoid(density, x) == pytest.approx(tail.size / 200 * (1 - beyond), rel=0.01)
+
+
+def test_ks_distance_is_scipys():
+    values = np.sort(np.random.default_rng(1).random(50))
+    assert ks_distance(values) == pytest.approx(stats.kstest(values, "uniform").statistic)
+
+
+def test_bad_requests_are_refused():
+    with pytest.raises(InputError, match="choose from random, power-law"):
+        fit(head(), "gamma")
+    with pytest.raises(InputError, match="approximate spectrum"):
+        fit(of_values(np.ones(4), (4, 4), "lanczos"), "random")
+
+
+def test_decision_on_spectra_of_known_origin():
+    assert describe(head()).law == "random"
+    assert describe(matrix()).law == "random"
+    assert describe(heavy()).law == "heavy-tailed"
+    rng = np.random.default_rng(2)
+    size = 256
+    factor, blur = rng.standard_normal((size, 64)), rng.standard_normal((size, size))
+    seen = factor @ factor.T / np.sqrt(64 * size) + 0.3 * (blur + blur.T) / np.sqrt(2 * size)
+    learned = np.linalg.eigvalsh(seen) - 0.55
+    assert describe(of_values(learned[learned > 0], (size, size), "qr")).law == "learned"
+    two_steps = np.concatenate([np.linspace(1, 1.01, 32), np.linspace(2, 2.01, 32)])
+    assert describe(of_values(two_steps, (size, size), "qr")).law == "neither"
+    pareto = np.sqrt(np.concatenate([rng.pareto(1.2, 150) + 1, rng.uniform(0.9, 1.0, 250)]))
+    assert describe(of_values(pareto, (400, 800), "svd")).law == "power-law tail"
+
+
+def test_degenerate_spectra_have_rows_too():
+    for values in (np.zeros(16), np.ones(16), np.ones(1)):
+        found = describe(of_values(values, (64, 64), "qr"))
+        assert found.law == "neither"
+        assert found.numbers["status"] != "fitted"
+    assert describe(of_values(np.ones(16), (64, 64), "qr")).numbers["random_p_value"] == pytest.approx(
+        1 / 201
+    )

@@ -1,0 +1,100 @@
+"""The learned-spectrum law: tables against the laws themselves, fits against draws of the theory."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attnlaw.aim.problem import Problem
+from attnlaw.aim.state_evolution import state_evolution
+from attnlaw.aim.target import Target
+from attnlaw.fits.angle_table import angle_tables
+from attnlaw.fits.learned import fit_learned
+from attnlaw.laws.free_convolution import FreeConvolution
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+
+
+def trained(rng, size, target_rank, noise, threshold):
+    """Positive eigenvalues of (S* + noise Z - threshold)_+, S* of the given rank."""
+    m = round(target_rank * size)
+    factor = rng.standard_normal((size, m))
+    blur = rng.standard_normal((size, size))
+    seen = factor @ factor.T / np.sqrt(m * size) + noise * (blur + blur.T) / np.sqrt(2 * size)
+    values = np.linalg.eigvalsh(seen) - threshold
+    return values[values > 0]
+
+
+@pytest.mark.parametrize(("rank_ratio", "noise"), [(0.1, 0.3), (0.25, 1.0), (2.0, 0.5)])
+def test_tables_are_the_blurred_laws(rank_ratio, noise):
+    law = FreeConvolution(MarchenkoPastur(rank_ratio), noise)
+    (table,) = angle_tables(rank_ratio, np.array([noise]))
+    p = np.linspace(0.02, 0.98, 25)
+    x = law.quantile(p)
+    width = x[-1] - x[0]
+    # Linear between 64 angles or more: (pi/64)^2/8 = 3e-4 of the range.
+    assert table.quantile(p) == pytest.approx(x, abs=1e-3 * width)
+    assert table.cdf(x) == pytest.approx(law.cdf(x), abs=5e-4)
+    assert table.density(x) == pytest.approx(law.density(x), rel=5e-3)
+    assert (table.density(np.array([-99.0, 99.0])) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "target_rank", "noise", "threshold"),
+    [(256, 0.25, 0.3, 0.55), (200, 0.5, 0.5, 1.5), (256, 0.25, 1.5, 2.0), (300, 0.1, 0.5, 1.2)],
+)
+def test_spectra_drawn_from_the_theory_are_plausible_and_their_parameters_inside_the_ranges(
+    size, target_rank, noise, threshold
+):
+    rng = np.random.default_rng(size)
+    trials = 20
+    fits = [fit_learned(trained(rng, size, target_rank, noise, threshold), size) for _ in range(trials)]
+    # Nine in ten are promised; fewer than this many come once in a thousand.
+    enough = stats.binom.ppf(0.001, trials, 0.9)
+    assert sum(fit.plausible for fit in fits) >= enough
+    assert sum(fit.noise_range[0] <= noise <= fit.noise_range[1] for fit in fits) >= enough
+    assert sum(fit.threshold_range[0] <= threshold <= fit.threshold_range[1] for fit in fits) >= enough
+
+
+def test_state_evolution_and_the_fit_speak_of_the_same_law():
+    problem = Problem(alpha=0.3, noise=0.5, weight_decay=0.6, target=Target.marchenko_pastur(0.5))
+    prediction = state_evolution(problem)
+    size = 600
+    k = round(prediction.rank_fraction * size)
+    levels = 1 - prediction.rank_fraction * (np.arange(k) + 0.5) / k
+    fit = fit_learned(prediction.spectrum.quantile(levels), size)
+    assert fit.plausible
+    assert fit.noise_range[0] <= prediction.noise_level <= fit.noise_range[1]
+    assert fit.threshold_range[0] <= prediction.threshold <= fit.threshold_range[1]
+    assert fit.rank_fraction == pytest.approx(prediction.rank_fraction, abs=1 / size)
+
+
+def test_a_threshold_in_a_wide_gap_is_identified_and_scales_with_the_matrix():
+    values = trained(np.random.default_rng(1), 512, 0.1, 0.5, 1.2)
+    one, other = fit_learned(values, 512), fit_learned(0.01 * values, 512)
+    assert one.threshold == pytest.approx(1.2, rel=0.15)  # within the range, a factor of 1.1 to either side
+    assert other.threshold == pytest.approx(0.01 * one.threshold)
+    assert other.distance == pytest.approx(one.distance)
+    assert one.noise_level is None  # hidden: it moves the edges of the bulk by less than their fluctuations
+
+
+def test_a_random_head_is_not_plausible_and_its_parameters_are_withheld():
+    rng = np.random.default_rng(2)
+    product = rng.standard_normal((256, 64)) @ rng.standard_normal((64, 256))
+    fit = fit_learned(np.linalg.svd(product, compute_uv=False)[:64], 256)
+    assert not fit.plausible
+    assert fit.noise_level is None
+    assert fit.threshold is None
+
+
+def test_density_and_distribution_function_belong_to_the_positive_part():
+    values = trained(np.random.default_rng(3), 256, 0.25, 1.5, 2.0)
+    fit = fit_learned(values, 256)
+    atom = fit.law.mass_of_atoms
+    # Two values of the table, each right to 5e-4 as above, over the mass of the positive part.
+    error = 2 * 5e-4 / fit.rank_fraction
+    assert fit.cdf(values) == pytest.approx((fit.law.cdf(values) - atom) / (1 - atom), abs=error)
+    assert fit.density(values) == pytest.approx(fit.law.density(values) / (1 - atom), rel=5e-3, abs=1e-3)
+
+
+def test_full_rank_and_few_values_have_no_fit():
+    assert fit_learned(np.ones(16), 16) is None
+    assert fit_learned(np.arange(1.0, 8.0), 64) is None
