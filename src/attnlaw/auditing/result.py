@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from attnlaw.report.saved import AuditRows
 class Audit(AuditRows):
     """The rows of one or several models, with a summary (a dict of plain values) for each.
 
-    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.records.schema` lists.
+    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.records.schema` lists; `fits`
+    and `curves`, once `fitted()`, those of `attnlaw.records.fit_schema`.
     """
 
     @property
@@ -27,6 +29,13 @@ class Audit(AuditRows):
         """The summary of the only model."""
         (only,) = self.summaries
         return only
+
+    def fitted(self, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Audit:
+        """The same audit with spectral laws fitted to every matrix (tables `fits` and `curves`)."""
+        from attnlaw.auditing.fitting import fit_spectra
+
+        found = fit_spectra(self.spectra, self.matrices, seed, progress)
+        return replace(self, fits=found.matrices, curves=found.curves)
 
     def to_pandas(self) -> Any:
         """The matrix rows as a pandas table (needs the `pandas` extra)."""

@@ -14,15 +14,20 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+import polars as pl
+
 from attnlaw import __version__
 from attnlaw.records.files import to_json
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
 from attnlaw.report.inline import inline_svg
-from attnlaw.report.payload import audit_payload
+from attnlaw.report.payload import audit_payload, plain_columns
 from attnlaw.report.saved import AuditRows
 
 SCRIPTS = ("core", "plot", "colors", "summary", "explorer", "detail", "layers", "table", "main")
+# Of a table of any rows: columns that the download alone has, and how many the page shows.
+NOT_SHOWN = ("task", "attnlaw_version", "error")
+MOST_SHOWN = 16
 # What could end a script element or a line of JavaScript.
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -45,7 +50,7 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = ()) -> str:
         Section("layers", "Layers", ""),
         *([figures] if figures else []),
         *more,
-        Section("rows", "Rows", _template("rows.html")),
+        _rows_section("qk layer=3 stable_rank<2"),
     ]
     count = len(audit.summaries)
     lead = (
@@ -54,6 +59,16 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = ()) -> str:
         else f"{audit.matrices.height} matrices of {audit.names[0]}."
     )
     return page("Spectral audit", lead, sections, audit_payload(audit))
+
+
+def rows_page(title: str, sections: Iterable[Section], rows: pl.DataFrame) -> str:
+    """The page of studies and training runs: their figures, then all their rows."""
+    known = [name for name in rows.columns if rows[name].count() and not rows[name].dtype.is_nested()]
+    shown = [(name, name.replace("_", " ")) for name in known if name not in NOT_SHOWN][:MOST_SHOWN]
+    data = {"columns": plain_columns(rows), "shown": shown}
+    example = next((f"{name}>0" for name, dtype in rows.schema.items() if dtype.is_numeric()), "done")
+    table = _rows_section(example)
+    return page(title, f"{rows.height} rows, and the figures that they allow.", [*sections, table], data)
 
 
 def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, Any]) -> str:
@@ -75,6 +90,12 @@ def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, 
             "script": script,
             "script_hash": digest,
         },
+    )
+
+
+def _rows_section(example: str) -> Section:
+    return Section(
+        "rows", "Rows", _filled(_template("rows.html"), {"example": escape(f"such as: {example}")})
     )
 
 

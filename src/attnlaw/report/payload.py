@@ -1,6 +1,6 @@
 """The data of an audit's page: plain values for JSON, long arrays as packed 32-bit floats.
 
-A page of a large model stays small: spectra and curves travel as base64 of little-endian float32, and the page
+A page of a large model stays small: spectra and curves travel as base64 of little-endian float32; the page
 unpacks one matrix at a time.
 """
 
@@ -20,6 +20,22 @@ from attnlaw.report.saved import AuditRows, short_names
 PLACE = ["model", "layer", "stack", "head", "kind"]
 # Said elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
+# Columns of the page's table, with their headings; the download has all.
+SHOWN = (
+    ("model", "model"),
+    ("layer", "layer"),
+    ("head", "head"),
+    ("kind", "kind"),
+    ("spectral_norm", "spectral norm"),
+    ("stable_rank", "stable rank"),
+    ("effective_rank", "effective rank"),
+    ("p", "p*"),
+    ("share", "share"),
+    ("law", "law"),
+    ("outliers", "outliers"),
+    ("random_p_value", "p random"),
+    ("alpha", "tail α"),
+)
 
 
 def audit_payload(audit: AuditRows) -> dict[str, Any]:
@@ -33,6 +49,8 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
         "spectra": pack(rows["singular_values"].to_list()),
         "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
         "layers": _columns(audit.layers, index),
+        "fits": None if audit.curves is None else _fits(rows, audit.curves),
+        "shown": SHOWN,
     }
 
 
@@ -41,26 +59,37 @@ def _rows(audit: AuditRows) -> pl.DataFrame:
     rows = audit.matrices.join(audit.spectra, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
     if audit.fits is None:
         return rows
-    new = [name for name in audit.fits.columns if name in PLACE or name not in rows.columns]
-    fits = audit.fits.select(new)
-    return rows.join(fits, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    fits = audit.fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False)
+    new = [name for name in fits.columns if name in PLACE or name not in rows.columns]
+    return rows.join(fits.select(new), on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
+    """The nulls, kept once per shape, and the fitted law of every matrix: x, then density, in one array."""
+    flat = curves.with_columns(points=pl.concat_list("x", "density"))
+    nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
+    number = {shape: i for i, shape in enumerate(nulls["null_shape"])}
+    laws = flat.filter(pl.col("curve") == "law").select(*PLACE, pl.col("law").alias("drawn"), "points")
+    own = rows.select(PLACE).join(laws, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    return {
+        "nulls": pack(nulls["points"].to_list()),
+        "shape": [number.get(shape) for shape in rows["null_shape"]],
+        "scale": rows["null_scale"].to_list(),
+        "laws": pack(own["points"].to_list()),
+        "drawn": own["drawn"].to_list(),
+    }
 
 
 def _model(summary: dict[str, Any], short: dict[str, str]) -> dict[str, Any]:
     proxies = summary["proxies"]
-    headline: list[tuple[str, float | int | None, str]] = []
-    if proxies:
-        headline = [
-            ("spectrum-adaptive proxy", proxies["spectrum_adaptive"]["log10"], "log10"),
-            ("norm-based (2,1)", proxies["edelman"]["log10"], "log10"),
-            ("value of adaptivity", summary["value_of_adaptivity"], "×"),
-        ]
+    names = {"spectrum_adaptive": "spectrum-adaptive proxy", "edelman": "norm-based (2,1)"}
+    headline = [(name, finite(proxies[key]["log10"])) for key, name in names.items()] if proxies else []
     said = [line for line in remarks(summary) if line != summary["meaning"]]
     return {
         "name": summary["model"],
         "short": short[summary["model"]],
         **{name: summary[name] for name in ("family", "layers", "hidden_size", "heads", "matrices")},
-        "headline": [(name, finite(value), unit) for name, value, unit in headline],
+        "headline": headline,
         "proxies": _proxies(summary),
         "remarks": said,
         "warnings": summary["warnings"],
@@ -75,13 +104,20 @@ def _proxies(summary: dict[str, Any]) -> list[tuple[str, float | None]] | None:
 
 def _columns(table: pl.DataFrame, index: dict[str, int]) -> dict[str, list[Any]]:
     """Column by column; models by their number."""
-    columns = {name: [finite(value) for value in table[name].to_list()] for name in table.columns}
+    columns = plain_columns(table)
     columns["model"] = [index[name] for name in columns["model"]]
     return columns
 
 
+def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
+    """Column by column, as values that JSON can hold."""
+    return {name: [finite(value) for value in table[name].to_list()] for name in table.columns}
+
+
 def finite(value: Any) -> Any:
-    """The value; None for a float that JSON cannot hold."""
+    """The value, lists included; None for a float that JSON cannot hold."""
+    if isinstance(value, list):
+        return [finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

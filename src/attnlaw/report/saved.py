@@ -114,4 +114,9 @@ def _stacked(
         parts.append(
             second.with_columns(pl.col("model").replace(names)) if "model" in second.columns else second
         )
-    return pl.concat(parts, how="diagonal_relaxed")
+    table = pl.concat(parts, how="diagonal_relaxed")
+    if "curve" not in table.columns:
+        return table
+    # Models of one shape share a null.
+    again = (pl.col("curve") == "null") & ~pl.struct("curve", "null_shape").is_first_distinct()
+    return table.filter(~again)

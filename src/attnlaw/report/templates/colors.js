@@ -1,6 +1,7 @@
 // Quantities that can be mapped, and their colours: viridis (readable with every kind of colour vision).
 
 const VIRIDIS = [[68, 1, 84], [72, 35, 116], [64, 67, 135], [52, 94, 141], [41, 120, 142], [32, 144, 140], [34, 167, 132], [68, 190, 112], [121, 209, 81], [189, 222, 38], [253, 231, 36]];
+const LAWS = { random: "var(--c7)", learned: "var(--c2)", "heavy-tailed": "var(--c1)", "power-law tail": "var(--c5)", neither: "var(--c0)" };
 const QUANTITIES = [
   { key: "spectral_norm", name: "spectral norm", log: true,
     see: "The largest singular value. Bright cells stretch some direction most; a bright row is a layer whose heads all do." },
@@ -13,7 +14,7 @@ const QUANTITIES = [
   { key: "share", name: "share of the bound", log: true,
     see: "What the matrix adds to the spectrum-adaptive proxy. Bright cells are the ones that keep the proxy large." },
   { key: "law", name: "fitted law", category: true,
-    see: "The law that describes the spectrum best. “random” means: not to be told apart from Gaussian entries of this shape." },
+    see: "random: not to be told apart from Gaussian entries of this shape. learned: the law of trained attention. heavy-tailed: the whole spectrum has more tail than the null. power-law tail: only its largest values follow a law. neither: none of these fits." },
   { key: "outliers", name: "outliers beyond the null", zero: true,
     see: "Singular values beyond the edge of the random null. Each one is a direction that training has written into the matrix." },
   { key: "random_p_value", name: "p-value of the random null", log: true,
@@ -35,8 +36,8 @@ const inkOn = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#101010
 function colorScale(quantity, values) {
   const known = values.filter((value) => value !== null && value !== undefined);
   if (quantity.category) {
-    const names = [...new Set(known)].sort();
-    return { names, color: (value) => [seriesColor(names.indexOf(value)), "#101010"] };
+    const names = Object.keys(LAWS).filter((name) => known.includes(name));
+    return { names, color: (value) => [LAWS[value], value === "neither" ? "light-dark(#fff, #101010)" : "#101010"] };
   }
   const positive = known.filter((value) => !quantity.log || value > 0);
   let [low, high] = quantity.domain ?? positive.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);

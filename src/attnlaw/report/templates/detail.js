@@ -9,7 +9,7 @@ const FACTS = [
 class Detail {
   constructor(data) {
     this.data = data;
-    this.view = "density";
+    this.view = "log";
     this.row = null;
   }
 
@@ -19,7 +19,7 @@ class Detail {
     const { columns } = data;
     const models = data.models.length > 1 ? [key(seriesColor(columns.model[row]))] : [];
     const views = element("div", { class: "choice", role: "group", "aria-label": "View of the spectrum" },
-      [["density", "Density"], ["rank", "By rank"]].map(([view, name]) => element("button", {
+      [["log", "Density"], ["linear", "Linear"], ["rank", "By rank"]].map(([view, name]) => element("button", {
         type: "button", "aria-pressed": String(view === this.view), onclick: () => { this.view = view; this.show(row); },
       }, name)));
     const numbers = FACTS.filter(([name]) => columns[name] && columns[name][row] !== null).map(([name, label]) => element("div", {},
@@ -28,7 +28,7 @@ class Detail {
     const curve = element("figure", { id: "curve", style: { margin: "1rem 0 0" } });
     show(byId("detail"),
       element("div", { class: "head-line" }, element("h3", { id: "detail-title" }, models, data.title(row)), views),
-      element("p", { class: "facts", style: { margin: "0" } }, [`${columns.rows[row]} × ${columns.cols[row]}`, data.several ? ` · ${data.models[columns.model[row]].name}` : ""].join("")),
+      element("p", { class: "facts", style: { margin: "0" } }, [`${columns.rows[row]} × ${columns.cols[row]}`, data.several ? ` · ${data.models[columns.model[row]].short}` : ""].join("")),
       spectrum, element("dl", { class: "numbers" }, numbers), curve, tensorsOf(columns.tensors[row]));
     this.drawSpectrum(spectrum, row);
     this.drawCurve(curve, row);
@@ -48,7 +48,7 @@ class Detail {
       return;
     }
     const living = values.filter((value) => value > 1e-12 * values[0]);
-    const spec = !living.length ? null : this.view === "density" ? this.density(row, living) : this.ranks(row, living);
+    const spec = !living.length ? null : this.view === "rank" ? this.ranks(row, living) : this.density(row, living, this.view === "log");
     if (!spec) { show(place, element("p", { class: "note" }, "All singular values are zero.")); return; }
     const named = spec.layers.filter((layer) => layer.name);
     const drawn = element("div");
@@ -56,32 +56,34 @@ class Detail {
     plot(drawn, spec);
   }
 
-  density(row, values) {
+  // On a logarithmic axis the density is that of ln σ, which is σ times that of σ: areas stay shares of the values.
+  density(row, values, log) {
     const { columns } = this.data;
-    const others = this.others(row).map((other) => ({ row: other, values: this.data.spectrum(other) }));
-    const curve = this.data.fits?.null(row), law = this.data.fits?.law(row);
-    const edge = columns.null_edge?.[row] ?? null;
-    const top = Math.max(values[0], edge ?? 0, ...others.map((one) => one.values[0]), curve ? curve.at(-1)[0] : 0);
+    const { fits } = this.data;
+    const others = this.others(row).map((other) => ({ model: columns.model[other], values: this.data.spectrum(other) }));
+    const noise = fits?.null(row) ?? [], law = fits?.law(row) ?? [];
+    const edge = columns.noiseedge?.[row] ?? null;
+    const every = [values, ...others.map((one) => one.values)];
+    const top = 1.04 * Math.max(edge ?? 0, ...every.map((one) => one[0]));
+    const bottom = log ? 0.9 * Math.max(top * 1e-4, Math.min(...every.map(smallest), bodyOf(noise))) : 0;
     const count = Math.round(Math.max(14, Math.min(60, 4.5 * Math.cbrt(values.length))));
-    const bars = histogram(values, top * 1.02, count);
-    const layers = [{ type: "bars", name: "singular values", color: "var(--bars)", data: bars }];
-    for (const other of others) {
-      const model = columns.model[other.row];
-      layers.push({ type: "line", name: this.data.models[model].short, color: seriesColor(model), width: 1.6, data: outline(histogram(other.values, top * 1.02, count)) });
-    }
-    const heights = [...bars.map((bar) => bar[3]), ...(curve ?? []).map((point) => point[1])].sort((a, b) => a - b);
-    const most = 1.08 * Math.max(bars.reduce((best, bar) => Math.max(best, bar[3]), 0), Math.min(heights.at(-1), 2 * bars.reduce((best, bar) => Math.max(best, bar[3]), 0)));
-    const cut = (points) => points.map(([x, y]) => [x, y > most ? null : y]);
-    if (curve) layers.push({ type: "line", name: "null: random entries", color: "var(--ink)", dash: "5 4", width: 1.8, data: cut(curve) });
-    if (law) layers.push({ type: "line", name: `fitted: ${columns.law[row]}`, color: "var(--c1)", width: 2.4, data: cut(law) });
+    const bars = histogram(values, bottom, top, count, log);
+    const tallest = Math.max(...bars.map((bar) => bar[3]));
+    const most = 1.12 * Math.max(tallest, Math.min(peak(drawable(noise, log)), 3 * tallest));
+    const cut = (points) => drawable(points, log).map(([x, y]) => [x, x < bottom || x > top || y > most ? null : y]);
+    const own = this.data.several ? this.data.models[columns.model[row]].short : "singular values";
+    const layers = [{ type: "bars", name: own, color: `color-mix(in srgb, ${seriesColor(columns.model[row])} 38%, var(--card))`, data: bars }];
+    for (const other of others) layers.push({ type: "line", name: this.data.models[other.model].short, color: seriesColor(other.model), width: 1.4, data: outline(histogram(other.values, bottom, top, count, log)) });
+    if (noise.length) layers.push({ type: "line", name: "null: random entries", color: "var(--ink)", dash: "5 4", width: 1.8, data: cut(noise) });
+    if (law.length) layers.push({ type: "line", name: fits.drawn(row), color: "var(--c8)", width: 2.4, data: cut(law) });
     if (edge !== null) layers.push({ type: "rule", name: "edge of the null", color: "var(--ink)", dash: "1.5 3", at: edge });
     const beyond = edge === null ? [] : [...values].filter((value) => value > edge);
-    if (beyond.length) layers.push({ type: "rug", color: "var(--c1)", length: 14, data: beyond });
+    if (beyond.length) layers.push({ type: "rug", color: "var(--ink)", length: 12, data: beyond });
     return {
       label: `Density of the ${values.length} singular values`, height: 250, layers,
-      x: { title: "singular value σ", domain: [0, top * 1.02] }, y: { title: "density", domain: [0, most] },
-      caption: curve
-        ? `Bars that leave the dashed null were learned. ${beyond.length ? `The ${beyond.length} orange tick${beyond.length > 1 ? "s" : ""} beyond its edge ${beyond.length > 1 ? "are outliers" : "is an outlier"}.` : "No value lies beyond its edge."}`
+      x: { title: log ? "singular value σ, logarithmic" : "singular value σ", domain: [bottom, top], log }, y: { title: log ? "density of ln σ" : "density", domain: [0, most] },
+      caption: noise.length
+        ? `Bars that leave the dashed null were learned. ${beyond.length ? `${beyond.length} value${beyond.length > 1 ? "s" : ""} beyond its edge, marked below, ${beyond.length > 1 ? "are outliers" : "is an outlier"}.` : "No value lies beyond its edge."}`
         : `All ${values.length} non-zero singular values. A few far to the right of the rest carry the matrix.`,
     };
   }
@@ -116,14 +118,31 @@ class Detail {
   }
 }
 
-const tensorsOf = (names) => (names?.length ? element("p", { class: "note", id: "tensors" }, "from ", element("code", {}, names.join(" · "))) : null);
+const tensorsOf = (names) => (names?.length ? element("p", { class: "note", id: "tensors" }, "from ", element("code", {}, [...new Set(names)].join(" · "))) : null);
 
-// [left, right, 0, height] with unit area.
-function histogram(values, top, count) {
-  const width = top / count;
+const smallest = (values) => values.reduce((low, value) => (value > 1e-12 * values[0] && value < low ? value : low), Infinity);
+
+const peak = (points) => Math.max(0, ...points.map(([, y]) => y));
+
+// Where a density has left zero: its first point above a fiftieth of its height.
+function bodyOf(points) {
+  const heights = drawable(points, true);
+  const most = peak(heights);
+  return heights.find(([, y]) => y > 0.02 * most)?.[0] ?? Infinity;
+}
+
+const drawable = (points, log) => (log ? points.filter(([x]) => x > 0).map(([x, y]) => [x, x * y]) : points);
+
+// [left, right, 0, height] with unit area in σ, or in ln σ; values off the axis count, but are not drawn.
+function histogram(values, bottom, top, count, log) {
+  const [map, back] = log ? [Math.log, Math.exp] : [(value) => value, (value) => value];
+  const low = map(bottom), width = (map(top) - low) / count;
   const counts = new Array(count).fill(0);
-  for (const value of values) counts[Math.min(count - 1, Math.floor(value / width))] += 1;
-  return counts.map((number, i) => [i * width, (i + 1) * width, 0, number / (values.length * width)]);
+  for (const value of values) {
+    const place = Math.floor((map(value) - low) / width);
+    if (place >= 0) counts[Math.min(count - 1, place)] += 1;
+  }
+  return counts.map((number, i) => [back(low + i * width), back(low + (i + 1) * width), 0, number / (values.length * width)]);
 }
 
 const outline = (bars) => bars.flatMap(([left, right, , height]) => [[left, height], [right, height]]);

@@ -78,10 +78,10 @@ class Explorer {
     const stacked = new Set(rows.map((row) => this.columns.stack[row])).size > 1;
     const wide = this.data.models.length === 1 || across.length > 14;
     byId("maps").style.setProperty("--map-width", wide ? "100%" : `${Math.max(12, 1.6 * across.length)}rem`);
-    const roomy = across.length <= (wide ? 12 : 6);
+    const roomy = across.length <= (this.quantity.category ? 4 : wide ? 12 : 6);
     const grid = element("div", {
       class: "grid", role: "grid", "aria-label": `${this.quantity.name} of ${this.group.name}, ${this.data.models[model].name}`,
-      style: { "--columns": across.length, "--label": stacked ? "4.2rem" : "2.2rem", "--cell": `${Math.max(12, Math.min(38, 430 / layers.length))}px` },
+      style: { "--columns": across.length, "--label": stacked ? "4.2rem" : "2.2rem", "--cell": `${Math.max(12, Math.min(64, 460 / layers.length))}px` },
       onkeydown: (event) => this.move(event, order),
     });
     const numbers = across.map((column, i) => element("span", {}, across.length <= 16 || i % 4 === 0 ? String(column) : ""));
@@ -89,7 +89,7 @@ class Explorer {
     layers.forEach((layer, i) => grid.append(element("div", { class: "grid-row", role: "row" },
       element("span", { role: "rowheader" }, layer === null ? "–" : `${stacked ? `${this.columns.stack[rows.find((row) => this.columns.layer[row] === layer)] ?? ""} ` : ""}${layer}`),
       order[i].map((row) => this.cell(row, colors, roomy)))));
-    const title = this.data.models.length > 1 ? element("h3", {}, key(seriesColor(model)), this.data.models[model].name) : null;
+    const title = this.data.models.length > 1 ? element("h3", { title: this.data.models[model].name }, key(seriesColor(model)), this.data.models[model].short) : null;
     return element("div", { class: "map" }, title, grid);
   }
 

@@ -42,7 +42,7 @@ function drawShares(data, models) {
     }) }));
     const at = own.map((row) => layers.layer[row]);
     const drawn = element("div");
-    const title = data.several ? element("p", { class: "panel-title" }, key(seriesColor(model)), data.models[model].name) : null;
+    const title = data.several ? element("p", { class: "panel-title" }, key(seriesColor(model)), data.models[model].short) : null;
     return [{ nodes: [title, drawn], start: () => plot(drawn, { label: `Share of each kind of matrix in the bound, ${data.models[model].name}`,
       height: data.several ? 150 : 240, layers: bars, x: { title: "layer", domain: [Math.min(...at) - 0.6, Math.max(...at) + 0.6], values: wholeTicks(at) },
       y: { title: "share", domain: [0, 1], values: [0, 0.5, 1] } }) }];

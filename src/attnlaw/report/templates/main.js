@@ -2,7 +2,7 @@
 
 function readData() {
   const data = JSON.parse(byId("data").textContent);
-  if (!data.columns) return data;
+  if (!data.models) return data;
   const spectra = ragged(data.spectra), curves = ragged(data.curves);
   data.several = data.models.length > 1;
   data.spectrum = spectra;
@@ -13,12 +13,12 @@ function readData() {
     const text = parts.filter(Boolean).join(" · ");
     return text[0].toUpperCase() + text.slice(1);
   };
-  if (data.fits) data.fits = fitsOf(data.fits);
+  if (data.fits) data.fits = fitsOf(data.fits, data.columns.law);
   return data;
 }
 
 // Densities over singular values: the null's, kept once per shape and stretched, and the fitted law's.
-function fitsOf(packed) {
+function fitsOf(packed, decided) {
   const nulls = ragged(packed.nulls), laws = ragged(packed.laws);
   const points = (flat, stretch = 1) => {
     const count = flat.length / 2;
@@ -27,17 +27,20 @@ function fitsOf(packed) {
   return {
     null: (row) => (packed.shape[row] === null || !(packed.scale[row] > 0) ? null : points(nulls(packed.shape[row]), packed.scale[row])),
     law: (row) => (laws(row) ? points(laws(row)) : null),
+    drawn: (row) => `${decided[row] === "neither" ? "nearest law" : "fitted law"}: ${packed.drawn[row]}`,
   };
 }
 
 byId("theme").addEventListener("click", toggleTheme);
 const page = readData();
-if (page.columns) {
+if (page.models) {
   drawSummary(page);
   drawLayers(page);
   const detail = new Detail(page);
   let explorer = null;
   const table = new Table(page, (row) => { explorer.select(row); });
   explorer = new Explorer(page, (row) => { detail.show(row); table.mark(row); });
+} else if (page.columns) {
+  new Table(page, null);
 }
 document.documentElement.dataset.ready = "";

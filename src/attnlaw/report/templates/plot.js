@@ -5,7 +5,7 @@ const MARGIN = { left: 52, right: 12, top: 10, bottom: 38 };
 function ticks(low, high, count) {
   const raw = (high - low) / Math.max(1, count);
   const unit = 10 ** Math.floor(Math.log10(raw));
-  const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= raw * 0.999);
+  const step = unit * [1, 2, 2.5, 5, 10].find((factor) => factor * unit >= raw * 0.999);
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) found.push(k * step);
   return found;
@@ -70,7 +70,7 @@ function axes(spec, width, height, x, y) {
   const group = shape("g");
   const bottom = height - MARGIN.bottom;
   const across = spec.x.values ?? (spec.x.log ? decades(...spec.x.domain) : ticks(...spec.x.domain, width / 90));
-  const up = spec.y.values ?? (spec.y.log ? decades(...spec.y.domain) : ticks(...spec.y.domain, height / 50));
+  const up = spec.y.values ?? (spec.y.log ? decades(...spec.y.domain) : ticks(...spec.y.domain, height / 45));
   for (const value of up) {
     group.append(shape("line", { class: "grid-line", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }));
     group.append(shape("text", { x: MARGIN.left - 7, y: y(value) + 3.5, "text-anchor": "end" }, format(value)));

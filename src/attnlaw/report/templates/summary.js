@@ -8,10 +8,11 @@ function drawSummary(data) {
 
 function modelCard(model, index, count) {
   const facts = `${model.family} · ${model.layers} layers · hidden size ${format(model.hidden_size)} · ${format(model.heads)} heads · ${model.matrices} matrices`;
-  const numbers = model.headline.map(([name, value, unit]) => element("div", {},
-    element("dt", {}, name), element("dd", {}, format(value), element("small", {}, unit ? ` ${unit}` : ""))));
+  const numbers = model.headline.map(([name, value]) => element("div", {},
+    element("dt", {}, name), element("dd", {}, "10", element("sup", {}, value === null ? "?" : value.toFixed(2)))));
   return element("article", {},
-    element("h3", {}, count > 1 ? key(seriesColor(index)) : null, model.name),
+    element("h3", {}, count > 1 ? key(seriesColor(index)) : null, model.short),
+    model.short === model.name ? null : element("p", { class: "path" }, model.name),
     element("p", { class: "facts" }, facts),
     element("dl", { class: "headline" }, numbers),
     model.remarks.map((text) => element("p", { class: "note" }, text)),

@@ -1,22 +1,21 @@
 // All rows: sort by a heading, filter by words and conditions, download what is left as CSV.
 
-const SHOWN = [
-  ["model", "model"], ["layer", "layer"], ["head", "head"], ["kind", "kind"], ["spectral_norm", "spectral norm"], ["stable_rank", "stable rank"],
-  ["effective_rank", "effective rank"], ["p", "p*"], ["share", "share"], ["law", "law"], ["outliers", "outliers"],
-  ["random_p_value", "p random"], ["alpha", "α"],
-];
 const PAGE = 25;
 
 class Table {
   constructor(data, onChoose) {
     this.data = data;
     this.onChoose = onChoose;
-    this.shown = SHOWN.filter(([name]) => data.columns[name]?.some((value) => value !== null) && (name !== "model" || data.several));
+    this.shown = data.shown.filter(([name]) => data.columns[name]?.some((value) => value !== null) && (name !== "model" || data.several));
     this.order = null;
     this.page = 0;
     this.selected = null;
-    this.words = data.columns.kind.map((kind, row) => [data.models[data.columns.model[row]].name, kind, nameOf(kind), data.columns.stack[row] ?? "",
-      data.columns.law?.[row] ?? "", ...(data.columns.tensors[row] ?? [])].join(" ").toLowerCase());
+    const columns = Object.keys(data.columns).filter((name) => data.columns[name].some((value) => typeof value === "string" || Array.isArray(value)));
+    const searched = data.models ? ["model", ...columns] : columns;
+    this.words = Object.values(data.columns)[0].map((_, row) => searched.map((name) => {
+      const value = this.value(row, name) ?? "";
+      return name === "kind" ? `${value} ${nameOf(value)}` : Array.isArray(value) ? value.join(" ") : value;
+    }).join(" ").toLowerCase());
     byId("filter").addEventListener("input", () => { this.page = 0; this.draw(); });
     byId("download").addEventListener("click", () => this.download());
     this.draw();
@@ -24,7 +23,7 @@ class Table {
 
   value(row, name) {
     const value = this.data.columns[name][row];
-    return name === "model" ? this.data.models[value].name : value;
+    return name === "model" && this.data.models ? this.data.models[value].name : value;
   }
 
   rows() {
@@ -60,13 +59,12 @@ class Table {
     const from = this.page * PAGE;
     const head = element("tr", {}, this.shown.map(([name, label]) => {
       const active = this.order?.name === name;
-      const text = ["model", "kind", "law"].includes(name);
-      return element("th", { scope: "col", class: text ? "text" : null, "aria-sort": active ? (this.order.down ? "descending" : "ascending") : null },
+      return element("th", { scope: "col", class: this.isText(name) ? "text" : null, "aria-sort": active ? (this.order.down ? "descending" : "ascending") : null },
         element("button", { type: "button", "data-sort": name, onclick: () => this.sort(name) }, label + (active ? (this.order.down ? " ↓" : " ↑") : "")));
     }));
     const body = rows.slice(from, from + PAGE).map((row) => element("tr", {
-      "data-row": row, tabindex: "0", "aria-selected": String(row === this.selected), onclick: () => this.onChoose(row),
-      onkeydown: (event) => { if (event.key === "Enter") this.onChoose(row); },
+      "data-row": row, tabindex: this.onChoose ? "0" : null, "aria-selected": String(row === this.selected),
+      onclick: () => this.onChoose?.(row), onkeydown: (event) => { if (event.key === "Enter") this.onChoose?.(row); },
     }, this.shown.map(([name]) => this.cell(row, name))));
     show(byId("table"), element("table", {}, element("thead", {}, head), element("tbody", {}, body)));
     const turn = (step) => () => { this.page += step; this.draw(); };
@@ -78,13 +76,17 @@ class Table {
 
   cell(row, name) {
     const value = this.value(row, name);
-    if (name === "model") return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
+    if (name === "model" && this.data.models) return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
     const text = name === "kind" ? nameOf(value) : name === "share" ? percent(value) : format(value);
-    return element("td", { class: ["kind", "law"].includes(name) ? "text" : null }, text);
+    return element("td", { class: this.isText(name) ? "text" : null }, text);
+  }
+
+  isText(name) {
+    return (name === "model" && this.data.models) || this.data.columns[name].some((value) => typeof value === "string");
   }
 
   sort(name) {
-    this.order = { name, down: this.order?.name === name ? !this.order.down : !["model", "layer", "head", "kind", "law"].includes(name) };
+    this.order = { name, down: this.order?.name === name ? !this.order.down : !["layer", "head"].includes(name) && !this.isText(name) };
     this.page = 0;
     this.draw();
     byId("table").querySelector(`[data-sort="${name}"]`).focus();

@@ -1,0 +1,136 @@
+"""Figures for a two-column paper: 3.3 or 6.9 inches wide, text of 7 and 8 points, thin lines.
+
+A point of a page is a pixel of a chart. Text keeps its size while the panels are scaled, so that the whole
+figure, axes and legends included, is as wide as the column.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from attnlaw.errors import InputError
+from attnlaw.records.files import replacing
+from attnlaw.report.figure import Figure
+from attnlaw.report.style import PALETTE
+
+POINTS_PER_INCH = 72
+COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
+# A chart that was drawn wider than this on screen takes both columns.
+WIDE = 470
+PIXELS_PER_INCH = 300
+# A figure may miss its width by so many points; panels may shrink to this fraction of their size on screen.
+NEAR, SMALLEST = 4.0, 0.25
+ENDINGS = ("pdf", "svg", "png")
+CONFIG: dict[str, Any] = {
+    "font": "Helvetica, Arial, sans-serif",
+    "background": "white",
+    "padding": 1,
+    "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
+    "axis": {
+        "labelFontSize": 7,
+        "titleFontSize": 8,
+        "titleFontWeight": "normal",
+        "titlePadding": 3,
+        "labelPadding": 2,
+        "tickSize": 3,
+        "tickWidth": 0.5,
+        "domainWidth": 0.5,
+        "gridWidth": 0.4,
+        "gridOpacity": 0.5,
+    },
+    "legend": {
+        "labelFontSize": 7,
+        "titleFontSize": 7,
+        "titleFontWeight": "normal",
+        "offset": 6,
+        "symbolSize": 40,
+        "labelLimit": 110,
+        "gradientThickness": 7,
+    },
+    "title": {"fontSize": 8, "fontWeight": "normal", "anchor": "start", "offset": 4},
+    "line": {"strokeWidth": 1},
+    "rule": {"strokeWidth": 0.8},
+    "point": {"size": 12},
+    "view": {"strokeOpacity": 0.3, "strokeWidth": 0.5},
+    "concat": {"spacing": 10},
+}
+NESTED = ("hconcat", "vconcat", "concat", "layer")
+
+
+def save_figures(figures: Iterable[Figure], folder: Path, ending: str) -> list[Path]:
+    """Write every figure as NAME.ending for a paper; the paths."""
+    if ending not in ENDINGS:
+        raise InputError(f"--figures {ending}: expected one of {', '.join(ENDINGS)}")
+    return [save_figure(figure.chart, folder / f"{figure.name}.{ending}") for figure in figures]
+
+
+def save_figure(chart: Any, path: str | os.PathLike[str]) -> Path:
+    """Write one chart for a paper as PDF, SVG or PNG (300 pixels per inch), by the ending of `path`."""
+    import vl_convert
+
+    target = Path(path)
+    spec = paper_spec(chart)
+    with replacing(target) as draft:
+        if target.suffix == ".pdf":
+            draft.write_bytes(vl_convert.vegalite_to_pdf(spec))
+        elif target.suffix == ".png":
+            draft.write_bytes(vl_convert.vegalite_to_png(spec, scale=PIXELS_PER_INCH / POINTS_PER_INCH))
+        else:
+            draft.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+    return target
+
+
+def paper_spec(chart: Any) -> dict[str, Any]:
+    """The chart's specification in the style of a paper, as wide as one column or two."""
+    spec = chart.to_dict(validate=False)
+    if _width(spec | {"config": CONFIG}) <= WIDE:
+        # Beside a chart of one column a legend would take a third of it.
+        legend = CONFIG["legend"] | {"orient": "bottom", "columns": 2}
+        narrow = _fitted(spec | {"config": CONFIG | {"legend": legend}}, COLUMN)
+        if narrow is not None:
+            return narrow
+    wide = spec | {"config": CONFIG}
+    return _fitted(wide, PAGE) or wide
+
+
+def _fitted(spec: dict[str, Any], target: float) -> dict[str, Any] | None:
+    """The panels scaled until the whole is `target` wide; None where text alone takes more.
+
+    The width is linear in the factor up to the rounding of ticks: secant steps from factor 1.
+    """
+    last, at_last = 1.0, _width(spec)
+    factor = target / at_last
+    for _ in range(4):
+        scaled = _scaled(spec, max(factor, SMALLEST))
+        at = _width(scaled)
+        if abs(at - target) <= NEAR:
+            return scaled
+        if at == at_last or factor < SMALLEST:
+            return None
+        step = (target - at) * (factor - last) / (at - at_last)
+        last, at_last, factor = factor, at, factor + step
+    return None
+
+
+def _width(spec: dict[str, Any]) -> float:
+    """How wide the whole drawing is."""
+    import vl_convert
+
+    found = re.search(r'width="([\d.]+)"', vl_convert.vegalite_to_svg(spec))
+    return float(found[1]) if found else 0.0
+
+
+def _scaled(spec: dict[str, Any], factor: float) -> dict[str, Any]:
+    """The specification with every panel's width and height multiplied."""
+    scaled = dict(spec)
+    for side in ("width", "height"):
+        if isinstance(spec.get(side), int | float):
+            scaled[side] = spec[side] * factor
+    for key in NESTED:
+        if key in spec:
+            scaled[key] = [_scaled(part, factor) for part in spec[key]]
+    return scaled
