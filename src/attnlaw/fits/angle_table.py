@@ -1,7 +1,7 @@
 """A blurred Marchenko-Pastur law as a small table in the angle: quantiles, distribution function and density.
 
 On each of at most two intervals `x = middle - half cos(theta)`. The table holds the mass up to equally spaced
-angles; between them it is linear, right to a few parts in 10000: enough for fitting, where k values resolve 1/k.
+angles and is linear between them, right to a few parts in 10000: enough for fits, where k values resolve 1/k.
 """
 
 from __future__ import annotations

@@ -1,0 +1,58 @@
+"""The fit command as a user types it: a process of its own, its output, its exit status."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
+
+
+def attnlaw(*arguments):
+    command = [sys.executable, "-c", "from attnlaw.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
+    done = attnlaw("fit", TINY, "--layers", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["model"] == str(TINY)
+    assert [entry["kind"] for entry in found["matrices"]] == ["qk"] * 4 + ["vo"] * 4 + ["ffn_in", "ffn_out"]
+    assert all(entry["random_p_value"] <= 0.01 for entry in found["matrices"])
+    assert found["not_random"]["rejected"] == 10
+
+
+def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_path):
+    done = attnlaw(
+        "fit", TINY, TINY, "--layers", "0", "--only", "qk,ffn", "--out", tmp_path, "--figures", "svg"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("not random at level 0.01: 6 of 6 matrices") == 2
+    assert "(2)" in done.stdout
+    assert "heavy-tailed" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.parquet", "fits.parquet", "laws.svg"]
+    assert pl.read_parquet(tmp_path / "fits.parquet")["model"].n_unique() == 2
+    assert "</svg>" in (tmp_path / "laws.svg").read_text()
+
+
+def test_a_missing_model_is_one_line_and_the_others_are_fitted():
+    done = attnlaw("fit", "nowhere", TINY, "--layers", "0", "--only", "qk", "--json")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "nowhere" in done.stderr
+    assert len(json.loads(done.stdout)) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [("--figures", "pdf"), ("--figures", "bmp", "--out", "x"), ("--jobs", "0")]
+)
+def test_bad_options_end_in_one_line(options, tmp_path):
+    options = [tmp_path / "x" if option == "x" else option for option in options]
+    done = attnlaw("fit", TINY, *options)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert str(options[0]) in done.stderr

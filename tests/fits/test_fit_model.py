@@ -1,0 +1,152 @@
+"""Laws of whole models: a fresh one is random, trained ones are not, rows and files keep their contract."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from real_checkpoints import real_checkpoint
+
+from attnlaw.auditing import audit
+from attnlaw.auditing.fits import Fits
+from attnlaw.auditing.fitting import fit_model, fit_spectra
+from attnlaw.checkpoints import open_model
+from attnlaw.errors import InputError
+from attnlaw.fits.tail import power_law_tail
+from attnlaw.records.files import to_json
+from attnlaw.records.fit_schema import CURVES, FITS
+
+
+def encoder(seed=0, layers=2, width=64, inner=128, entry=None):
+    """A BERT-like state dict of independent entries."""
+    rng = np.random.default_rng(seed)
+    entry = entry or (lambda shape: 0.02 * rng.standard_normal(shape))
+    tensors = {}
+    for layer in range(layers):
+        prefix = f"bert.encoder.layer.{layer}."
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            tensors[f"{prefix}attention.{name}.weight"] = entry((width, width)).astype(np.float32)
+        tensors[f"{prefix}intermediate.dense.weight"] = entry((inner, width)).astype(np.float32)
+        tensors[f"{prefix}output.dense.weight"] = entry((width, inner)).astype(np.float32)
+    return tensors
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    return fit_model(encoder(layers=12), heads=4, name="fresh")
+
+
+def test_a_freshly_initialised_model_comes_out_as_random(fresh):
+    found = fresh.rejections()["fresh"]
+    assert found.tested == fresh.matrices.height == 12 * (4 + 4 + 2)
+    assert found.expected == pytest.approx(120 * 2 / 201)
+    # The false-alarm rate is the nominal one: more rejections than these come once in a thousand.
+    assert found.p_value > 0.001
+    random = fresh.matrices.filter(pl.col("law") == "random")
+    assert random.height == found.tested - found.rejected
+    assert random["outliers"].sum() <= 3
+
+
+def test_uniform_entries_come_out_as_random_too():
+    rng = np.random.default_rng(5)
+    tensors = encoder(layers=6, entry=lambda shape: rng.uniform(-0.1, 0.1, shape))
+    assert fit_model(tensors, heads=4, name="uniform").rejections()["uniform"].p_value > 0.001
+
+
+def test_rows_and_curves_have_their_columns(fresh):
+    assert dict(fresh.matrices.schema) == FITS
+    assert dict(fresh.curves.schema) == CURVES
+    nulls = fresh.curves.filter(pl.col("curve") == "null")
+    assert set(nulls["null_shape"]) == set(fresh.matrices["null_shape"]) == {"64 x 64 through 16", "64 x 128"}
+    assert fresh.curves["x"].list.len().max() <= 64
+    assert (fresh.curves["x"].list.len() == fresh.curves["density"].list.len()).all()
+    laws = fresh.curves.filter(pl.col("curve") == "law")
+    assert laws.height == fresh.matrices.filter(pl.col("law") != "random").height
+
+
+def test_saved_spectra_give_the_same_fits_as_the_model(tmp_path):
+    tensors = encoder(seed=1)
+    audit(tensors, heads=4, name="m").save(tmp_path)
+    again = fit_spectra(
+        pl.read_parquet(tmp_path / "spectra.parquet"), pl.read_parquet(tmp_path / "matrices.parquet")
+    )
+    once = fit_model(tensors, heads=4, name="m", jobs=1)
+    assert again.matrices.equals(once.matrices)
+    assert again.curves.equals(once.curves)
+    other = fit_model(tensors, heads=4, name="m", seed=1)
+    assert not other.matrices["random_p_value"].equals(once.matrices["random_p_value"])
+
+
+def test_two_models_in_one_share_their_nulls(fresh, tmp_path):
+    both = fresh + fit_model(encoder(seed=2), heads=4, name="fresh")
+    assert both.models == ["fresh", "fresh (2)"]
+    assert both.curves.filter(pl.col("curve") == "null").height == 2
+    both.save(tmp_path)
+    assert pl.read_parquet(tmp_path / "fits.parquet").equals(both.matrices)
+    assert pl.read_parquet(tmp_path / "curves.parquet").equals(both.curves)
+    objects = json.loads(to_json(both.as_json()))
+    assert [entry["model"] for entry in objects] == both.models
+
+
+def test_json_keeps_its_contract(fresh):
+    entry = json.loads(to_json(fresh.as_json()))
+    assert {"model", "matrices"} <= set(entry)
+    first = entry["matrices"][0]
+    assert {"layer", "head", "kind", "law", "random_p_value", "outliers"} <= set(first)
+    assert {"alpha", "kappa", "noise_level", "threshold", "rank_fraction"} <= set(first)
+    assert set(first["alpha"]) == {"value", "error", "p_value"}
+    assert first["rank_fraction"] == pytest.approx(16 / 64)
+    assert fresh.as_json(as_list=True) == [fresh.as_json()]
+
+
+def test_tables_of_different_matrices_are_refused():
+    done = audit(encoder(), heads=4, name="m")
+    with pytest.raises(InputError, match="of one audit"):
+        fit_spectra(done.spectra.head(3), done.matrices)
+    with pytest.raises(InputError, match="--jobs"):
+        fit_model(encoder(), heads=4, jobs=0)
+
+
+def test_an_approximate_spectrum_has_a_row_that_says_so():
+    done = audit(encoder(), heads=4, name="m")
+    approximate = done.matrices.head(2).with_columns(route=pl.lit("lanczos"))
+    found = fit_spectra(done.spectra.head(2), approximate).matrices
+    assert found["law"].to_list() == [None, None]
+    assert "approximate" in found["status"][0]
+    assert Fits(found, pl.DataFrame(schema=CURVES)).rejections()["m"].tested == 0
+
+
+@pytest.fixture(scope="module")
+def pretrained():
+    return fit_model(real_checkpoint("rxnfp-pretrained"), layers="0:3", name="rxnfp")
+
+
+def test_a_trained_model_is_told_from_noise(pretrained):
+    found = pretrained.rejections()["rxnfp"]
+    assert found.rejected == found.tested == 30
+    assert found.p_value < 1e-6
+    assert pretrained.matrices["law"].n_unique() > 1
+    assert (pretrained.matrices.filter(pl.col("head").is_null())["kappa"] < 10).all()
+
+
+def test_alpha_of_real_matrices_is_weightwatchers(pretrained):
+    weightwatcher = pytest.importorskip("weightwatcher")
+    torch = pytest.importorskip("torch")
+    model = open_model(real_checkpoint("rxnfp-pretrained"))
+    views = [
+        view for layer in model.layers[:3] for view in (layer.feed_forward.inner, layer.feed_forward.outer)
+    ]
+    network = torch.nn.Sequential()
+    for view in views:
+        weight = torch.tensor(model.read(view).T)
+        network.append(torch.nn.Linear(*weight.T.shape, bias=False))
+        network[-1].weight.data = weight
+    details = weightwatcher.WeightWatcher(model=network, log_level="CRITICAL").analyze()
+    ours = pretrained.matrices.filter(pl.col("kind").str.starts_with("ffn"))
+    # It drops eigenvalues below 1e-5, which may take candidates for x_min away; these matrices have none there.
+    assert details["alpha"].to_numpy() == pytest.approx(ours["alpha"].to_numpy(), rel=1e-6)
+    assert details["xmin"].to_numpy() == pytest.approx(ours["x_min"].to_numpy(), rel=1e-6)
+    assert details["num_pl_spikes"].to_list() == ours["tail_size"].to_list()
+    assert power_law_tail(np.linalg.svd(model.read(views[0]), compute_uv=False) ** 2).alpha == pytest.approx(
+        ours["alpha"][0]
+    )

@@ -1,0 +1,44 @@
+"""Charts of fits: built from rows alone, with what the rows say in them."""
+
+import polars as pl
+
+from attnlaw.records.fit_schema import FITS
+from attnlaw.records.schema import frame
+from attnlaw.report.fit_charts import LAW_COLOURS, fitted_spectrum, law_map
+from attnlaw.report.style import save_chart
+
+
+def rows():
+    place = {"model": "some/model", "kind": "qk"}
+    heads = [
+        place | {"layer": layer, "head": head, "law": "random" if head else "learned"}
+        for layer in range(2)
+        for head in range(3)
+    ]
+    plain = [
+        {"model": "some/model", "kind": "ffn_in", "layer": layer, "law": "neither"} for layer in range(2)
+    ]
+    outside = [{"model": "some/model", "kind": "embedding", "law": "neither"}]
+    return frame(heads + plain + outside, FITS)
+
+
+def test_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path):
+    chart = law_map(rows())
+    (line,) = chart.to_dict()["vconcat"]
+    cells = [panel["data"]["values"] for panel in line["hconcat"]]
+    assert [len(panel) for panel in cells] == [6, 2]
+    assert {cell["law"] for cell in cells[0]} == {"random", "learned"}
+    assert line["title"]["text"] == "model"
+    assert line["hconcat"][0]["encoding"]["color"]["scale"]["domain"] == list(LAW_COLOURS)
+    assert "</svg>" in save_chart(chart, tmp_path / "map.svg").read_text()
+
+
+def test_spectrum_is_a_density_under_its_curves():
+    curve = pl.DataFrame({"x": [0.0, 1.0], "density": [1.0, 1.0]})
+    values = [0.1, 0.2, 0.2, 0.9, 1.0]
+    chart = fitted_spectrum(values, curve, curve, "learned").to_dict()
+    bars, lines = (layer["data"]["values"] for layer in chart["layer"])
+    assert abs(sum(bar["density"] * (bar["high"] - bar["low"]) for bar in bars) - 1.0) < 1e-12
+    assert {line["curve"] for line in lines} == {"null", "learned"}
+    alone = fitted_spectrum(values, curve, None).to_dict()["layer"][1]["data"]["values"]
+    assert {line["curve"] for line in alone} == {"null"}
