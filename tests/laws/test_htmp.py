@@ -22,6 +22,7 @@ PARAMETERS = [
     (300.0, 0.5),
     (60.0, 0.99),
     (0.01, 0.002),
+    (0.3, 0.001),  # a nearly Gaussian peak far from zero, f hardly oscillates
 ]
 
 

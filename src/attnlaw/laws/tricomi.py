@@ -109,14 +109,17 @@ def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:
-        y = ends[-1]
-        ends.append(y + 2 * min(y * SHORT / (1 - SHORT), REACH / _rate(a, b, y)))
+        ends.append(ends[-1] + 2 * _half_step(a, b, ends[-1], 1))
     down = [start]
     while down[-1] > low:
-        y = down[-1]
-        # The rate grows towards zero: take it at the far end of the longest step.
-        down.append(y - 2 * min(y * SHORT / (1 + SHORT), REACH / _rate(a, b, y / 2)))
+        down.append(down[-1] - 2 * _half_step(a, b, down[-1], -1))
     return np.array(down[:0:-1] + ends), len(down) - 1
+
+
+def _half_step(a: float, b: float, y: float, direction: int) -> float:
+    """Half the step from y: short beside its centre, of little growth judged by the rates at both ends."""
+    half = min(y * SHORT / (1 - direction * SHORT), REACH / _rate(a, b, y))
+    return min(half, REACH / _rate(a, b, y + 2 * direction * half))
 
 
 def log_growth(a: float, b: float, y: Any) -> Any:
@@ -132,12 +135,12 @@ def log_growth(a: float, b: float, y: Any) -> Any:
     return 0.5 * (a * np.log(y) - y + np.where(y > middle, whole, -whole))
 
 
-def _rate(a: float, b: float, y: float) -> float:
-    """The fastest exponent of a solution near y: the larger |s| of `y s^2 + (y - a) s + b = 0`."""
+def _rate(a: float, b: float, y: complex) -> float:
+    """The fastest exponent of a solution near y: a bound on the roots s of `y s^2 + (y - a) s + b = 0`."""
     bend = (y - a) ** 2 - 4 * b * y
-    if bend < 0:
-        return math.sqrt(b / y)
-    return (abs(y - a) + math.sqrt(bend)) / (2 * y)
+    if bend.imag == 0 and bend.real < 0:
+        return math.sqrt(b / abs(y))
+    return (abs(y - a) + math.sqrt(abs(bend))) / (2 * abs(y))
 
 
 def _transform_at(a: float, b: float, y: float) -> complex:
@@ -145,7 +148,8 @@ def _transform_at(a: float, b: float, y: float) -> complex:
     height = max(math.sqrt(b * b + max(a, 0.0) * b), 2 * math.sqrt(y))
     place = complex(y, height)
     g = continued_fraction(a, b, np.array(place)).item()
-    parts = math.ceil(height * max(1 / (SHORT * y), _rate(a, b, y) / REACH))
+    rate = max(_rate(a, b, y), _rate(a, b, place))
+    parts = math.ceil(height * max(1 / (SHORT * y), rate / REACH))
     points = y + 1j * height * np.linspace(1.0, 0.0, parts + 1)
     down = np.diff(points)
     basis = _taylor(a, b, points[:-1], down)
