@@ -116,7 +116,7 @@ def test_equivalent_gaussian_matrix_follows_the_law() -> None:
 
 def test_softmax_attention_follows_the_law_and_not_marchenko_pastur() -> None:
     drawn = attention_sample(1000, 1000, 1.0, seed=0)
-    # Ranges over other draws of this size: .013 to .019 and .060 to .066; a third of their width on either side.
+    # Other draws of this size gave .013 to .019 and .060 to .066; a third of their width on either side.
     assert 0.011 < drawn.law_distance < 0.021
     assert 0.058 < drawn.marchenko_pastur_distance < 0.068
     assert drawn.edge == pytest.approx(9.0095, abs=5e-5)
