@@ -52,9 +52,13 @@ class Audit(AuditRows):
             plain.write_csv(draft)
         return Path(path)
 
-    def save(self, directory: str | os.PathLike[str], as_list: bool = False) -> Path:
-        """Write the tables (parquet), summary.json and report.html."""
+    def save(
+        self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
+    ) -> Path:
+        """Write the tables (parquet), summary.json and report.html; with `figures` ("pdf") figures/ too."""
+        from attnlaw.report.audit_figures import audit_figures
         from attnlaw.report.page import audit_page
+        from attnlaw.report.paper import save_figures
 
         folder = usable_directory(directory)
         page = audit_page(self)
@@ -65,6 +69,8 @@ class Audit(AuditRows):
             draft.write_text(to_json(self.as_json(as_list)) + "\n", encoding="utf-8")
         with replacing(folder / "report.html") as draft:
             draft.write_text(page, encoding="utf-8")
+        if figures is not None:
+            save_figures(audit_figures(self), folder / "figures", figures)
         return folder
 
     def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:

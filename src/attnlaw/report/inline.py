@@ -22,7 +22,6 @@ QUIET = "var(--soft)"
 CONFIG = {
     "aria": False,
     "background": None,
-    "font": "system-ui, sans-serif",
     "axis": {
         "labelColor": QUIET,
         "titleColor": QUIET,

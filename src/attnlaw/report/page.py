@@ -26,8 +26,10 @@ from attnlaw.report.saved import AuditRows
 
 SCRIPTS = ("core", "plot", "colors", "summary", "explorer", "detail", "layers", "table", "main")
 # Of a table of any rows: columns that the download alone has, and how many the page shows.
-NOT_SHOWN = ("task", "attnlaw_version", "error")
-MOST_SHOWN = 16
+NOT_SHOWN = ("task", "attnlaw_version", "error", "seed")
+MOST_SHOWN = 14
+# A drawing wider than this, in pixels, does not fit half of a page.
+WIDEST_HALF = 560
 # What could end a script element or a line of JavaScript.
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -63,8 +65,9 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = ()) -> str:
 
 def rows_page(title: str, sections: Iterable[Section], rows: pl.DataFrame) -> str:
     """The page of studies and training runs: their figures, then all their rows."""
-    known = [name for name in rows.columns if rows[name].count() and not rows[name].dtype.is_nested()]
-    shown = [(name, name.replace("_", " ")) for name in known if name not in NOT_SHOWN][:MOST_SHOWN]
+    plain = [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name not in NOT_SHOWN]
+    varied = [name for name in plain if rows[name].n_unique() > 1] or plain
+    shown = [(name, name.replace("_", " ")) for name in varied[:MOST_SHOWN]]
     data = {"columns": plain_columns(rows), "shown": shown}
     example = next((f"{name}>0" for name, dtype in rows.schema.items() if dtype.is_numeric()), "done")
     table = _rows_section(example)
@@ -99,16 +102,11 @@ def _rows_section(example: str) -> Section:
     )
 
 
-def figure_section(anchor: str, title: str, figures: Iterable[Figure], lead: str = "") -> Section | None:
+def figure_section(
+    anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str | None = None
+) -> Section | None:
     """Drawn figures in cards, each with its caption; None where there is none for the page."""
-    cards = [
-        f'<figure class="card"><h3>{escape(figure.title)}</h3>'
-        f'<div class="wide drawn" role="img" tabindex="0" aria-label="{escape(figure.title)}">'
-        f"{inline_svg(figure.chart, f'{anchor}-{figure.name}')}</div>"
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-        for figure in figures
-        if figure.on_page
-    ]
+    cards = [_card(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
     if not cards:
         return None
     html = (
@@ -116,7 +114,20 @@ def figure_section(anchor: str, title: str, figures: Iterable[Figure], lead: str
         f'<h2 id="{anchor}-title">{escape(title)}</h2>'
         f'<p class="lead">{escape(lead)}</p><div class="figures">{"".join(cards)}</div></section>'
     )
-    return Section(anchor, title, html)
+    return Section(anchor, link or title, html)
+
+
+def _card(figure: Figure, name: str) -> str:
+    """A figure in a card; a wide one takes the whole width of the page."""
+    drawn = inline_svg(figure.chart, name)
+    width = re.search(r'width="([\d.]+)"', drawn)
+    size = " broad" if width and float(width[1]) > WIDEST_HALF else ""
+    title = escape(figure.title)
+    return (
+        f'<figure class="card{size}"><h3>{title}</h3>'
+        f'<div class="wide drawn" role="img" tabindex="0" aria-label="{title}">{drawn}</div>'
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+    )
 
 
 def inert_json(value: Any) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 from attnlaw.report.figure import Figure
 from attnlaw.report.learn_charts import learning_curves, phase_diagram
 from attnlaw.report.limit_charts import density_chart, distance_chart, path_chart
+from attnlaw.report.saved import short_names
 from attnlaw.report.series_charts import series_chart
 
 LEARN = ("alpha", "tokens", "output", "beta", "target_rank", "noise", "weight_decay", "student")
@@ -44,7 +45,27 @@ def study_figures(rows: pl.DataFrame, folder: Path) -> list[Figure]:
         figures += _learn(done.filter(pl.col("verb") == "learn"), trained)
     if "limit" in verbs:
         figures += _limit(done.filter(pl.col("verb") == "limit"), folder)
+    if "audit" in verbs:
+        figures += _audits(done.filter(pl.col("verb") == "audit"))
     return [_numbered(figure, place) for place, figure in enumerate(figures, start=1)]
+
+
+def _audits(rows: pl.DataFrame) -> Iterator[Figure]:
+    """The proxies of all audited models; their matrices are in the tables beside the rows."""
+    known = rows.filter(pl.col("log10_spectrum_adaptive").is_not_null())
+    if known.height:
+        names = [name for name in known.columns if name.startswith("log10_")]
+        labels = short_names(known["model"])
+        long = known.unpivot(names, index="model", variable_name="series", value_name="log10").with_columns(
+            pl.col("model").replace_strict(labels),
+            pl.col("series").str.strip_prefix("log10_").str.replace_all("_", " "),
+        )
+        caption = (
+            "Proxies are leading factors of bounds: compare models along one colour; they are not guarantees."
+        )
+        yield Figure(
+            "proxies", "Proxies of all models", caption, series_chart(long, "model", "log10", "log10 proxy")
+        )
 
 
 def _learn(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figure]:

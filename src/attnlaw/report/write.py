@@ -55,7 +55,8 @@ def write_report(
         ]
         drawn += named
         tables.append(rows)
-        section = figure_section(anchor, title, named, f"Drawn from the {rows.height} rows in {folder.name}.")
+        lead = f"Drawn from the {rows.height} rows in {folder.name}."
+        section = figure_section(anchor, title, named, lead, link=folder.name)
         sections += [section] if section else []
     audit = reduce(add, audits) if audits else None
     page = audit_page(audit, sections) if audit else rows_page(_title(tables), sections, _joined(tables))
