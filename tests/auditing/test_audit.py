@@ -145,3 +145,43 @@ def test_a_file_in_the_way_loses_nothing(tiny, tmp_path):
     with pytest.raises(attnlaw.InputError, match="is a file"):
         tiny.save(target)
     assert target.read_text() == "precious"
+
+
+def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypatch):
+    """One layer whose feed-forward matrices count as large: errors where values are estimated, else null."""
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+    rng = np.random.default_rng(5)
+
+    def decaying(rows, cols):
+        return rng.standard_normal((rows, cols)) / np.sqrt(np.arange(1, cols + 1))
+
+    names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    state = {f"encoder.layer.0.{name}.weight": decaying(256, 256) for name in names}
+    state["encoder.layer.0.intermediate.dense.weight"] = decaying(512, 256)
+    state["encoder.layer.0.output.dense.weight"] = decaying(256, 512)
+    exact, found = attnlaw.audit(state, heads=8), attnlaw.audit(state, heads=8, approximate=True)
+    large = pl.col("kind").str.starts_with("ffn")
+    assert found.matrices.filter(large)["route"].to_list() == ["lanczos"] * 2
+    assert found.spectra.filter(large)["singular_values"].null_count() == 2
+    assert found.matrices.filter(~large).equals(exact.matrices.filter(~large).select(found.matrices.columns))
+    for quantity in ("spectral_norm", "nuclear_norm", "effective_rank", "log10_contribution"):
+        assert exact.matrices[f"{quantity}_error"].null_count() == exact.matrices.height
+        gap = (found.matrices[quantity] - exact.matrices[quantity]).filter(
+            found.matrices["route"] == "lanczos"
+        )
+        error = found.matrices[f"{quantity}_error"].drop_nulls()
+        assert error.len() == 2
+        # 15 degrees of freedom: beyond 6 once in 40,000.
+        assert (gap.abs() <= 6 * error + 1e-9).all()
+    proxy, other = (a.summary["proxies"]["spectrum_adaptive"] for a in (exact, found))
+    assert "error" not in proxy
+    assert abs(proxy["log10"] - other["log10"]) <= 6 * other["error"] + 1e-12
+
+
+def test_the_expected_time_is_told_before_the_work():
+    told = []
+    attnlaw.audit(
+        "examples/tiny-decoder", expect=told.append, progress=lambda done, total: told.append("work")
+    )
+    assert told[0] > 0
+    assert told[1] == "work"

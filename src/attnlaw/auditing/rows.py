@@ -39,6 +39,7 @@ def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) 
                 "log10_scale": log10_or_none(part.log_scale),
                 "p": part.p,
                 "log10_contribution": log10_or_none(part.log_value),
+                "log10_contribution_error": None if part.log_error is None else part.log_error / LN10,
                 "continuous_p": part.continuous_p,
                 "continuous_log10_contribution": log10_or_none(part.continuous_log_value),
                 "log10_curve": [log10_or_none(value) for value in part.log_curve],
@@ -53,12 +54,15 @@ def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) 
             "rows": spectrum.shape[0],
             "cols": spectrum.shape[1],
             "spectral_norm": spectrum.spectral,
+            "spectral_norm_error": spectrum.multiplicities and spectrum.multiplicities.spectral_error,
             "frobenius_norm": spectrum.frobenius,
             "nuclear_norm": spectrum.nuclear,
+            "nuclear_norm_error": spectrum.error(lambda found: found.nuclear),
             "norm_21": spectrum.norm_21,
             "norm_11": spectrum.norm_11,
             "stable_rank": spectrum.stable_rank,
             "effective_rank": spectrum.effective_rank,
+            "effective_rank_error": spectrum.error(lambda found: found.effective_rank),
             "numerical_rank": spectrum.numerical_rank,
             "condition": spectrum.condition,
             "route": spectrum.route,
@@ -68,9 +72,10 @@ def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) 
 
 
 def spectrum_rows(model: Model, measured: list[Measured]) -> Iterator[Row]:
-    """All singular values of every matrix."""
+    """All singular values of every matrix; null where they were approximated."""
     for row in measured:
-        yield {**_place(model, row), "singular_values": row.spectrum.values}
+        exact = row.spectrum.multiplicities is None
+        yield {**_place(model, row), "singular_values": row.spectrum.values.tolist() if exact else None}
 
 
 def layer_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:

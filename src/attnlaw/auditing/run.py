@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from attnlaw.auditing.adapter import audit_adapter
 from attnlaw.auditing.result import Audit
 from attnlaw.auditing.rows import layer_rows, matrix_rows, spectrum_rows
 from attnlaw.auditing.summary import summarize
 from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, Proxies, proxies
 from attnlaw.bounds.activations import lipschitz
 from attnlaw.checkpoints import Model, open_model
+from attnlaw.checkpoints.adapters import is_adapter
 from attnlaw.errors import InputError
 from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, frame
 from attnlaw.spectra import Spectrum
-from attnlaw.spectra.measure import Measured, Selection, measure
+from attnlaw.spectra.measure import Measured, Selection, expected_seconds, measure
 
 
 def audit(
@@ -22,18 +26,26 @@ def audit(
     *,
     name: str | None = None,
     heads: int | None = None,
+    map: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     layers: str | None = None,
     only: str | None = None,
     jobs: int | None = None,
     samples: int | None = None,
+    approximate: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    expect: Callable[[float], None] | None = None,
 ) -> Audit:
     """Audit a checkpoint: the spectra of every head and feed-forward matrix, and the proxies they imply.
 
-    `source` is a path (file, directory or index), a state dict or an `nn.Module`; `name` is what the rows
-    call it (the path, or the module's class, unless given). `layers` ("0:4") and
+    `source` is a path (file, directory or index), an id on a model hub, a state dict or an `nn.Module`;
+    `name` is what the rows call it (the path, or the module's class, unless given). `map` is a TOML file
+    that describes an architecture of one's own; `adapter` is a LoRA adapter to add to the weights (as
+    `source`, an adapter is audited by itself, whole). `layers` ("0:4") and
     `only` ("qk,vo", also "cross", "ffn", "embedding", "unembedding") restrict what is measured; the
-    proxies need every matrix and are null otherwise. `samples` adds proxy / sqrt(samples).
+    proxies need every matrix and are null otherwise. `samples` adds proxy / sqrt(samples). `approximate`
+    estimates the sums over singular values of very large matrices, with errors, instead of factorising
+    them. `expect` is told the expected seconds before the work starts.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -43,8 +55,12 @@ def audit(
     for option, value in (("--samples", samples), ("--jobs", jobs)):
         if value is not None and value < 1:
             raise InputError(f"{option} {value}: expected a positive number")
-    model = open_model(source, heads, name)
-    selection = Selection.parse(layers, only, len(model.layers))
+    if adapter is None and isinstance(source, str | os.PathLike) and is_adapter(Path(source)):
+        return audit_adapter(Path(source), name, progress)
+    model = open_model(source, heads, name, map, adapter)
+    selection = Selection.parse(layers, only, len(model.layers), approximate)
+    if expect is not None:
+        expect(expected_seconds(model, selection, jobs))
     measured = measure(model, selection, jobs, progress)
     bounds, per_application, reason = _bounds(model, measured, selection)
     return Audit(

@@ -9,6 +9,7 @@ from attnlaw import __version__
 from attnlaw.auditing.rows import log10_or_none
 from attnlaw.bounds import Proxies
 from attnlaw.checkpoints import Model
+from attnlaw.numerics.logs import LN10
 from attnlaw.spectra.measure import Measured
 
 MEANING = (
@@ -57,8 +58,9 @@ def _proxies(bounds: Proxies) -> dict[str, Any]:
     def as_log10(value: float) -> dict[str, float | None]:
         return {"log10": log10_or_none(value)}
 
+    error = {} if bounds.log_error is None else {"error": bounds.log_error / LN10}
     return {
-        "spectrum_adaptive": as_log10(bounds.spectrum_adaptive),
+        "spectrum_adaptive": {**as_log10(bounds.spectrum_adaptive), **error},
         "spectrum_adaptive_continuous": as_log10(bounds.continuous),
         **{name: as_log10(value) for name, value in bounds.norm_based.items()},
         "fixed_p": {str(p): as_log10(value) for p, value in bounds.fixed.items()},

@@ -10,13 +10,16 @@ import typer
 
 def command(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Checkpoint files, directories or shard indexes.")
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Checkpoint files, directories, shard indexes or hub ids."),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Write matrices, spectra and layers (parquet), summary.json, report.html."
-        ),
+        typer.Option(metavar="DIR", help="Fit laws; write the rows (parquet), summary.json and report.html."),
+    ] = None,
+    figures: Annotated[
+        str | None,
+        typer.Option(metavar="pdf|svg|png", help="With --out: every chart for a two-column paper, too."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
     layers: Annotated[str | None, typer.Option(metavar="0:4", help="Only these layers (as a slice).")] = None,
@@ -27,14 +30,26 @@ def command(
     heads: Annotated[
         int | None, typer.Option(help="Attention heads, where no config.json tells their number.")
     ] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE.toml", help="The names of an architecture of your own."),
+    ] = None,
+    adapter: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A LoRA adapter to add to the model.")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(help="Training samples n: show proxy / sqrt(n) too (not a bound by itself).")
     ] = None,
+    approximate: Annotated[
+        bool,
+        typer.Option("--approximate", help="Estimate matrices of shorter side 3072 and more, with errors."),
+    ] = False,
     jobs: Annotated[int | None, typer.Option(help="Threads; all cores unless given.")] = None,
 ) -> None:
     """Read a trained Transformer, show the spectra of its heads and what they imply for generalization.
 
-    The same from Python: attnlaw.audit(MODEL, layers=..., only=..., heads=..., samples=..., jobs=...)
+    The same from Python: attnlaw.audit(MODEL, layers=..., only=..., heads=..., samples=..., jobs=...); with
+    --out DIR also .fitted().save(DIR, figures=...)
     """
     from attnlaw.auditing import Audit, audit
     from attnlaw.cli.audit_table import show
@@ -42,6 +57,8 @@ def command(
     from attnlaw.errors import InputError, printable
     from attnlaw.records.files import usable_directory
 
+    if figures is not None and (out is None or figures not in ("pdf", "svg", "png")):
+        raise InputError(f"--figures {figures}: expected pdf, svg or png, together with --out DIR")
     if out is not None:
         usable_directory(out)  # before the work, not after it
     done: Audit | None = None
@@ -49,8 +66,19 @@ def command(
     for model in models:
         try:
             with progress(f"audit {printable(Path(model).name)}") as report:
-                options = {"layers": layers, "only": only, "heads": heads, "samples": samples, "jobs": jobs}
-                one = audit(model, progress=report, **options)  # type: ignore[arg-type]
+                one = audit(
+                    model,
+                    layers=layers,
+                    only=only,
+                    heads=heads,
+                    map=map_file,
+                    adapter=adapter,
+                    samples=samples,
+                    approximate=approximate,
+                    jobs=jobs,
+                    progress=report,
+                    expect=_tell_expected,
+                )
         except InputError as error:
             # The other models are still audited and written; the exit status tells of this one.
             messages.print(f"attnlaw: {error}", markup=False, soft_wrap=True)
@@ -62,7 +90,18 @@ def command(
     if done is not None and json:
         print_json(done.as_json(as_list=len(models) > 1))
     if done is not None and out is not None:
-        done.save(out, as_list=len(models) > 1)
+        with progress("fit laws") as report:
+            done = done.fitted(progress=report)
+        done.save(out, as_list=len(models) > 1, figures=figures)
         messages.print(f"wrote {out / 'report.html'} and the rows beside it", markup=False, soft_wrap=True)
     if failures:
         raise typer.Exit(1)
+
+
+def _tell_expected(seconds: float) -> None:
+    """Say how long the work will take, where that is long enough to matter."""
+    from attnlaw.cli.console import messages
+
+    if seconds > 20:
+        words = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        messages.print(f"expected time: about {words} (very large matrices: see --approximate)")

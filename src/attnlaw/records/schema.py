@@ -2,7 +2,8 @@
 
 `matrices`: one row per matrix. `spectra`: one row per matrix with all its singular values, descending,
 not squared. `layers`: one row per layer. Missing is null: `head` of a feed-forward matrix, `expert` of
-whatever every token passes. Logarithms are to base 10.
+whatever every token passes, the `_error` columns of an exact spectrum, the singular values of an
+approximate one. Logarithms are to base 10.
 `log10_curve` is log10 C(p) on the grid p_i = 2 i / (length - 1).
 """
 
@@ -31,12 +32,15 @@ MATRICES: Schema = {
     "rows": pl.Int32(),
     "cols": pl.Int32(),
     "spectral_norm": pl.Float64(),
+    "spectral_norm_error": pl.Float64(),
     "frobenius_norm": pl.Float64(),
     "nuclear_norm": pl.Float64(),
+    "nuclear_norm_error": pl.Float64(),
     "norm_21": pl.Float64(),
     "norm_11": pl.Float64(),
     "stable_rank": pl.Float64(),
     "effective_rank": pl.Float64(),
+    "effective_rank_error": pl.Float64(),
     "numerical_rank": pl.Int32(),
     "condition": pl.Float64(),
     "route": pl.String(),
@@ -45,6 +49,7 @@ MATRICES: Schema = {
     "log10_scale": pl.Float64(),
     "p": pl.Float64(),
     "log10_contribution": pl.Float64(),
+    "log10_contribution_error": pl.Float64(),
     "continuous_p": pl.Float64(),
     "continuous_log10_contribution": pl.Float64(),
     "log10_curve": pl.List(pl.Float64()),

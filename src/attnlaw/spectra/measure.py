@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from zlib import crc32
 
 from threadpoolctl import threadpool_limits
 
 from attnlaw.checkpoints import Attention, Model, View
 from attnlaw.errors import InputError
 from attnlaw.numerics.cores import usable_cores
+from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.gate import Gate
+from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.spectrum import Spectrum
 
 Progress = Callable[[int, int], None]
@@ -31,21 +34,24 @@ BY_DEFAULT = ("qk", "vo", "cross", "ffn")
 
 # Elements of float64 matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B.
 IN_FLIGHT = 10**8
+# On request, matrices whose shorter side is at least this are approximated: below it that saves no time.
+LARGE = 3072
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which layers and kinds of matrix to measure; None means all layers."""
+    """Which layers (None: all) and kinds of matrix to measure, and whether to approximate large ones."""
 
     layers: range | None = None
     groups: tuple[str, ...] = BY_DEFAULT
+    approximate: bool = False
 
     @classmethod
-    def parse(cls, layers: str | None, only: str | None, depth: int) -> Selection:
+    def parse(cls, layers: str | None, only: str | None, depth: int, approximate: bool = False) -> Selection:
         """From `"0:4"` (as a slice) or `"3"`, and `"qk,vo"`.
 
         >>> Selection.parse("1:3", "qk", depth=4)
-        Selection(layers=range(1, 3), groups=('qk',))
+        Selection(layers=range(1, 3), groups=('qk',), approximate=False)
         """
         groups = tuple(dict.fromkeys(only.split(","))) if only is not None else BY_DEFAULT
         for group in groups:
@@ -54,14 +60,14 @@ class Selection:
                     f"--only {group}: unknown; choose from {', '.join(GROUPS)}, joined by commas"
                 )
         if layers is None:
-            return cls(None, groups)
+            return cls(None, groups, approximate)
         try:
             chosen = _slice(depth, layers)
         except (ValueError, TypeError) as error:
             raise InputError(f"--layers {layers}: expected START:STOP, such as 0:4, or one number") from error
         if not chosen:
             raise InputError(f"--layers {layers}: selects none of the {depth} layers (0 to {depth - 1})")
-        return cls(chosen, groups)
+        return cls(chosen, groups, approximate)
 
     def is_whole(self, model: Model) -> bool:
         """Whether every matrix of every layer is measured, as the bounds need it."""
@@ -100,6 +106,21 @@ class _Unit:
     views: tuple[View, ...]
     attention: Attention | None = None
     expert: int | None = None
+    approximate: bool = False
+
+    @property
+    def operations(self) -> float:
+        shape = self.views[0].shape
+        if self.attention is None:
+            return matrix_operations(*shape, self.approximate)
+        heads, inner = self.attention.heads, self.attention.head_size
+        return heads * product_operations(shape[0], inner, shape[0])
+
+
+def expected_seconds(model: Model, selection: Selection, jobs: int | None = None) -> float:
+    """About how long `measure` will take: operations over the rate of this machine's matrix products."""
+    operations = sum(unit.operations for unit in _units(model, selection))
+    return operations / operations_per_second() / (jobs or usable_cores())
 
 
 def measure(
@@ -145,11 +166,23 @@ def _units(model: Model, selection: Selection) -> Iterator[_Unit]:
                 named = (("ffn_in", maps.inner), ("ffn_gate", maps.gate), ("ffn_out", maps.outer))
                 for kind, view in named:
                     if view is not None:
-                        found.append(_Unit(layer.index, layer.stack, kind, (view,), expert=expert))
+                        found.append(_single(layer.index, layer.stack, kind, view, selection, expert))
         yield from (unit for unit in found if unit.kind in kinds)
     for kind, view in (("embedding", model.embedding_view), ("unembedding", model.unembedding_view)):
         if kind in kinds and view is not None:
-            yield _Unit(None, None, kind, (view,))
+            yield _single(None, None, kind, view, selection)
+
+
+def _single(
+    layer: int | None,
+    stack: str | None,
+    kind: str,
+    view: View,
+    selection: Selection,
+    expert: int | None = None,
+) -> _Unit:
+    large = selection.approximate and min(view.shape) >= LARGE
+    return _Unit(layer, stack, kind, (view,), expert=expert, approximate=large)
 
 
 def _measure_unit(model: Model, unit: _Unit, gate: Gate) -> list[Measured]:
@@ -170,7 +203,10 @@ def _measured(model: Model, unit: _Unit) -> list[Measured]:
 
 def _spectra(model: Model, unit: _Unit, names: tuple[str, ...]) -> list[Measured]:
     if unit.attention is None:
-        spectrum = matrix_spectrum(model.read(unit.views[0]))
+        matrix = model.read(unit.views[0])
+        # A seed of its own for each matrix, the same in every run: their errors are independent.
+        seed = crc32(f"{names} {unit.expert}".encode())
+        spectrum = approximate_spectrum(matrix, seed) if unit.approximate else matrix_spectrum(matrix)
         return [Measured(unit.layer, unit.stack, None, unit.kind, names, spectrum, unit.expert)]
     return [
         Measured(unit.layer, unit.stack, head, unit.kind, names, product_spectrum(left, right))
