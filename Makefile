@@ -34,6 +34,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: $(VENV)/.core
 	@echo "Installing the test tools and PyTorch into $(VENV) ..."
 	@$(PIP) --editable '.[test]'
+	@$(PIP) --no-deps timm # its models; torchvision, which only its image transforms need, comes with another torch
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
