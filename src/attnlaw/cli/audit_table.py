@@ -45,10 +45,12 @@ def bar(fraction: float, width: int = 8) -> str:
 def show(audit: Audit, console: Console) -> None:
     """Print one model's audit."""
     summary = audit.summary
-    facts = (
-        f"{summary['family']}, {summary['layers']} layers, hidden size {summary['hidden_size']}, "
-        f"{summary['heads']} heads, {summary['matrices']} matrices, activation {summary['activation']}"
-    )
+    facts = f"{summary['family']}, {summary['layers']} layers, {summary['matrices']} matrices"
+    if summary["heads"] is not None:  # an adapter has none
+        facts = (
+            f"{summary['family']}, {summary['layers']} layers, hidden size {summary['hidden_size']}, "
+            f"{summary['heads']} heads, {summary['matrices']} matrices, activation {summary['activation']}"
+        )
     console.print()
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
     console.print(Text(facts, style="dim"), soft_wrap=True)
@@ -74,7 +76,7 @@ def _layer_table(audit: Audit, blocks: int) -> Table:
     matrices = audit.matrices
     present = set(matrices["kind"])
     heads = [kind for kind in ("qk", "vo") if {kind, f"cross_{kind}"} & present]
-    plain = [kind for kind in ("ffn_in", "ffn_gate", "ffn_out") if kind in present]
+    plain = [kind for kind in ("ffn_in", "ffn_gate", "ffn_out", "lora") if kind in present]
     tops = {kind: _spectral_norms(matrices, kind, f"cross_{kind}").max() for kind in heads}
     bounded = audit.summary["proxies"] is not None
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)

@@ -1,0 +1,206 @@
+"""LoRA adapters in peft's layout: alone against a dense SVD, and on their base against merged weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from checkpoints.spoiled import refusal
+from safetensors.torch import load_file, save_file
+from scipy.linalg import svdvals
+
+from attnlaw import audit
+from attnlaw.checkpoints import open_model
+from attnlaw.errors import InputError
+
+RANK, ALPHA = 3, 12
+SIZES = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 24}
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(vocab_size=30, num_key_value_heads=2, **SIZES)
+    folder = tmp_path_factory.mktemp("llama")
+    transformers.LlamaForCausalLM(config).double().save_pretrained(folder)
+    return folder
+
+
+def write_adapter(
+    folder: Path, targets: dict[str, tuple[int, int]], **changes: Any
+) -> dict[str, torch.Tensor]:
+    """An adapter on weights of shape (out, in), as `save_pretrained` of peft writes it; its tensors."""
+    folder.mkdir(exist_ok=True)
+    draw = torch.manual_seed(8)
+    tensors = {}
+    for module, (out, inputs) in targets.items():
+        at = f"base_model.model.{module}"
+        tensors[f"{at}.lora_A.weight"] = torch.randn(RANK, inputs, generator=draw)
+        tensors[f"{at}.lora_B.weight"] = torch.randn(out, RANK, generator=draw)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = {
+        "peft_type": "LORA",
+        "r": RANK,
+        "lora_alpha": ALPHA,
+        "use_rslora": False,
+        "fan_in_fan_out": False,
+        "target_modules": sorted({module.rsplit(".", 1)[-1] for module in targets}),
+        "base_model_name_or_path": "never/followed",
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config | changes))
+    return tensors
+
+
+def llama_targets() -> dict[str, tuple[int, int]]:
+    shapes = {"self_attn.q_proj": (16, 16), "self_attn.v_proj": (8, 16), "mlp.down_proj": (16, 24)}
+    return {f"model.layers.{layer}.{name}": shape for layer in range(2) for name, shape in shapes.items()}
+
+
+def merged(base: Path, tensors: dict[str, torch.Tensor], scale: float, into: Path) -> Path:
+    """The same model with W + s B A in place of W, as peft's merge_and_unload would save it."""
+    state = load_file(base / "model.safetensors")
+    for name, down in tensors.items():
+        if ".lora_A." in name:
+            up = tensors[name.replace("lora_A", "lora_B")]
+            weight = name.removeprefix("base_model.model.").replace(".lora_A", "")
+            state[weight] = state[weight].double() + scale * up.double() @ down.double()
+    into.mkdir()
+    save_file(state, into / "model.safetensors")
+    (into / "config.json").write_bytes((base / "config.json").read_bytes())
+    return into
+
+
+@pytest.mark.parametrize(
+    ("changes", "scale"),
+    [
+        ({}, ALPHA / RANK),
+        ({"use_rslora": True}, ALPHA / RANK**0.5),
+        ({"alpha_pattern": {"q_proj": 6, "v_proj": 6, "mlp.down_proj": 6}}, 6 / RANK),
+    ],
+    ids=["plain", "rslora", "alpha_pattern"],
+)
+def test_base_and_adapter_are_the_merged_model(
+    llama: Path, tmp_path: Path, changes: dict[str, Any], scale: float
+) -> None:
+    """Both sides add the same float64 products; they may be summed in another order."""
+    tensors = write_adapter(tmp_path / "adapter", llama_targets(), **changes)
+    dense = merged(llama, tensors, scale, tmp_path / "merged")
+    ours = audit(llama, name="m", adapter=tmp_path / "adapter", jobs=1)
+    expected = audit(dense, name="m", jobs=1)
+    plain = audit(llama, name="m", jobs=1)
+    place = ["layer", "kind", "head"]
+    assert ours.spectra.select(place).equals(expected.spectra.select(place))
+    columns = [found.spectra["singular_values"].to_list() for found in (ours, expected, plain)]
+    for first, second in zip(columns[0], columns[1], strict=True):
+        assert np.max(np.abs(np.subtract(first, second))) <= 1e-13 * first[0]
+    changed = [not np.allclose(a, b, rtol=1e-6) for a, b in zip(columns[0], columns[2], strict=True)]
+    assert 0 < sum(changed) < len(changed)  # gates and up-projections keep their own weights
+
+
+def test_an_adapter_by_itself(tmp_path: Path) -> None:
+    tensors = write_adapter(tmp_path / "adapter", llama_targets())
+    found = audit(tmp_path / "adapter", jobs=1)
+    assert (found.summary["family"], found.summary["layers"], found.summary["matrices"]) == ("lora", 2, 6)
+    assert found.summary["proxies"] is None
+    assert found.layers["layer"].to_list() == [0, 1]
+    assert found.matrices["layer"].to_list() == [0, 0, 0, 1, 1, 1]
+    for place, names in enumerate(found.matrices["tensors"].to_list()):
+        down, up = (tensors[name].double().numpy() for name in names)
+        formed = ALPHA / RANK * up @ down
+        values = found.spectra["singular_values"][place].to_numpy()
+        assert len(values) == RANK
+        assert np.max(np.abs(values - svdvals(formed)[:RANK])) <= 1e-13 * values[0]
+        row = found.matrices.row(place, named=True)
+        assert (row["kind"], row["rows"], row["cols"]) == ("lora", down.shape[1], up.shape[0])
+        assert row["norm_21"] == pytest.approx(np.linalg.norm(formed.T, axis=0).sum(), rel=1e-12)
+
+
+def test_weights_stored_in_out(tmp_path: Path) -> None:
+    """GPT-2: peft writes fan_in_fan_out, and B A is added transposed."""
+    torch.manual_seed(4)
+    config = transformers.GPT2Config(vocab_size=30, n_embd=16, n_head=2, n_layer=1)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "base")
+    tensors = write_adapter(
+        tmp_path / "adapter", {"transformer.h.0.attn.c_attn": (48, 16)}, fan_in_fan_out=True
+    )
+    model = open_model(tmp_path / "base", adapter=tmp_path / "adapter")
+    down, up = (tensors[f"base_model.model.transformer.h.0.attn.c_attn.lora_{part}.weight"] for part in "AB")
+    stored = load_file(tmp_path / "base" / "model.safetensors")["transformer.h.0.attn.c_attn.weight"]
+    expected = stored.double() + ALPHA / RANK * (up.double() @ down.double()).T
+    key = model.read(model.layers[0].attention.key)
+    np.testing.assert_allclose(key, expected[:, 16:32].numpy(), rtol=0, atol=1e-13)
+
+
+def test_a_base_saved_without_its_prefix(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    config = transformers.BertConfig(vocab_size=30, max_position_embeddings=8, **SIZES)
+    transformers.BertModel(config).save_pretrained(tmp_path / "base")
+    target = "bert.encoder.layer.1.attention.self.query"
+    tensors = write_adapter(tmp_path / "adapter", {target: (16, 16)})
+    base, ours = open_model(tmp_path / "base"), open_model(tmp_path / "base", adapter=tmp_path / "adapter")
+    view = base.layers[1].attention.query
+    down, up = (tensors[f"base_model.model.{target}.lora_{part}.weight"].double().numpy() for part in "AB")
+    np.testing.assert_allclose(
+        ours.read(view) - base.read(view), (ALPHA / RANK * up @ down).T, rtol=0, atol=1e-13
+    )
+
+
+BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "not lora": ({"peft_type": "IA3"}, ("peft_type is IA3", "expected LORA")),
+    "dora": ({"use_dora": True}, ("DoRA",)),
+    "alpha": ({"lora_alpha": "many"}, ("lora_alpha is 'many'",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_adapters_of_other_kinds(llama: Path, tmp_path: Path, case: str) -> None:
+    changes, said = BAD[case]
+    write_adapter(tmp_path / "adapter", llama_targets(), **changes)
+    for refused in (lambda: audit(tmp_path / "adapter"), lambda: audit(llama, adapter=tmp_path / "adapter")):
+        with pytest.raises(InputError) as caught:
+            refused()
+        assert all(part in str(caught.value) for part in said)
+        assert "\n" not in str(caught.value)
+
+
+SPOILED: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
+    "one factor": ({"model.layers.0.self_attn.q_proj.lora_B.weight": None}, "has only lora_A"),
+    "ranks differ": ({"model.layers.0.self_attn.q_proj.lora_B.weight": torch.ones(16, 4)}, "expected r x in"),
+    "another kind": (
+        {"model.embed_tokens.lora_embedding_A": torch.ones(3, 30)},
+        "no lora_A or lora_B matrix",
+    ),
+    "nan": ({"model.layers.0.self_attn.q_proj.lora_B.weight": torch.full((16, 3), torch.nan)}, "NaN"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILED)
+def test_damaged_adapters(tmp_path: Path, case: str) -> None:
+    changes, said = SPOILED[case]
+    tensors: dict[str, torch.Tensor | None] = {**write_adapter(tmp_path / "adapter", llama_targets())}
+    tensors |= {f"base_model.model.{name}": value for name, value in changes.items()}
+    left = {name: value for name, value in tensors.items() if value is not None}
+    save_file(left, tmp_path / "adapter" / "adapter_model.safetensors")
+    with pytest.raises(InputError, match=said):
+        audit(tmp_path / "adapter")
+
+
+def test_an_adapter_of_another_model(llama: Path, tmp_path: Path) -> None:
+    write_adapter(tmp_path / "adapter", {"model.layers.7.self_attn.q_proj": (16, 16)})
+    with pytest.raises(InputError, match=r"layers\.7.*fits no tensor"):
+        open_model(llama, adapter=tmp_path / "adapter")
+    write_adapter(tmp_path / "adapter", {"model.layers.0.self_attn.q_proj": (32, 16)})
+    with pytest.raises(InputError, match=r"\[32, 16\].*\[16, 16\]"):
+        open_model(llama, adapter=tmp_path / "adapter")
+    with pytest.raises(InputError, match=r"cannot be read"):
+        open_model(llama, adapter=tmp_path / "absent")
+
+
+def test_a_model_cannot_be_opened_from_an_adapter_alone(tmp_path: Path) -> None:
+    write_adapter(tmp_path / "adapter", llama_targets())
+    refusal(tmp_path / "adapter", "LoRA adapter", "--adapter")
