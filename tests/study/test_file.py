@@ -104,6 +104,28 @@ def test_several_verbs_share_the_cases(tmp_path: Path) -> None:
     ]
 
 
+def test_a_case_may_be_a_grid_with_a_verb_of_its_own(tmp_path: Path) -> None:
+    text = """
+    verb = "square"
+    [fixed]
+    how = "well"      # of poisoned alone
+    [[list]]
+    x = "1:3:3"
+    [[list]]
+    verb = "poisoned"
+    x = [7, 8]
+    at = 1
+    """
+    found = study(tmp_path, text)
+    assert [(t.verb, t.columns["x"]) for t in found.tasks] == [
+        ("square", 1),
+        ("square", 2),
+        ("square", 3),
+        ("poisoned", 7),
+        ("poisoned", 8),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -132,7 +154,10 @@ def test_several_verbs_share_the_cases(tmp_path: Path) -> None:
         ('verb = "learn"\n[run]\ntime_limit = 0', "[run] time_limit: found 0, expected seconds above 0"),
         ('verb = "learn.simulate"', "simulate is missing; add it to [fixed], [grid] or [[list]]"),
         ('verb = "audit"\n[grid]\nmodel = ["*.none"]', "model: '*.none' matches nothing; paths start at"),
-        ('verb = "limit"\n[grid]\nheads = "1:9999:9999"\ntokens = "1:9999:9999"', "points, expected at most"),
+        (
+            'verb = "limit"\n[grid]\nheads = "1:9999:9999"\ntokens = "1:9999:9999"',
+            "cases, expected at most 1000000",
+        ),
     ],
 )
 def test_bad_files_are_told_in_one_line(tmp_path: Path, text: str, expected: str) -> None:

@@ -1,6 +1,6 @@
-"""The arguments of a verb, read from the signature of its task function: names, types, defaults.
+"""A verb as a study sees it: a task function, and its arguments, read from the function's signature.
 
-A study's keys are the names; a wrong one, or a value of a wrong type, is told in one line.
+A study's keys are the names of the arguments; a wrong one, or a value of a wrong type, is told in one line.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -18,18 +19,32 @@ from attnlaw.study.task import Plain, Result
 EXPECTED = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
 
 
+@dataclass(frozen=True)
+class Verb:
+    """A task function and what a study must know of it.
+
+    `draws`: it takes a `seed`, and `seeds` repeats it. `check` raises an `InputError` for arguments that
+    cannot work, cheaply, before anything runs. `files` names the arguments that may be paths or patterns.
+    """
+
+    function: Callable[..., Result]
+    draws: bool = False
+    check: Callable[..., object] | None = None
+    files: tuple[str, ...] = ()
+
+
 class Arguments:
-    """What a task function accepts, without its `seed`.
+    """What a verb's function accepts, without the `seed` of a verb that draws.
 
     >>> def square(*, x: float, times: int = 1) -> Result: ...
-    >>> Arguments(square).complete({"x": 2}, "study.toml")
+    >>> Arguments(Verb(square)).complete({"x": 2}, "study.toml")
     {'x': 2.0, 'times': 1}
     """
 
-    def __init__(self, function: Callable[..., Result]) -> None:
-        hints = get_type_hints(function)
-        found = inspect.signature(function).parameters.values()
-        kept = [parameter for parameter in found if parameter.name != "seed"]
+    def __init__(self, verb: Verb) -> None:
+        hints = get_type_hints(verb.function)
+        found = inspect.signature(verb.function).parameters.values()
+        kept = [parameter for parameter in found if not (verb.draws and parameter.name == "seed")]
         self.types = {parameter.name: _alternatives(hints[parameter.name]) for parameter in kept}
         self.defaults = {p.name: p.default for p in kept if p.default is not p.empty}
 

@@ -7,16 +7,19 @@ for a row (matrices, spectra, densities, eigenvalues) are written beside it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from attnlaw.study.file import Verb
 from attnlaw.study.task import Result
+from attnlaw.study.verb import Verb
 
 if TYPE_CHECKING:
     from attnlaw.aim.problem import Problem
     from attnlaw.limits import Estimate, Stack
 
 __all__ = ["VERBS"]
+
+# What `fit` may say of a matrix.
+LAWS = ("random", "learned", "heavy-tailed", "power-law tail", "neither")
 
 
 def learn(
@@ -80,13 +83,14 @@ def simulate(
 
 
 def _check_simulate(*, simulate: int, sensing: str, **arguments: Any) -> None:
+    from attnlaw.aim.sensing import SensingName
     from attnlaw.errors import InputError
 
     problem = _problem(**arguments)
     if problem.student == "bayes":
         raise InputError("student: bayes is not trained; choose factorized or direct")
-    if sensing not in ("tokens", "goe"):
-        raise InputError(f"sensing: found {sensing!r}, expected tokens or goe")
+    if sensing not in get_args(SensingName):
+        raise InputError(f"sensing: found {sensing!r}, expected one of {', '.join(get_args(SensingName))}")
     problem.target.quantiles(simulate)
 
 
@@ -225,9 +229,42 @@ def _proxies(proxies: dict[str, Any]) -> dict[str, float | None]:
     return {f"log10_{name}": value["log10"] for name, value in flat.items()}
 
 
+def fit(
+    *,
+    model: str,
+    layers: str | None = None,
+    only: str | None = None,
+    heads: int | None = None,
+    seed: int = 0,
+) -> Result:
+    """`attnlaw fit MODEL`: how many matrices follow which law as a row; fits and curves as tables."""
+    from attnlaw.auditing.fitting import fit_model
+
+    found = fit_model(model, layers=layers, only=only, heads=heads, seed=seed, jobs=1)
+    laws = dict(found.matrices["law"].drop_nulls().value_counts().iter_rows())
+    (rejections,) = found.rejections().values()
+    values = {
+        "matrix_count": found.matrices.height,
+        **{f"{law.replace(' ', '_').replace('-', '_')}_count": laws.get(law, 0) for law in LAWS},
+        **{f"not_random_{name}": value for name, value in vars(rejections).items()},
+    }
+    return Result(values, {"fits": found.matrices, "curves": found.curves})
+
+
+def _check_model(*, model: str, **_: Any) -> None:
+    from pathlib import Path
+
+    from attnlaw.checkpoints.hub import is_hub_id
+    from attnlaw.errors import InputError
+
+    if not Path(model).exists() and not is_hub_id(model):
+        raise InputError(f"model: {model}: no such file or directory; relative paths start at the study file")
+
+
 # The table: a new verb is a function above and a line here.
 VERBS = {
-    "audit": Verb(audit, files=("model",)),
+    "audit": Verb(audit, check=_check_model, files=("model",)),
+    "fit": Verb(fit, check=_check_model, files=("model",)),
     "learn": Verb(learn, check=_check_learn),
     "learn.simulate": Verb(simulate, draws=True, check=_check_simulate),
     "limit": Verb(limit, draws=True, check=_check_limit),

@@ -1,0 +1,139 @@
+"""The tables [fixed], [grid] and [[list]] of a study, expanded into the cases of every verb.
+
+A case of [[list]] may name a verb of its own, and hold lists or spans: it is then a small grid by itself.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlaw.errors import InputError
+from attnlaw.study.task import Plain
+from attnlaw.study.verb import Arguments, Verb
+
+MOST_TASKS = 1_000_000
+MOST_POINTS = 100_000
+
+
+def _verb_names(value: Any, verbs: Mapping[str, Verb], where: str) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names:
+        raise InputError(f"{where}: verb: found {value!r}, expected one of {', '.join(verbs)}")
+    for name in names:
+        if not isinstance(name, str) or name not in verbs:
+            raise InputError(f"{where}: verb: found {name!r}, expected one of {', '.join(verbs)}")
+    return list(dict.fromkeys(names))
+
+
+def table(content: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    table = content.get(name, {})
+    if not isinstance(table, dict):
+        raise InputError(f"{where}: {name}: found {table!r}, expected a table [{name}]")
+    return table
+
+
+def read_cases(
+    content: Mapping[str, Any], verbs: Mapping[str, Verb], folder: Path, where: str
+) -> dict[str, list[dict[str, Any]]]:
+    """The cases of every verb, in order: explicit ones first to last, the grid's last key fastest."""
+    fixed, grid = table(content, "fixed", where), table(content, "grid", where)
+    explicit = content.get("list", [{}])
+    if not isinstance(explicit, list) or not explicit or not all(isinstance(case, dict) for case in explicit):
+        raise InputError(f"{where}: list: found {explicit!r}, expected tables [[list]]")
+    chosen = [_verb_names(case.get("verb", content.get("verb")), verbs, where) for case in explicit]
+    arguments = {name: Arguments(verbs[name]) for names in chosen for name in names}
+    cases: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments}
+    for names, case in zip(chosen, explicit, strict=True):
+        for name in names:
+            own, others = arguments[name], [other for other in arguments if other != name]
+            # A fixed key may belong to another verb of the study alone.
+            strange = {key for key in fixed if key not in own.types}
+            foreign = {key for key in strange if any(key in arguments[other].types for other in others)}
+            tables = {
+                "[fixed]": {key: value for key, value in fixed.items() if key not in foreign},
+                "[[list]]": {key: value for key, value in case.items() if key != "verb"},
+                "[grid]": grid,
+            }
+            axes = _axes(name, verbs[name], own, tables, folder, where)
+            count = len(cases[name]) + math.prod(len(values) for values in axes.values())
+            if count > MOST_TASKS:
+                raise InputError(f"{where}: {count} cases, expected at most {MOST_TASKS}; split the study")
+            cases[name] += [
+                dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())
+            ]
+    return cases
+
+
+def _axes(
+    name: str,
+    verb: Verb,
+    arguments: Arguments,
+    tables: Mapping[str, Mapping[str, Any]],
+    folder: Path,
+    where: str,
+) -> dict[str, list[Plain]]:
+    """The values of every key, those of the three tables in turn."""
+    axes: dict[str, list[Plain]] = {}
+    for label, table in tables.items():
+        place = f"{where}: {label}"
+        for key, value in table.items():
+            arguments.check_name(key, name, place)
+            if key in axes:
+                raise InputError(f"{place} {key}: already given above; keep it in one place")
+            values = _values(key, value, arguments, verb, label, place)
+            converted = [arguments.convert(key, one, place) for one in values]
+            axes[key] = _on_disk(converted, key, folder, place) if key in verb.files else converted
+    return axes
+
+
+def _values(key: str, value: Any, arguments: Arguments, verb: Verb, label: str, where: str) -> list[Any]:
+    """The points of one axis: a list, a span, or a single value where one is enough."""
+    if label == "[fixed]" and isinstance(value, list | dict):
+        raise InputError(f"{where} {key}: found {value!r}, expected one value; lists go under [grid]")
+    if isinstance(value, list) and value:
+        return value
+    numeric = {int, float} & set(arguments.types[key])
+    if isinstance(value, str) and numeric and (label == "[grid]" or ":" in value):
+        return _span(value, f"{where} {key}")
+    if isinstance(value, list | dict) or (label == "[grid]" and key not in verb.files):
+        raise InputError(f"{where} {key}: found {value!r}, expected a list of values or FROM:TO:COUNT")
+    return [value]
+
+
+def _span(text: str, where: str) -> list[float]:
+    """`0.05:1:40` as 40 values from 0.05 to 1.
+
+    >>> _span("0:1:3", "study.toml")
+    [0.0, 0.5, 1.0]
+    """
+    parts = text.split(":")
+    try:
+        low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
+    except (ValueError, IndexError):
+        low, high, count = 0.0, 0.0, 0
+    if len(parts) != 3 or not -np.inf < low < high < np.inf or not 2 <= count <= MOST_POINTS:
+        raise InputError(f"{where}: found {text!r}, expected FROM:TO:COUNT such as 0.05:1:40, or a list")
+    return [float(value) for value in np.linspace(low, high, count)]
+
+
+def _on_disk(values: list[Plain], key: str, folder: Path, where: str) -> list[Plain]:
+    """Patterns as the paths they match, paths as absolute ones; what is not on disk stays (a hub id)."""
+    found: list[Plain] = []
+    for value in values:
+        path = folder.absolute() / str(value)
+        if any(char in str(value) for char in "*?["):
+            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 (the pattern may be absolute)
+            if not matches:
+                raise InputError(f"{where} {key}: {value!r} matches nothing; paths start at the study file")
+            found += [os.path.normpath(match) for match in matches]
+        else:
+            found.append(os.path.normpath(path) if path.exists() else value)
+    return found

@@ -1,0 +1,83 @@
+"""Slurm through dask-jobqueue: the job script, a stand-in sbatch that really starts workers, and refusals."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from study.sample_verbs import VERBS
+
+from attnlaw.errors import InputError
+from attnlaw.study import Place, read_study, run
+from attnlaw.study.slurm import slurm_cluster
+
+STANDIN = Path(__file__).parent / "standin"
+OPTIONS = "partition=cpu,cores=2,memory=8GB,walltime=02:30:00,account=theory"
+
+
+def test_the_job_script(tmp_path: Path) -> None:
+    with slurm_cluster(OPTIONS, tmp_path) as cluster:
+        script = cluster.job_script()
+        address = cluster.scheduler_address
+    lines = script.splitlines()
+    for directive in ("-p cpu", "-A theory", "-t 02:30:00", "--cpus-per-task=2", "--mem=8G", "-n 1"):
+        assert f"#SBATCH {directive}" in lines
+    assert f"#SBATCH -o {tmp_path}/slurm/attnlaw-study-%J.out" in lines
+    assert "export OMP_NUM_THREADS=1" in lines
+    assert lines.index("export OPENBLAS_NUM_THREADS=1") < len(lines) - 1
+    command = lines[-1]
+    assert command.startswith(f"{sys.executable} -m distributed.cli.dask_worker {address}")
+    for option in (
+        "--nthreads 1 ",
+        "--nworkers 2 ",
+        "--nanny ",
+        "--death-timeout 60",
+    ):  # processes, not threads
+        assert option in command
+
+
+def test_a_study_on_the_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{STANDIN}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("STANDIN", str(tmp_path / "jobs"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    file = tmp_path / "study.toml"
+    file.write_text('verb = "draw"\n[grid]\nx = "1:8:8"\n[run]\nseeds = 2\n')
+    study = read_study(file, VERBS)
+    workers = []
+    report = run(
+        study,
+        tmp_path / "slurm",
+        Place(jobs=2, slurm="partition=cpu,cores=1,memory=1GB"),
+        announce=lambda cost: workers.append(cost.workers),
+    )
+    assert (report.done, workers) == (16, [2])
+    run(study, tmp_path / "here")
+    ours, theirs = (pl.read_parquet(tmp_path / name / "rows" / "*.parquet") for name in ("here", "slurm"))
+    assert ours.equals(theirs)
+    started = (tmp_path / "jobs" / "started").read_text().split()
+    assert set((tmp_path / "jobs" / "cancelled").read_text().split()) == set(started)
+    assert "#SBATCH -p cpu" in (tmp_path / "jobs" / "job.sh").read_text()
+
+
+def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('verb = "draw"\n[fixed]\nx = 1\n')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="there is no sbatch here"):
+        run(read_study(file, VERBS), tmp_path / "out", Place(slurm="cores=1"))
+    refusing = tmp_path / "sbatch"
+    refusing.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    with pytest.raises(
+        InputError, match="sbatch took no job: sbatch: error: invalid partition specified: gpu"
+    ):
+        run(read_study(file, VERBS), tmp_path / "out", Place(slurm="partition=gpu"))
+
+
+@pytest.mark.parametrize("text", ["partition", "queue=cpu", "cores=0", "cores=many", "memory="])
+def test_bad_options_are_told(text: str) -> None:
+    with pytest.raises(InputError, match="--slurm: "):
+        Place(slurm=text)
