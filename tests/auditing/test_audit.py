@@ -163,7 +163,8 @@ def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypat
     large = pl.col("kind").str.starts_with("ffn")
     assert found.matrices.filter(large)["route"].to_list() == ["lanczos"] * 2
     assert found.spectra.filter(large)["singular_values"].null_count() == 2
-    assert found.matrices.filter(~large).equals(exact.matrices.filter(~large).select(found.matrices.columns))
+    own = found.matrices.columns[: found.matrices.columns.index("route") + 1]
+    assert found.matrices.filter(~large).select(own).equals(exact.matrices.filter(~large).select(own))
     for quantity in ("spectral_norm", "nuclear_norm", "effective_rank", "log10_contribution"):
         assert exact.matrices[f"{quantity}_error"].null_count() == exact.matrices.height
         gap = (found.matrices[quantity] - exact.matrices[quantity]).filter(
