@@ -1,11 +1,11 @@
-"""The table of verbs. A new verb is a module with a function `command` and one line here."""
+"""The table of verbs. A new verb is a module with a function `command` (or a group `app`) and one line here."""
 
 from __future__ import annotations
 
 import typer
 
 from attnlaw import __version__
-from attnlaw.cli import audit, learn, limit
+from attnlaw.cli import audit, fit, learn, lens, limit, report, study
 
 app = typer.Typer(
     name="attnlaw",
@@ -33,5 +33,9 @@ def _root(
 
 
 app.command("audit")(audit.command)
+app.command("fit")(fit.command)
 app.command("learn")(learn.command)
+app.command("lens")(lens.command)
 app.command("limit")(limit.command)
+app.command("report")(report.command)
+app.add_typer(study.app, name="study")
