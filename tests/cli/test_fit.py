@@ -32,7 +32,7 @@ def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_pat
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("not random at level 0.01: 6 of 6 matrices") == 2
-    assert "(2)" in done.stdout
+    assert done.stdout.count("tiny-decoder (2)") == 3  # a line for each kind
     assert "heavy-tailed" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.parquet", "fits.parquet", "laws.svg"]
     assert pl.read_parquet(tmp_path / "fits.parquet")["model"].n_unique() == 2

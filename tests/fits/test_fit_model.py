@@ -143,7 +143,7 @@ def test_alpha_of_real_matrices_is_weightwatchers(pretrained):
         network[-1].weight.data = weight
     details = weightwatcher.WeightWatcher(model=network, log_level="CRITICAL").analyze()
     ours = pretrained.matrices.filter(pl.col("kind").str.starts_with("ffn"))
-    # It drops eigenvalues below 1e-5, which may take candidates for x_min away; these matrices have none there.
+    # It drops eigenvalues below 1e-5, and with them candidates for x_min; these matrices have none there.
     assert details["alpha"].to_numpy() == pytest.approx(ours["alpha"].to_numpy(), rel=1e-6)
     assert details["xmin"].to_numpy() == pytest.approx(ours["x_min"].to_numpy(), rel=1e-6)
     assert details["num_pl_spikes"].to_list() == ours["tail_size"].to_list()

@@ -22,7 +22,7 @@ def test_published_size_of_the_interval():
     # N = 800, kappa = 12 (arXiv 2506.03470): estimates between 11.0 and 16.1.
     x = beta_laguerre(800, 12.0, 0.25, seed=0)
     found = fit_kappa(x / x.mean(), 0.25)
-    assert abs(found.law.kappa - 12.0) < 3 * found.error
+    assert abs(found.kappa - 12.0) < 3 * found.error
     assert 1.0 < found.error < 3.0
 
 
@@ -36,11 +36,21 @@ def test_maximum_and_interval_are_those_of_a_plain_search():
     best = minimize_scalar(negative, bounds=(-2.0, 4.0), method="bounded", options={"xatol": 1e-6})
     found = fit_kappa(x, 0.1)
     # A parabola over a quarter octave: its cubic term is small against the standard error.
-    assert abs(np.log(found.law.kappa) - best.x) < 0.05 * found.error / found.law.kappa
+    assert abs(np.log(found.kappa) - best.x) < 0.05 * found.error / found.kappa
     assert found.log_likelihood * x.size == pytest.approx(-best.fun, abs=0.01)
     for end in (found.low, found.high):
         # Linear between grid points a quarter octave apart.
         assert -negative(np.log(end)) == pytest.approx(-best.fun - DROP, abs=0.3)
+
+
+def test_density_and_distribution_function_are_those_of_the_law_at_kappa():
+    x = beta_laguerre(200, 1.5, 0.1, seed=1)
+    found = fit_kappa(x / x.mean(), 0.1)
+    law = HighTemperatureMP(found.kappa, 0.1)
+    at = np.linspace(0.05, 4.0, 40)
+    # Linear over a quarter octave: a second difference of (ln 2 / 4)^2 / 8 = 0.004.
+    assert found.cdf(at) == pytest.approx(law.cdf(at), abs=0.004)
+    assert found.density(at) == pytest.approx(law.density(at), abs=0.01)
 
 
 def test_a_gaussian_matrix_has_no_kappa_to_speak_of():

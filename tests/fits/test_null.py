@@ -123,7 +123,7 @@ def test_null_tends_to_its_limiting_laws():
 
 def test_curve_is_a_density():
     for null in (null_of(64, 64, 16), null_of(40, 60)):
-        x, density = null.curve()
+        x, density = null.curve
         assert x.size <= 64
         # Bins of 1/64 of the range smooth by 1/100: a trapezoid of 64 points is right to a few parts in 1000.
         assert np.trapezoid(density, x) == pytest.approx(1.0, abs=0.01)

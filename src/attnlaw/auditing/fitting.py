@@ -97,7 +97,7 @@ def fit_spectra(
 def _null_rows(nulls: dict[str, Spectrum], seed: int) -> list[dict[str, Any]]:
     rows = []
     for shape, spectrum in nulls.items():
-        x, density = null_for(spectrum, seed).curve()
+        x, density = null_for(spectrum, seed).curve
         rows.append(
             {
                 "curve": "null",

@@ -98,7 +98,7 @@ def _summary(fits: Fits) -> Table:
         medians = [rows[name].median() for name in ("wasserstein", "outliers", "alpha", "kappa")]
         table.add_row(
             str(kind).replace("_", " "),
-            str(model),
+            str(model).rstrip("/").rsplit("/", 1)[-1],
             *(str(counts.get(law, "")) for law in LETTERS),
             *(_number(value) for value in medians),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def _random(spectrum: Spectrum, seed: int) -> Fit:
     below = np.searchsorted(pooled, values[::-1] / np.sqrt(mean_square)) / pooled.size
     limit = _null_law(spectrum)
     log_density = None if limit is None else limit.log_density(values**2 / mean_square) - np.log(mean_square)
-    x, density = null.curve()
+    x, density = null.curve
     return Fit(
         "random",
         values.size,
@@ -145,7 +146,7 @@ def _null_law(spectrum: Spectrum) -> Law | None:
 
 def _power_law(spectrum: Spectrum, seed: int) -> Fit:
     x = eigenvalues(spectrum)
-    tail = tails.power_law_tail(x)
+    tail = _tail(spectrum)
     if tail is None:
         return Fit("power-law", x.size, status="not fitted: fewer than 4 distinct eigenvalues")
     logs = np.log(x[-tail.size :] / tail.x_min)
@@ -164,10 +165,15 @@ def _power_law(spectrum: Spectrum, seed: int) -> Fit:
     )
 
 
+@lru_cache(maxsize=4)
+def _tail(spectrum: Spectrum) -> tails.PowerLawTail | None:
+    return tails.power_law_tail(eigenvalues(spectrum))
+
+
 def _lognormal(spectrum: Spectrum, seed: int) -> Fit:
     """A lognormal on the power law's tail, for comparison."""
     x = eigenvalues(spectrum)
-    tail = tails.power_law_tail(x)
+    tail = _tail(spectrum)
     if tail is None:
         return Fit("lognormal", x.size, status="not fitted: fewer than 4 distinct eigenvalues")
     other = lognormal_tail(x, tail)
@@ -201,8 +207,7 @@ def _learned(spectrum: Spectrum, seed: int) -> Fit:
         )
     with np.errstate(divide="ignore"):
         log_density = np.log(found.density(values) / (2 * values))
-    low, high = found.law.intervals[0][0], found.law.intervals[-1][1]
-    grid = np.linspace(low, high, CURVE_POINTS)
+    grid = np.linspace(0.0, found.top, CURVE_POINTS)
     return Fit(
         "learned",
         values.size,
@@ -238,7 +243,7 @@ def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         return Fit("heavy-tailed", x.size, status=f"not fitted: {reason}")
     mean = float(x.mean())
     found = fit_kappa(x / mean, gamma)
-    kappa = found.law.kappa if found.error is not None else None
+    kappa = found.kappa
     grid = np.linspace(spectrum.values[-1], 1.05 * spectrum.spectral, CURVE_POINTS)
     return Fit(
         "heavy-tailed",
@@ -250,10 +255,10 @@ def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
             "kappa_high": found.high,
             "heavier": kappa is not None and (kappa < KAPPA_OF_RANDOM_HEAD or not is_head(spectrum)),
         },
-        ks=ks_distance(found.law.cdf(x / mean)),
+        ks=ks_distance(found.cdf(x / mean)),
         log_likelihood=found.log_likelihood - float(np.log(mean)),
-        curve=(grid, 2 * grid / mean * found.law.density(grid**2 / mean)),
-        status=FITTED if kappa is not None else f"kappa is off the grid, beyond {found.law.kappa:g}",
+        curve=(grid, 2 * grid / mean * found.density(grid**2 / mean)),
+        status=FITTED if kappa is not None else "kappa is off the grid from 1/128 to 4096",
     )
 
 

@@ -25,17 +25,31 @@ DROP = 1.9207
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """The law of greatest likelihood, the standard error of kappa, and its 95% likelihood interval.
+    """kappa with its standard error and its 95% likelihood interval, and the mean log-likelihood there.
 
-    An end of the interval is None where it lies off the grid (kappa from 1/128 to 4096), and so is `error` if
-    the greatest likelihood does: then the law is the last one of the grid.
+    Off the grid (kappa below 1/128 or above 4096) an end of the interval is None, and so are `kappa` and
+    `error`. Density and distribution function are interpolated between the two laws of the grid next to kappa.
     """
 
-    law: HighTemperatureMP
+    gamma: float
+    place: float
+    kappa: float | None
     error: float | None
     low: float | None
     high: float | None
     log_likelihood: float
+
+    def cdf(self, x: Reals) -> Reals:
+        return self._between(x, HighTemperatureMP.cdf)
+
+    def density(self, x: Reals) -> Reals:
+        return self._between(x, HighTemperatureMP.density)
+
+    def _between(self, x: Reals, value: Callable[[HighTemperatureMP, Reals], Reals]) -> Reals:
+        first = min(int(np.floor(self.place)), LAST - 1)
+        weight = self.place - first
+        sides = (value(_law(first + side, self.gamma), x) for side in (0, 1))
+        return np.asarray((1 - weight) * next(sides) + weight * next(sides))
 
 
 def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
@@ -58,18 +72,18 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
         side for side in (best - 1, best + 1) if FIRST <= side <= LAST and at(side) > at(best)
     ]:
         best = max(neighbours, key=at)
-    if best in (FIRST, LAST):
-        law, error, peak = _law(best, gamma), None, at(best)
-    else:
-        below, here, above = at(best - 1), at(best), at(best + 1)
-        curvature = 2 * here - below - above
+    kappa = error = None
+    place, peak = float(best), at(best)
+    if FIRST < best < LAST:
+        below, above = at(best - 1), at(best + 1)
+        curvature = 2 * peak - below - above
         shift = 0.5 * (above - below) / curvature
-        kappa = 2.0 ** ((best + shift) * STEP)
-        law = HighTemperatureMP(kappa, gamma)
+        place += shift
+        kappa = 2.0 ** (place * STEP)
         error = kappa * STEP * float(np.log(2.0) / np.sqrt(curvature))
-        peak = float(law.log_density(eigenvalues).sum())
-    low, high = (_crossing(at, best, side, max(peak, at(best)) - DROP) for side in (-1, 1))
-    return HeavyTail(law, error, low, high, peak / eigenvalues.size)
+        peak += 0.5 * curvature * shift**2
+    low, high = (_crossing(at, best, side, peak - DROP) for side in (-1, 1))
+    return HeavyTail(gamma, place, kappa, error, low, high, peak / eigenvalues.size)
 
 
 def _crossing(at: Callable[[int], float], best: int, side: int, level: float) -> float | None:
@@ -79,8 +93,6 @@ def _crossing(at: Callable[[int], float], best: int, side: int, level: float) ->
         place += side
         if not FIRST <= place <= LAST:
             return None
-    if place == best:
-        return None
     inner, outer = at(place - side), at(place)
     return float(2.0 ** ((place - side * (level - outer) / (inner - outer)) * STEP))
 

@@ -60,6 +60,11 @@ class Learned:
     threshold_range: tuple[float, float]
     target_rank: float
 
+    @property
+    def top(self) -> float:
+        """The upper edge of the law."""
+        return self.law.scale * (float((self.table.middle + self.table.half).max()) - self.law.threshold)
+
     def cdf(self, values: Reals) -> Reals:
         """The share of the law's positive part that lies below each value."""
         cuts = np.append(values / self.law.scale, 0.0) + self.law.threshold
@@ -114,7 +119,7 @@ def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
     base = FreeConvolution(MarchenkoPastur(k0), delta)
     return Learned(
         law=Rectified(base, float(b[best]), float(r[best])),
-        table=angle_tables(k0, np.array([delta]))[0],
+        table=_table(k0, delta),
         rank_fraction=k / size,
         distance=distance,
         plausible=plausible,
@@ -134,6 +139,11 @@ def _ends(values: Reals) -> tuple[float, float]:
 
 def _agree(ends: tuple[float, float]) -> bool:
     return ends[1] <= AGREEMENT * ends[0]
+
+
+@lru_cache(maxsize=1024)
+def _table(k0: float, delta: float) -> AngleTable:
+    return angle_tables(k0, np.array([delta]))[0]
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.stats import betabinom
 
 Reals = NDArray[np.float64]
-DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 1024
+DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 512
 EDGE_LEVEL = 0.99
 # Square root of the variance 1.6078 of the Tracy-Widom law of real symmetric matrices (Bornemann 2010).
 TRACY_WIDOM_DEVIATION = 1.2680
@@ -90,11 +90,12 @@ class Null:
             outliers=int(np.count_nonzero(values > edge)) if scale > 0 else 0,
         )
 
-    @property
+    @cached_property
     def mean(self) -> Reals:
         """Mean of the i-th largest value."""
         return np.asarray(self.draws.mean(axis=0))
 
+    @cached_property
     def curve(self) -> tuple[Reals, Reals]:
         """64 points (x ascending, density) of the null's values at scale 1: all draws, a little smoothed."""
         top = 1.05 * float(self.draws.max())
@@ -109,7 +110,7 @@ class Null:
         middle = slice(low, max(self.size - low, low + 1))
         return np.asarray(values[..., middle].sum(axis=-1) / self.mean[middle].sum())
 
-    @property
+    @cached_property
     def scale_deviation(self) -> float:
         """Relative standard deviation of the scale when the null is true."""
         return float(self._scales(self.draws).std(ddof=1))
@@ -118,12 +119,12 @@ class Null:
     def _tops(self) -> Reals:
         return np.asarray(self.draws[:, 0] / self._scales(self.draws))
 
-    @property
+    @cached_property
     def _edge(self) -> float:
         tops = np.sort(self._tops)
         return float(tops[min(int(np.ceil(EDGE_LEVEL * (tops.size + 1))), tops.size) - 1])
 
-    @property
+    @cached_property
     def _edge_scale(self) -> float:
         return float(self._tops.std(ddof=1) / TRACY_WIDOM_DEVIATION)
 
@@ -151,7 +152,7 @@ def false_alarms(groups: Iterable[tuple[int, int]], level: float = 0.01) -> Real
 def null_of(rows: int, cols: int, inner: int | None = None, draws: int | None = None, seed: int = 0) -> Null:
     """The null of a rows x cols matrix, or of a product through `inner` dimensions, kept in memory per shape.
 
-    200 draws, or 100 of more than 1024 values (large spectra fluctuate less), unless `draws` is given.
+    200 draws, or 100 of more than 512 values (large spectra fluctuate less), unless `draws` is given.
 
     >>> null = null_of(64, 64, inner=8, draws=50)
     >>> null.size, null.compare(np.ones(8)).p_value  # 8 equal values: as far as no draw
