@@ -32,7 +32,7 @@ def head_map(matrices: pl.DataFrame) -> Any:
     for kind in dict.fromkeys(heads["kind"]):
         rows = heads.filter((pl.col("kind") == kind) & (pl.col("spectral_norm") > 0))
         panels.append(
-            alt.Chart(alt.Data(values=rows.to_dicts()), title=f"{KIND_NAMES[kind]}: spectral norm")
+            alt.Chart(alt.Data(values=rows.to_dicts()), title=f"{KIND_NAMES.get(kind, kind)}: spectral norm")
             .mark_rect()
             .encode(
                 x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)),

@@ -17,7 +17,7 @@ import polars as pl
 from attnlaw.records.remarks import proxy_rows, remarks
 from attnlaw.report.saved import AuditRows, short_names
 
-PLACE = ["model", "layer", "stack", "head", "kind"]
+PLACE = ("model", "layer", "stack", "head", "expert", "kind")
 # Said elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
 # Columns of the page's table, with their headings; the download has all.
@@ -56,12 +56,29 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
 
 def _rows(audit: AuditRows) -> pl.DataFrame:
     """One row per matrix with its spectrum and, where laws were fitted, its fit."""
-    rows = audit.matrices.join(audit.spectra, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    rows = _beside(audit.matrices, audit.spectra)
     if audit.fits is None:
         return rows
     fits = audit.fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False)
-    new = [name for name in fits.columns if name in PLACE or name not in rows.columns]
-    return rows.join(fits.select(new), on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    return _beside(rows, fits)
+
+
+def _beside(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the columns that they lack of another table's row for the same matrix.
+
+    Matrices that the other table cannot tell apart are taken in their order.
+    """
+    place = [name for name in PLACE if name in rows.columns and name in others.columns]
+    new = [name for name in others.columns if name in place or name not in rows.columns]
+    turn = pl.int_range(pl.len()).over(place).alias("turn")
+    joined = rows.with_columns(turn).join(
+        others.select(new).with_columns(turn),
+        on=[*place, "turn"],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return joined.drop("turn")
 
 
 def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
@@ -69,8 +86,10 @@ def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}
-    laws = flat.filter(pl.col("curve") == "law").select(*PLACE, pl.col("law").alias("drawn"), "points")
-    own = rows.select(PLACE).join(laws, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
+    place = [name for name in PLACE if name in rows.columns and name in curves.columns]
+    laws = flat.filter(pl.col("curve") == "law").select(*place, drawn="law", points="points")
+    # A curve that could belong to several matrices is not drawn.
+    own = _beside(rows.select(place), laws.filter(pl.struct(place).is_unique()))
     return {
         "nulls": pack(nulls["points"].to_list()),
         "shape": [number.get(shape) for shape in rows["null_shape"]],

@@ -37,7 +37,7 @@ class Detail {
   // The same matrix of the other models, for comparison.
   others(row) {
     const { columns } = this.data;
-    const same = (other) => ["layer", "head", "kind", "stack"].every((name) => columns[name][other] === columns[name][row]);
+    const same = (other) => ["layer", "head", "expert", "kind", "stack"].every((name) => columns[name]?.[other] === columns[name]?.[row]);
     return columns.model.flatMap((model, other) => (model !== columns.model[row] && same(other) && this.data.spectrum(other) ? [other] : []));
   }
 

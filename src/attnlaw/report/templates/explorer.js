@@ -61,7 +61,7 @@ class Explorer {
     const maps = this.data.models.map((_, model) => this.map(model, colors));
     show(byId("maps"), maps);
     show(byId("legend"), legendOf(this.quantity, colors));
-    byId("map-caption").textContent = `${this.quantity.see} Rows are layers, columns ${this.group.heads ? "heads" : "matrices"}`
+    byId("map-caption").textContent = `${this.quantity.see} Rows are layers, columns ${this.group.across}`
       + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`;
     byId("controls").querySelectorAll("[data-kind]").forEach((button) =>
       button.setAttribute("aria-pressed", String(button.dataset.kind === this.group.name)));
@@ -85,7 +85,7 @@ class Explorer {
       onkeydown: (event) => this.move(event, order),
     });
     const numbers = across.map((column, i) => element("span", {}, across.length <= 16 || i % 4 === 0 ? String(column) : ""));
-    grid.append(element("div", { class: "grid-row", "aria-hidden": "true" }, element("span", {}, this.group.heads ? "layer" : ""), numbers));
+    grid.append(element("div", { class: "grid-row", "aria-hidden": "true" }, element("span", {}, "layer"), numbers));
     layers.forEach((layer, i) => grid.append(element("div", { class: "grid-row", role: "row" },
       element("span", { role: "rowheader" }, layer === null ? "–" : `${stacked ? `${this.columns.stack[rows.find((row) => this.columns.layer[row] === layer)] ?? ""} ` : ""}${layer}`),
       order[i].map((row) => this.cell(row, colors, roomy)))));
@@ -124,18 +124,20 @@ class Explorer {
   }
 }
 
-// Kinds with heads have a map each; feed-forward matrices share one, the rest another.
+// Kinds with heads or experts have a map each; feed-forward matrices share one, the rest another.
 function groupsOf(data) {
   const { kind, head } = data.columns;
+  const expert = data.columns.expert ?? head.map(() => null);
   const every = kind.map((_, row) => row);
-  const withHeads = [...new Set(kind.filter((_, row) => head[row] !== null))];
-  const groups = withHeads.map((name) => ({
-    name: nameOf(name), heads: true, rows: every.filter((row) => kind[row] === name && head[row] !== null), column: (row) => head[row],
+  const numbered = (numbers, ending) => [...new Set(kind.filter((_, row) => numbers[row] !== null))].map((name) => ({
+    name: nameOf(name) + ending, across: ending ? "experts" : "heads",
+    rows: every.filter((row) => kind[row] === name && numbers[row] !== null), column: (row) => numbers[row],
   }));
-  const plain = every.filter((row) => head[row] === null);
+  const groups = [...numbered(head, ""), ...numbered(expert, ", experts")];
+  const plain = every.filter((row) => head[row] === null && expert[row] === null);
   const others = { FFN: plain.filter((row) => kind[row].startsWith("ffn")), other: plain.filter((row) => !kind[row].startsWith("ffn")) };
   for (const [name, rows] of Object.entries(others)) {
-    if (rows.length) groups.push({ name, heads: false, rows, column: (row) => nameOf(kind[row]).replace("FFN ", "") });
+    if (rows.length) groups.push({ name, across: "matrices", rows, column: (row) => nameOf(kind[row]).replace("FFN ", "") });
   }
   return groups;
 }

@@ -8,8 +8,9 @@ function readData() {
   data.spectrum = spectra;
   data.curve = curves;
   data.title = (row) => {
-    const { layer, head, kind, stack } = data.columns;
-    const parts = [layer[row] === null ? null : `${stack[row] ? `${stack[row]} ` : ""}layer ${layer[row]}`, head[row] === null ? null : `head ${head[row]}`, nameOf(kind[row])];
+    const { layer, head, expert, kind, stack } = data.columns;
+    const parts = [layer[row] === null ? null : `${stack[row] ? `${stack[row]} ` : ""}layer ${layer[row]}`, head[row] === null ? null : `head ${head[row]}`,
+      (expert?.[row] ?? null) === null ? null : `expert ${expert[row]}`, nameOf(kind[row])];
     const text = parts.filter(Boolean).join(" · ");
     return text[0].toUpperCase() + text.slice(1);
   };

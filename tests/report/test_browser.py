@@ -1,0 +1,249 @@
+"""The report in a real browser (Debian's chromium), with the network cut: what a reader sees and does."""
+
+import csv
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import attnlaw
+from attnlaw.report.page import audit_page
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
+)
+HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>&amp;'
+
+
+def weights(seed):
+    rng = np.random.default_rng(seed)
+    shapes = {
+        **{f"attention.self.{part}": (24, 24) for part in ("query", "key", "value")},
+        "attention.output.dense": (24, 24),
+        "intermediate.dense": (48, 24),
+        "output.dense": (24, 48),
+    }
+    return {
+        f"bert.encoder.layer.{layer}.{name}.weight": 0.3 * rng.standard_normal(shape) * (1 + layer)
+        for layer in range(3)
+        for name, shape in shapes.items()
+    }
+
+
+def audited(seed, name, heads=3):
+    return attnlaw.audit(weights(seed), heads=heads, jobs=1, name=name)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Files: two fitted models side by side, and one whose names are hostile."""
+    folder = tmp_path_factory.mktemp("pages")
+    pair = (audited(0, "runs/before") + audited(1, "runs/after")).fitted()
+    bad = audited(2, HOSTILE)
+    named = bad.matrices.with_columns(tensors=pl.lit([HOSTILE], dtype=pl.List(pl.String)))
+    hostile = attnlaw.Audit(
+        tuple({**summary, "family": HOSTILE, "warnings": [HOSTILE]} for summary in bad.summaries),
+        named,
+        bad.spectra,
+        bad.layers,
+    )
+    for name, audit in (("pair", pair), ("hostile", hostile)):
+        (folder / f"{name}.html").write_text(audit_page(audit), encoding="utf-8")
+    return folder, pair
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser, pages):
+    """Open a page with the network cut; at the end no request and no console message must have been seen."""
+    seen, contexts = [], []
+
+    def open_page(name="pair", **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        context.set_offline(True)
+        page = context.new_page()
+        address = (pages[0] / f"{name}.html").as_uri()
+        page.route("**/*", lambda route: route.continue_() if route.request.url == address else route.abort())
+        page.on(
+            "request", lambda request: request.url == address or seen.append(f"request {request.url[:90]}")
+        )
+        page.on("console", lambda message: seen.append(f"console {message.text}"))
+        page.on("pageerror", lambda error: seen.append(f"error {error}"))
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert seen == []
+
+
+def cells(page):
+    return page.locator(".grid").first.locator(".cell")
+
+
+def spectrum(page):
+    return page.locator("#spectrum svg[role=img]").inner_html()
+
+
+def test_click_on_a_head_shows_its_spectrum(visit, pages):
+    page, pair = visit(), pages[1]
+    before = spectrum(page)
+    cells(page).nth(3 * 2 + 1).click()  # layer 2, head 1
+    assert page.inner_text("#detail-title").strip() == "Layer 2 · head 1 · QK"
+    assert spectrum(page) != before
+    row = pair.matrices.row(
+        by_predicate=(pl.col("model") == "runs/before")
+        & (pl.col("layer") == 2)
+        & (pl.col("head") == 1)
+        & (pl.col("kind") == "qk"),
+        named=True,
+    )
+    assert f"{row['spectral_norm']:.4g}" in page.inner_text("#detail")
+    assert "null: random entries" in page.inner_text("#spectrum")
+    page.click("text=By rank")
+    assert "logarithmic axis" in page.inner_text("#spectrum")
+
+
+def test_the_histogram_and_the_null_of_the_page_have_unit_mass(visit):
+    masses = visit().evaluate(
+        """() => {
+          const data = readData();
+          const mass = (points) => points.slice(1).reduce(
+            (sum, [x, y], i) => sum + (x - points[i][0]) * (y + points[i][1]) / 2, 0);
+          const values = data.spectrum(0);
+          const bars = histogram(values, 0, values[0] * 1.01, 14, false);
+          const logs = histogram(values, values.at(-1) * 0.99, values[0] * 1.01, 14, true);
+          return [bars.reduce((sum, [l, r, , h]) => sum + (r - l) * h, 0),
+                  logs.reduce((sum, [l, r, , h]) => sum + Math.log(r / l) * h, 0), mass(data.fits.null(0))];
+        }"""
+    )
+    assert masses[:2] == pytest.approx([1.0, 1.0], abs=1e-9)
+    # The null's curve has points in the middle of 7 intervals of equal mass: half of two is lost at its ends.
+    assert 0.8 < masses[2] < 1.01
+
+
+def test_arrow_keys_move_over_the_map(visit):
+    page = visit()
+    cells(page).nth(0).click()
+    for key, title in (
+        ("ArrowDown", "Layer 1 · head 0 · QK"),
+        ("ArrowRight", "Layer 1 · head 1 · QK"),
+        ("End", "Layer 1 · head 2 · QK"),
+        ("ArrowUp", "Layer 0 · head 2 · QK"),
+        ("Home", "Layer 0 · head 0 · QK"),
+    ):
+        page.keyboard.press(key)
+        assert page.inner_text("#detail-title").strip() == title
+    focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert focused.startswith("Layer 0 · head 0 · QK: spectral norm ")
+    assert page.locator(".cell[tabindex='0']").count() == 1
+
+
+def test_quantity_and_kind_change_the_map(visit):
+    page = visit()
+    colours = "() => [...document.querySelectorAll('.cell')].map((cell) => cell.style.background)"
+    first = page.evaluate(colours)
+    page.select_option("#quantity", "stable_rank")
+    assert page.evaluate(colours) != first
+    assert "nearly rank one" in page.inner_text("#map-caption")
+    page.click("[data-kind=VO]")
+    assert page.inner_text("#detail-title").strip().endswith("VO")
+    page.click("[data-kind=FFN]")
+    assert page.locator(".grid").first.locator(".cell").count() == 3 * 2
+    page.select_option("#quantity", "law")
+    assert "random" in page.inner_text("#legend")
+
+
+def test_table_sorts_filters_and_chooses(visit, pages):
+    page, pair = visit(), pages[1]
+    norms = page.locator("#table tbody td:nth-child(5)")
+    page.click("[data-sort=spectral_norm]")
+    shown = [float(text) for text in norms.all_inner_texts()]
+    expected = pair.matrices["spectral_norm"].sort(descending=True).head(25).to_list()
+    assert shown == pytest.approx(expected, rel=5e-4)  # four digits are shown
+    page.click("[data-sort=spectral_norm]")
+    assert page.get_attribute("#table th:nth-child(5)", "aria-sort") == "ascending"
+    page.fill("#filter", "after vo layer=1 head>=1")
+    assert page.inner_text("#count") == "1–2 of 2 rows"
+    page.locator("#table tbody tr").last.click()
+    assert re.fullmatch(r"Layer 1 · head \d · VO", page.inner_text("#detail-title").strip())
+    page.fill("#filter", "nothing-like-this")
+    assert page.inner_text("#count") == "no row fits this filter"
+
+
+def test_rows_are_downloaded_whole(visit, pages, tmp_path):
+    page, pair = visit(accept_downloads=True), pages[1]
+    page.fill("#filter", "qk")
+    with page.expect_download() as waiting:
+        page.click("#download")
+    waiting.value.save_as(tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    own = pair.matrices.filter(pl.col("kind") == "qk")
+    assert [float(row["spectral_norm"]) for row in rows] == own["spectral_norm"].to_list()
+    assert [row["model"] for row in rows] == own["model"].to_list()
+
+
+def test_dark_and_light(visit):
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = visit(color_scheme="light").evaluate(background)
+    page = visit(color_scheme="dark")
+    dark = page.evaluate(background)
+    assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
+    page.click("#theme")
+    assert page.evaluate(background) == light
+
+
+def test_hostile_names_stay_text(visit):
+    page = visit("hostile")
+    assert page.title() == "Spectral audit · attnlaw"
+    assert page.locator("img").count() == 0
+    assert HOSTILE in page.inner_text(".path")
+    assert HOSTILE in page.inner_text("#tensors")
+    assert page.evaluate("document.scripts.length") == 2
+
+
+def test_a_phone_needs_no_sideways_scrolling(visit):
+    page = visit(viewport={"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('.explorer')).gridTemplateColumns").count("px")
+        == 1
+    )
+
+
+def test_every_chart_has_a_caption(visit):
+    page = visit()
+    for figure in page.locator("figure").all():
+        assert len(figure.locator("figcaption").inner_text()) > 30
+
+
+def test_the_policy_stops_a_script_that_was_slipped_in(browser, pages, tmp_path):
+    source = (pages[0] / "hostile.html").read_text(encoding="utf-8")
+    forged = tmp_path / "forged.html"
+    forged.write_text(
+        source.replace("<main", "<script>document.title='taken'</script><main", 1), encoding="utf-8"
+    )
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(Path(forged).as_uri())
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.title() == "Spectral audit · attnlaw"
+    context.close()
