@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from attnlaw.cli.study import app
+from attnlaw.cli.app import app
 from attnlaw.errors import InputError
 from attnlaw.study.store import locked
 
@@ -33,7 +33,7 @@ seeds = 3
 
 
 def study(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["study", *(str(argument) for argument in arguments)])
 
 
 @pytest.fixture
@@ -108,8 +108,8 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     file, out = tmp_path / "study.toml", tmp_path / "out"
     text = 'verb = "limit"\n[fixed]\ndraws = 20000\nwidth = 64\n[run]\nseeds = 1000\n'
     file.write_text(text)
-    code = "from attnlaw.cli.study import app; app()"
-    command = [sys.executable, "-c", code, "run", str(file), "--out", str(out)]
+    code = "from attnlaw.cli import main; main()"
+    command = [sys.executable, "-c", code, "study", "run", str(file), "--out", str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 60
         while time.monotonic() < end:

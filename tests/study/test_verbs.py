@@ -41,7 +41,7 @@ def printed(*arguments: str) -> Any:
 @pytest.mark.parametrize(
     ("verb", "command", "beyond"),
     [
-        ("audit", audit.command, {"model"}),  # MODEL, the command's argument
+        ("audit", audit.command, {"model", "map"}),  # MODEL is the command's argument, map_file its --map
         ("fit", fit.command, {"model"}),
         ("learn", learn.command, set()),
         ("learn.simulate", learn.command, {"sensing"}),

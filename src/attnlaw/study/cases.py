@@ -1,6 +1,7 @@
 """The tables [fixed], [grid] and [[list]] of a study, expanded into the cases of every verb.
 
-A case of [[list]] may name a verb of its own, and hold lists or spans: it is then a small grid by itself.
+A case of [[list]] may say otherwise than [fixed], name a verb of its own, and hold lists or spans: it is then
+a small grid by itself.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def read_cases(
             strange = {key for key in fixed if key not in own.types}
             foreign = {key for key in strange if any(key in arguments[other].types for other in others)}
             tables = {
-                "[fixed]": {key: value for key, value in fixed.items() if key not in foreign},
+                "[fixed]": {k: value for k, value in fixed.items() if k not in foreign and k not in case},
                 "[[list]]": {key: value for key, value in case.items() if key != "verb"},
                 "[grid]": grid,
             }

@@ -7,6 +7,7 @@ for a row (matrices, spectra, densities, eigenvalues) are written beside it.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from attnlaw.study.task import Result
@@ -199,25 +200,33 @@ def audit(
     layers: str | None = None,
     only: str | None = None,
     heads: int | None = None,
+    map: str | None = None,
+    adapter: str | None = None,
     samples: int | None = None,
+    approximate: bool = False,
 ) -> Result:
     """`attnlaw audit MODEL`: the summary as a row; matrices, spectra and layers as tables."""
     from attnlaw.auditing import audit as run_audit
 
-    found = run_audit(model, layers=layers, only=only, heads=heads, samples=samples, jobs=1)
+    found = run_audit(
+        model,
+        layers=layers,
+        only=only,
+        heads=heads,
+        map=map,
+        adapter=adapter,
+        samples=samples,
+        approximate=approximate,
+        jobs=1,
+    )
     summary = found.summary
+    named = {"layers": "depth", "heads": "head_count", "matrices": "matrix_count"}
+    plain = ("family", "layers", "distinct_layers", "hidden_size", "heads", "matrices", "activation")
+    rest = ("value_of_adaptivity", "rank_count", "warnings")
     values = {
-        "family": summary["family"],
-        "depth": summary["layers"],
-        "distinct_layers": summary["distinct_layers"],
-        "hidden_size": summary["hidden_size"],
-        "head_count": summary["heads"],
-        "matrix_count": summary["matrices"],
-        "activation": summary["activation"],
-        **_proxies(summary["proxies"] or {}),
-        "value_of_adaptivity": summary["value_of_adaptivity"],
-        "rank_count": summary["rank_count"],
-        "warnings": summary["warnings"],
+        **{named.get(name, name): summary.get(name) for name in plain},
+        **_proxies(summary.get("proxies") or {}),
+        **{name: summary.get(name) for name in rest},
     }
     return Result(values, {"matrices": found.matrices, "spectra": found.spectra, "layers": found.layers})
 
@@ -252,8 +261,6 @@ def fit(
 
 
 def _check_model(*, model: str, **_: Any) -> None:
-    from pathlib import Path
-
     from attnlaw.checkpoints.hub import is_hub_id
     from attnlaw.errors import InputError
 
@@ -263,7 +270,7 @@ def _check_model(*, model: str, **_: Any) -> None:
 
 # The table: a new verb is a function above and a line here.
 VERBS = {
-    "audit": Verb(audit, check=_check_model, files=("model",)),
+    "audit": Verb(audit, check=_check_model, files=("model", "map", "adapter")),
     "fit": Verb(fit, check=_check_model, files=("model",)),
     "learn": Verb(learn, check=_check_learn),
     "learn.simulate": Verb(simulate, draws=True, check=_check_simulate),

@@ -1,0 +1,85 @@
+"""What a study adds to its tasks, and how long it takes to find that nothing is left to do.
+
+    python benchmarks/study.py [TASKS]          10,000 unless given
+
+1. Tasks that do nothing, in process and on a local Dask cluster of two workers: time for each task, all that
+   a study does included (markers, store, export), the start of the cluster apart.
+2. The plain way on the same two workers: one Dask future for each task, results gathered, nothing kept.
+3. A finished study resumed in a fresh process: reading, expanding, hashing, looking up, exporting.
+
+Ends with status 1 when a goal is missed: 2 ms for a task in process and on Dask, two seconds to resume.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from attnlaw.study import Place, Result, Verb, read_study, run
+from attnlaw.study.engine import Stop
+from attnlaw.study.run import Estimate
+
+GOAL_TASK, GOAL_RESUME = 2e-3, 2.0
+
+
+def nothing(*, x: float) -> Result:
+    """The smallest task."""
+    return Result({"square": x * x})
+
+
+def plain(x: float) -> dict[str, float]:
+    """The same without a study."""
+    return {"x": x, "square": x * x}
+
+
+VERBS = {"nothing": Verb(nothing)}
+
+
+def timed_run(file: Path, out: Path, place: Place | None) -> float:
+    """Seconds from the first task's end to that of the run: workers have started and imported by then."""
+    began: list[float] = []
+
+    def announce(cost: Estimate) -> None:
+        began.append(time.perf_counter())
+
+    report = run(read_study(file, VERBS), out, place, announce=announce)
+    assert report.missing == 0
+    assert not report.failures
+    return time.perf_counter() - began[0]
+
+
+def main(tasks: int) -> int:
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "study.toml"
+        file.write_text(f'verb = "nothing"\n[grid]\nx = "1:{tasks}:{tasks}"\n')
+        here = timed_run(file, Path(folder) / "here", None)
+        print(f"{tasks} tasks that do nothing")
+        print(f"  in process                {1e3 * here / tasks:8.3f} ms per task   ({here:.1f} s)")
+        with Place(jobs=2).open(folder, Stop()) as engine:
+            client = engine.client  # type: ignore[attr-defined]
+            there = timed_run(file, Path(folder) / "there", Place(dask=client.scheduler_info()["address"]))
+            print(f"  Dask, 2 workers           {1e3 * there / tasks:8.3f} ms per task   ({there:.1f} s)")
+            start = time.perf_counter()
+            client.gather(client.map(plain, range(tasks), pure=False))
+            single = time.perf_counter() - start
+        print(f"  one future for each task  {1e3 * single / tasks:8.3f} ms per task   ({single:.1f} s)")
+        print(f"  ratio                     {single / there:8.1f}")
+        missed += here / tasks > GOAL_TASK
+        missed += there / tasks > GOAL_TASK
+        start = time.perf_counter()
+        subprocess.run([sys.executable, __file__, "resume", file, Path(folder) / "there"], check=True)
+        again = time.perf_counter() - start
+        print(f"finished study of {tasks} tasks resumed in {again:.2f} s, goal {GOAL_RESUME:g} s")
+        missed += again > GOAL_RESUME
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["resume"]:
+        assert run(read_study(sys.argv[2], VERBS), sys.argv[3]).computed == 0
+    else:
+        sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000))
