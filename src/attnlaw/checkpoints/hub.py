@@ -35,8 +35,9 @@ def fetch(repository: str) -> Path:
     """The directory of a model's config and weights, downloaded where the cache does not have them."""
     hub = _import_hub(repository)
     try:
-        names = hub.HfApi().list_repo_files(repository)
-        return Path(hub.snapshot_download(repository, allow_patterns=_wanted(repository, names)))
+        names = [file.rfilename for file in hub.HfApi().model_info(repository).siblings or ()]
+        fetched = [Path(hub.hf_hub_download(repository, name)) for name in _wanted(repository, names)]
+        return fetched[0].parent
     except hub.errors.GatedRepoError as error:
         raise InputError(
             f"{repository}: a gated model; accept its terms on the hub and log in with: hf auth login"
@@ -63,10 +64,11 @@ def _cached(hub: Any, repository: str, reason: Exception) -> Path:
 
 
 def _wanted(repository: str, names: list[str]) -> list[str]:
-    """The patterns of the files to fetch."""
+    """The files to fetch: the weights, as they are preferred, and the config."""
     for patterns in WEIGHTS:
-        if any(fnmatch(name, pattern) for name in names for pattern in patterns):
-            return ["config.json", *patterns]
+        weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
+        if weights:
+            return [*weights, *(name for name in names if name == "config.json")]
     raise InputError(
         f"{repository}: holds no safetensors and no pytorch_model.bin; download a file it has and name that"
     )

@@ -82,7 +82,7 @@ class OnnxFile(Tensors):
 def _load(path: Path) -> tuple[Any, Any]:
     try:
         import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
     except ImportError as error:
         raise InputError(
             f"{path}: an ONNX file needs the onnx package; install it with: pip install 'attnlaw[onnx]'"
