@@ -1,14 +1,14 @@
 """Run a study, look at it, resume it: only what is missing is computed.
 
-A run holds the directory's lock, computes a first task to tell what the rest will cost, keeps every outcome
-as it comes, and exports the rows at its end, also when it is stopped.
+A run holds the directory's lock, computes a first task of each verb to tell what the rest will cost, keeps
+every outcome as it comes, and exports the rows at its end, also when it is stopped.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will cost: tasks, workers, and seconds of the first task (None if it failed)."""
+    """What a run will cost: the time of each verb's first task for all tasks of the verb, over the workers.
+
+    `first` is the time of the very first task; both times are None where a first task failed.
+    """
 
     tasks: int
     workers: int
     first: float | None
-
-    @property
-    def seconds(self) -> float | None:
-        """The first task's time for every task, shared by the workers."""
-        return None if self.first is None else self.first * -(-self.tasks // self.workers)
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -140,25 +139,30 @@ def _compute(
     policy = Policy(study.time_limit, study.retries)
     computed = 0
 
-    def keep(tasks: list[Task], first: bool) -> list[Outcome]:
+    def keep(tasks: list[Task], first: bool) -> Iterator[Outcome]:
         nonlocal computed
-        kept: list[Outcome] = []
         for outcomes in engine.run(tasks, store.folder, policy, stop, first):
             store.add(outcomes)
             computed += len(outcomes)
-            kept = outcomes
             if progress is not None:
                 progress(computed, len(todo))
-        return kept
+            yield from outcomes
 
-    if stop.asked:
-        return 0
-    for outcome in keep(todo[:1], first=True):
-        if announce is not None:
-            announce(Estimate(len(todo), engine.workers, outcome.seconds if outcome.error is None else None))
-    if todo[1:] and not stop.asked:
-        keep(todo[1:], first=False)
+    firsts = {task.verb: task for task in reversed(todo)}
+    measured = {outcome.key: outcome for outcome in keep(list(firsts.values()), first=True)}
+    if announce is not None and len(measured) == len(firsts):
+        announce(_estimate(todo, {verb: measured[task.key] for verb, task in firsts.items()}, engine.workers))
+    for _ in keep([task for task in todo if task.key not in measured], first=False):
+        pass
     return computed
+
+
+def _estimate(todo: list[Task], firsts: Mapping[str, Outcome], workers: int) -> Estimate:
+    if any(outcome.error is not None for outcome in firsts.values()):
+        return Estimate(len(todo), workers, None, None)
+    total = sum(firsts[task.verb].seconds for task in todo)
+    longest = max(outcome.seconds for outcome in firsts.values())
+    return Estimate(len(todo), workers, firsts[todo[0].verb].seconds, max(total / workers, longest))
 
 
 def _tidy(folder: Path) -> None:
