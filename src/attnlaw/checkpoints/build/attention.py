@@ -19,7 +19,7 @@ from dataclasses import replace
 from attnlaw.checkpoints.families import Stack
 from attnlaw.checkpoints.families.family import Roles
 from attnlaw.checkpoints.model import Attention, View
-from attnlaw.checkpoints.shapes import Shapes
+from attnlaw.checkpoints.build.shapes import Shapes
 from attnlaw.errors import InputError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attnlaw.checkpoints.families import Stack
 from attnlaw.checkpoints.families.family import Roles
 from attnlaw.checkpoints.model import FeedForward
-from attnlaw.checkpoints.shapes import Shapes
+from attnlaw.checkpoints.build.shapes import Shapes
 from attnlaw.errors import InputError
 
 EXPERT = "{expert}"
