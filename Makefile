@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test bench check clean
+.PHONY: demo test bench check mutants fuzz floors clean
 
 demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
@@ -22,6 +22,21 @@ check: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+# Long runs, kept out of the tests.
+mutants: $(VENV)/.test
+	@$(PIP) cosmic-ray
+	@$(BIN)/python mutants/run.py
+
+fuzz: $(VENV)/.test
+	@$(BIN)/python fuzz/run.py
+
+# The tests with the oldest versions that pyproject.toml allows, in an environment of their own.
+floors:
+	@$(PYTHON) -m venv .venv-floors
+	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint floors.txt --editable '.[test]'
+	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --no-deps timm
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest
 
 $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
@@ -43,4 +58,4 @@ $(VENV)/.bench: $(VENV)/.test
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) .venv-floors demo

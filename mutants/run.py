@@ -1,0 +1,143 @@
+"""Break the code on purpose and see whether the tests notice: a sample of mutants for each package.
+
+    python mutants/run.py [PACKAGE...] [--count 200] [--seed 0]      (default: bounds spectra limits aim)
+
+cosmic-ray makes the mutants (of operators, numbers, comparisons, branches) in a copy of the project; each
+runs the tests and doctests of its own package until the first failure. Prints the survivors with what was
+changed and the score of each package, and writes both to mutants/results.json. Mutants of type annotations are
+left out: nothing runs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("bounds", "spectra", "limits", "aim")
+CONFIG = """[cosmic-ray]
+module-path = "src/attnlaw/{package}"
+timeout = {timeout}
+excluded-modules = []
+test-command = "{python} -m pytest -x -q -p no:cacheprovider tests/{package} src/attnlaw/{package}"
+[cosmic-ray.distributor]
+name = "local"
+"""
+
+
+def annotation_lines(path: Path) -> set[tuple[int, int, int, int]]:
+    """Places (first line, column, last line, column) of all type annotations in a file."""
+    places = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        for field in ("annotation", "returns"):
+            note = getattr(node, field, None)
+            if isinstance(note, ast.AST):
+                places.add((note.lineno, note.col_offset, note.end_lineno, note.end_col_offset))
+    return places
+
+
+def is_annotation(copy: Path, file: str, line: int, column: int, known: dict[str, set]) -> bool:
+    places = known.setdefault(file, annotation_lines(copy / file))
+    return any((a, b) <= (line, column) < (c, d) for a, b, c, d in places)
+
+
+def sample(copy: Path, session: Path, count: int, seed: int) -> int:
+    """Keep a random sample of the mutants that are not in annotations; drop the others from the session."""
+    known: dict[str, set] = {}
+    with sqlite3.connect(session) as store:
+        rows = store.execute(
+            "select job_id, module_path, start_pos_row, start_pos_col from mutation_specs order by job_id"
+        ).fetchall()
+        places = {job: (file, line, column) for job, file, line, column in rows}
+        # Job names are random, so that the sample is drawn over places in the code.
+        real = sorted(job for job, place in places.items() if not is_annotation(copy, *place, known))
+        real.sort(key=lambda job: (*places[job], job))
+        chosen = set(random.Random(seed).sample(real, min(count, len(real))))
+        dropped = [(job,) for job in places if job not in chosen]
+        store.executemany("delete from mutation_specs where job_id = ?", dropped)
+        store.executemany("delete from work_items where job_id = ?", dropped)
+    return len(chosen)
+
+
+def run(package: str, count: int, seed: int) -> dict[str, object]:
+    with tempfile.TemporaryDirectory(prefix="attnlaw-mutants-") as folder:
+        copy = Path(folder) / "copy"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{copy / 'src'}",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+        def call(*command: str, capture: bool = False) -> str:
+            done = subprocess.run(
+                command, cwd=copy, env=environment, check=True, text=True, capture_output=capture
+            )
+            return done.stdout or ""
+
+        tests = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        started = time.perf_counter()
+        call(*tests, f"tests/{package}", f"src/attnlaw/{package}", capture=True)
+        whole = time.perf_counter() - started
+        tool = str(Path(sys.executable).with_name("cosmic-ray"))
+        config, session = Path(folder) / "config.toml", Path(folder) / "session.sqlite"
+        config.write_text(CONFIG.format(package=package, timeout=3 * whole + 30, python=sys.executable))
+        call(tool, "init", str(config), str(session))
+        kept = sample(copy, session, count, seed)
+        print(f"{package}: {kept} mutants, tests take {whole:.0f} s", flush=True)
+        started = time.perf_counter()
+        call(tool, "exec", str(config), str(session))
+        with sqlite3.connect(session) as store:
+            rows = store.execute(
+                "select module_path, start_pos_row, operator_name, test_outcome, diff from mutation_specs "
+                "join work_results using (job_id) order by module_path, start_pos_row"
+            ).fetchall()
+    survivors = [
+        {"file": file, "line": line, "operator": operator, "diff": diff}
+        for file, line, operator, outcome, diff in rows
+        if outcome == "SURVIVED"
+    ]
+    return {
+        "package": package,
+        "mutants": len(rows),
+        "killed": len(rows) - len(survivors),
+        "minutes": round((time.perf_counter() - started) / 60, 1),
+        "survivors": survivors,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("packages", nargs="*", default=list(PACKAGES))
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    target = ROOT / "mutants" / "results.json"
+    results = json.loads(target.read_text()) if target.exists() else {}
+    for package in arguments.packages:
+        found = results[package] = run(package, arguments.count, arguments.seed)
+        target.write_text(json.dumps(results, indent=1) + "\n")
+        for survivor in found["survivors"]:
+            changed = [
+                line
+                for line in survivor["diff"].splitlines()
+                if line[:1] in "+-" and line[:3] not in ("+++", "---")
+            ]
+            print(f"survived {survivor['file']}:{survivor['line']}", *changed, sep="\n    ")
+    for package, found in results.items():
+        killed, mutants, minutes = (found[name] for name in ("killed", "mutants", "minutes"))
+        print(f"{package:8} {killed} of {mutants} killed ({killed / max(mutants, 1):.0%}) in {minutes} min")
+
+
+if __name__ == "__main__":
+    main()
