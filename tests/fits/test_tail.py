@@ -60,6 +60,13 @@ def test_equals_a_loop_over_all_candidates(name):
     assert (ours.x_min, ours.alpha, ours.ks, ours.size) == pytest.approx(plain(x), rel=1e-10)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_tied_values_count_as_one_candidate(seed):
+    x = np.random.default_rng(seed).integers(1, 9, 30).astype(float)
+    ours = power_law_tail(x)
+    assert (ours.x_min, ours.alpha, ours.ks, ours.size) == pytest.approx(plain(x), rel=1e-10)
+
+
 def test_many_spectra_at_once_are_those_one_by_one():
     rng = np.random.default_rng(0)
     spectra = [rng.pareto(1.7, n) + 1 for n in (40, 25, 40, 2, 25)]
@@ -121,6 +128,30 @@ def test_goodness_of_fit_is_calibrated_and_sees_what_is_no_power_law():
     whole = power_law_tail(bulk)
     assert goodness_of_fit(bulk, whole) == goodness_of_fit(bulk, whole)
     assert goodness_of_fit(bulk, whole) < 0.1
+
+
+def plain_bootstrap(x, tail, rng, draws):
+    """The semi-parametric bootstrap as Clauset et al. (2009) word it, one value at a time."""
+    body = x[x < tail.x_min]
+    further = 0
+    for _ in range(draws):
+        in_tail = rng.binomial(x.size, tail.size / x.size)
+        synthetic = np.concatenate(
+            [tail.x_min * (rng.pareto(tail.alpha - 1, in_tail) + 1), rng.choice(body, x.size - in_tail)]
+        )
+        further += plain(synthetic)[2] >= tail.ks
+    return further / draws
+
+
+def test_goodness_of_fit_is_that_of_a_plain_bootstrap():
+    rng = np.random.default_rng(6)
+    x = np.concatenate([rng.pareto(1.5, 12) + 1, rng.uniform(0.2, 1.0, 24)])
+    tail = power_law_tail(x)
+    draws = 300
+    peer = plain_bootstrap(x, tail, rng, draws)
+    ours = goodness_of_fit(x, tail, draws=2000)
+    assert 0.05 < peer < 0.95
+    assert ours == pytest.approx(peer, abs=4 * np.sqrt(peer * (1 - peer) * (1 / draws + 1 / 2000)))
 
 
 def test_lognormal_is_the_maximum_of_its_likelihood():

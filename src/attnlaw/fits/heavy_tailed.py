@@ -28,7 +28,7 @@ class HeavyTail:
     """kappa with its standard error and its 95% likelihood interval, and the mean log-likelihood there.
 
     Off the grid (kappa below 1/128 or above 4096) an end of the interval is None, and so are `kappa` and
-    `error`. Density and distribution function are interpolated between the two laws of the grid next to kappa.
+    `error`. Density and distribution function are interpolated between the laws of the grid around kappa.
     """
 
     gamma: float
