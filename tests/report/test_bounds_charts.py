@@ -61,7 +61,7 @@ def data_of(spec):
     found = []
     if isinstance(spec, dict):
         if isinstance(spec.get("data"), dict) and "values" in spec["data"]:
-            found.append(spec["data"]["values"])
+            found.append(json.loads(spec["data"]["values"]))
         for value in spec.values():
             found += data_of(value)
     elif isinstance(spec, list):

@@ -116,7 +116,9 @@ def test_click_on_a_head_shows_its_spectrum(visit, pages):
         named=True,
     )
     assert f"{row['spectral_norm']:.4g}" in page.inner_text("#detail")
-    assert "null: random entries" in page.inner_text("#spectrum")
+    told = page.inner_text("#spectrum")
+    assert "null: random entries" in told
+    assert "edge of the null" in told
     page.click("text=By rank")
     assert "logarithmic axis" in page.inner_text("#spectrum")
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.records.remarks import proxy_rows
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, inline
 
 KIND_NAMES = {
     "qk": "QK",
@@ -32,7 +32,7 @@ def head_map(matrices: pl.DataFrame) -> Any:
     for kind in dict.fromkeys(heads["kind"]):
         rows = heads.filter((pl.col("kind") == kind) & (pl.col("spectral_norm") > 0))
         panels.append(
-            alt.Chart(alt.Data(values=rows.to_dicts()), title=f"{KIND_NAMES.get(kind, kind)}: spectral norm")
+            alt.Chart(inline(rows.to_dicts()), title=f"{KIND_NAMES.get(kind, kind)}: spectral norm")
             .mark_rect()
             .encode(
                 x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)),
@@ -63,7 +63,7 @@ def proxy_chart(summaries: Sequence[Mapping[str, Any]], labels: Mapping[str, str
     ]
     order = list(dict.fromkeys(row["proxy"] for row in rows))
     return (
-        alt.Chart(alt.Data(values=rows))
+        alt.Chart(inline(rows))
         .mark_point(filled=True, size=50, opacity=0.9)
         .encode(
             x=alt.X("log10:Q", title="log10 proxy", scale=alt.Scale(zero=False)),
@@ -79,7 +79,7 @@ def amplification(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
     import altair as alt
 
     rows = layers.select(pl.col("model").replace_strict(labels), "layer", "log10_alpha").to_dicts()
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = alt.Chart(inline(rows)).encode(
         x=alt.X("layer:Q", title="layer", axis=alt.Axis(format="d", tickMinStep=1)),
         y=alt.Y("log10_alpha:Q", title="log10 α"),
         color=_by_model([{"model": name} for name in dict.fromkeys(layers["model"])], labels),
@@ -102,7 +102,7 @@ def shares(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
             "layer", pl.col("part").replace_strict(names), "value"
         )
         panels.append(
-            alt.Chart(alt.Data(values=rows.to_dicts()), title=labels[model])
+            alt.Chart(inline(rows.to_dicts()), title=labels[model])
             .mark_bar()
             .encode(
                 x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, labelOverlap=True)),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import polars as pl
 
 from attnlaw.report.audit_charts import amplification, head_map, proxy_chart, shares
 from attnlaw.report.bounds_charts import compare, contribution_curves, spectrum_decay
 from attnlaw.report.figure import Figure
+from attnlaw.report.fit_charts import law_map
 from attnlaw.report.saved import AuditRows, short_names
 
 
@@ -24,13 +27,19 @@ def audit_figures(audit: AuditRows) -> list[Figure]:
                 "Dots: each matrix at the p that costs it least. Dots at p = 0 count ranks; dots further "
                 "right belong to spectra that decay."
             )
-            chart = contribution_curves(own.filter(pl.col("layer").is_not_null()))
+            chart = partial(contribution_curves, own.filter(pl.col("layer").is_not_null()))
             figures.append(Figure(f"contributions{ending}", f"Contribution curves C(p){of}", caption, chart))
         if own["head"].count():
             caption = (
                 "Each cell is a head; brighter means a larger spectral norm, on a logarithmic scale per kind."
             )
-            figures.append(Figure(f"heads{ending}", f"Heads{of}", caption, head_map(own), on_page=False))
+            figures.append(
+                Figure(f"heads{ending}", f"Heads{of}", caption, partial(head_map, own), on_page=False)
+            )
+    if audit.fits is not None and audit.fits["law"].count():
+        caption = "Each cell is a matrix, coloured by the law that describes its spectrum."
+        laws = partial(law_map, audit.fits.filter(pl.col("law").is_not_null()))
+        figures.append(Figure("laws", "Fitted laws", caption, laws, on_page=False))
     return figures
 
 
@@ -39,21 +48,25 @@ def _comparisons(audit: AuditRows, labels: dict[str, str]) -> list[Figure]:
     bounded = [summary for summary in audit.summaries if summary["proxies"]]
     if bounded:
         caption = "Proxies on a logarithmic axis: leading factors of bounds, to be compared, not guarantees."
-        figures.append(Figure("proxies", "Proxies", caption, proxy_chart(bounded, labels), on_page=False))
+        figures.append(
+            Figure("proxies", "Proxies", caption, partial(proxy_chart, bounded, labels), on_page=False)
+        )
     known = audit.layers.filter(pl.col("log10_alpha").is_not_null())
     if known.height:
         caption = "How much the layers above a layer can stretch an error made there; 0 at the last layer."
-        chart = amplification(known, labels)
+        chart = partial(amplification, known, labels)
         figures.append(Figure("amplification", "Amplification by layer", caption, chart, on_page=False))
         caption = "The bound of one layer, divided among its kinds of matrix."
-        figures.append(Figure("shares", "Shares by layer", caption, shares(known, labels), on_page=False))
+        figures.append(
+            Figure("shares", "Shares by layer", caption, partial(shares, known, labels), on_page=False)
+        )
     if len(labels) > 1:
         caption = (
             "Medians over the heads of a layer, one column per kind of matrix. Where lines part, the models "
             "differ in that kind of matrix at that depth; where they coincide, they do not."
         )
         figures.append(
-            Figure("comparison", "Models layer by layer", caption, compare(audit.matrices, labels))
+            Figure("comparison", "Models layer by layer", caption, partial(compare, audit.matrices, labels))
         )
     return figures
 
@@ -66,4 +79,4 @@ def _decay(audit: AuditRows, labels: dict[str, str]) -> list[Figure]:
         "Singular values over the largest, the median over a model's matrices at each rank. A steep fall at "
         "the left is a matrix that a few directions carry; a flat line uses all its dimensions alike."
     )
-    return [Figure("decay", "Decay of singular values", caption, spectrum_decay(living, labels))]
+    return [Figure("decay", "Decay of singular values", caption, partial(spectrum_decay, living, labels))]

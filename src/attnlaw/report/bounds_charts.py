@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.report.audit_charts import KIND_NAMES
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, inline
 
 PROXY_NAMES = {
     "spectrum_adaptive": "spectrum-adaptive",
@@ -93,7 +93,7 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
                 if isinstance(at, float) and at > 1e-8:
                     drawn.append({"model": label, "rank": rank + 1, "value": at})
         panels.append(
-            alt.Chart(alt.Data(values=drawn))
+            alt.Chart(inline(drawn))
             .mark_line(clip=True)
             .encode(
                 x=alt.X("rank:Q", title="rank", axis=alt.Axis(tickCount=4)),
@@ -138,8 +138,8 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
     panels = []
     for kind, rows in lines.items():
         own = dots.filter(pl.col("kind") == kind).drop("kind").to_dicts()
-        line = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=1.2)
-        dot = alt.Chart(alt.Data(values=own)).mark_point(
+        line = alt.Chart(inline(rows)).mark_line(strokeWidth=1.2)
+        dot = alt.Chart(inline(own)).mark_point(
             filled=True, size=22, stroke="black", strokeWidth=0.4, opacity=0.9
         )
         panels.append(
@@ -174,7 +174,7 @@ def compare(matrices: pl.DataFrame, labels: Mapping[str, str] | None = None) -> 
         for place, kind in enumerate(_kinds(matrices)):
             table = medians.filter((pl.col("kind") == kind) & pl.col(quantity).is_not_null())
             base = alt.Chart(
-                alt.Data(values=table.select("model", "layer", quantity).to_dicts()),
+                inline(table.select("model", "layer", quantity).to_dicts()),
                 title=_title(alt, KIND_NAMES[kind] if quantity == first else ""),
             ).encode(
                 x=alt.X(
@@ -224,7 +224,7 @@ def _growth_panel(
         title=fixed,
         scale=alt.Scale(domain=levels, range=list(PALETTE[: len(levels)])),
     )
-    base = alt.Chart(alt.Data(values=table.to_dicts()), title=_title(alt, title)).encode(x=x, color=color)
+    base = alt.Chart(inline(table.to_dicts()), title=_title(alt, title)).encode(x=x, color=color)
     y = alt.Y(f"{column}:Q", title=y_title, scale=scale, axis=axis)
     line = base.mark_line().encode(y=alt.Y(f"mean({column}):Q", title=y_title, scale=scale, axis=axis))
     return (line + base.mark_point(size=28, filled=True).encode(y=y)).properties(

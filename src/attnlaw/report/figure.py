@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """`chart` is an altair chart; `on_page` is False where the page draws the same interactively."""
+    """`draw` makes an altair chart; `on_page` is False where the page draws the same interactively."""
 
     name: str
     title: str
     caption: str
-    chart: Any
+    draw: Callable[[], Any]
     on_page: bool = True

@@ -29,7 +29,7 @@ SCRIPTS = ("core", "plot", "colors", "summary", "explorer", "detail", "layers", 
 NOT_SHOWN = ("task", "attnlaw_version", "error", "seed")
 MOST_SHOWN = 14
 # A drawing wider than this, in pixels, does not fit half of a page.
-WIDEST_HALF = 560
+WIDEST_HALF = 660
 # What could end a script element or a line of JavaScript.
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -119,7 +119,7 @@ def figure_section(
 
 def _card(figure: Figure, name: str) -> str:
     """A figure in a card; a wide one takes the whole width of the page."""
-    drawn = inline_svg(figure.chart, name)
+    drawn = inline_svg(figure.draw(), name)
     width = re.search(r'width="([\d.]+)"', drawn)
     size = " broad" if width and float(width[1]) > WIDEST_HALF else ""
     title = escape(figure.title)

@@ -65,7 +65,7 @@ def save_figures(figures: Iterable[Figure], folder: Path, ending: str) -> list[P
     """Write every figure as NAME.ending for a paper; the paths."""
     if ending not in ENDINGS:
         raise InputError(f"--figures {ending}: expected one of {', '.join(ENDINGS)}")
-    return [save_figure(figure.chart, folder / f"{figure.name}.{ending}") for figure in figures]
+    return [save_figure(figure.draw(), folder / f"{figure.name}.{ending}") for figure in figures]
 
 
 def save_figure(chart: Any, path: str | os.PathLike[str]) -> Path:

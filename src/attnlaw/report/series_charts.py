@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, inline
 
 
 def series_chart(rows: pl.DataFrame, x: str, y: str, title: str) -> Any:
@@ -15,7 +15,7 @@ def series_chart(rows: pl.DataFrame, x: str, y: str, title: str) -> Any:
     import altair as alt
 
     numeric = rows[x].dtype.is_numeric()
-    base = alt.Chart(alt.Data(values=rows.select(x, y, "series").to_dicts())).encode(
+    base = alt.Chart(inline(rows.select(x, y, "series").to_dicts())).encode(
         x=alt.X(
             f"{x}:{'Q' if numeric else 'N'}",
             title=x.replace("_", " "),
@@ -37,7 +37,7 @@ def step_charts(rows: pl.DataFrame, quantities: Sequence[str], columns: int = 3)
         known = rows.select("step", quantity, series="model").drop_nulls()
         panels.append(
             alt.Chart(
-                alt.Data(values=known.to_dicts()),
+                inline(known.to_dicts()),
                 title=alt.TitleParams(quantity.replace("_", " "), frame="group", anchor="start"),
             )
             .mark_line(point=alt.OverlayMarkDef(size=12, filled=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,10 @@ def _audits(rows: pl.DataFrame) -> Iterator[Figure]:
             "Proxies are leading factors of bounds: compare models along one colour; they are not guarantees."
         )
         yield Figure(
-            "proxies", "Proxies of all models", caption, series_chart(long, "model", "log10", "log10 proxy")
+            "proxies",
+            "Proxies of all models",
+            caption,
+            partial(series_chart, long, "model", "log10", "log10 proxy"),
         )
 
 
@@ -82,7 +87,7 @@ def _learn(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figure]:
                 "phases",
                 f"Phase diagram{label}",
                 caption,
-                phase_diagram(own, _thresholds(own, "target_rank")),
+                partial(phase_diagram, own, _thresholds(own, "target_rank")),
             )
     elif "alpha" in varied:
         for label, own in _cases(theory, [name for name in varied if name not in ("alpha", "student")]):
@@ -92,12 +97,16 @@ def _learn(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figure]:
             )
             points = _points(trained, own)
             lines = _thresholds(own).unique("name", maintain_order=True)
-            chart = learning_curves(own.sort("alpha"), points, lines if lines.height else None)
+            chart = partial(learning_curves, own.sort("alpha"), points, lines if lines.height else None)
             yield Figure("learning", f"Learning curves{label}", caption, chart)
     elif varied:
         x = max(varied, key=lambda name: (theory[name].dtype.is_numeric(), theory[name].n_unique()))
-        chart = series_chart(
-            _labelled(theory, [n for n in varied if n != x]), x, "estimation_error", "estimation error E"
+        chart = partial(
+            series_chart,
+            _labelled(theory, [n for n in varied if n != x]),
+            x,
+            "estimation_error",
+            "estimation error E",
         )
         yield Figure(
             "error",
@@ -146,16 +155,16 @@ def _limit(rows: pl.DataFrame, folder: Path) -> Iterator[Figure]:
                 "Density of one output coordinate; the dashed line is the limit of infinite width, which is "
                 "not Gaussian. Lines that approach it show how wide a layer must be."
             )
-            yield Figure("densities", f"Densities{label}", caption, density_chart(densities))
+            yield Figure("densities", f"Densities{label}", caption, partial(density_chart, densities))
     for label, own in _cases(finite, others):
         if own["width"].n_unique() > 1:
             for column, title in DISTANCES.items():
-                chart = distance_chart(_distances(own, column), title, "width n")
+                chart = partial(distance_chart, _distances(own, column), title, "width n")
                 caption = "Along the dashed guide of slope −2 the distance falls with the squared width."
                 yield Figure(column, f"{title}{label}", caption, chart)
     if "path_squared_length" in rows.columns and rows["path_squared_length"].count():
         caption = "Squared length of tokens, and how alike they become (cosine 1: rank collapse)."
-        yield Figure("path", "Along the depth", caption, path_chart(_paths(rows)))
+        yield Figure("path", "Along the depth", caption, partial(path_chart, _paths(rows)))
 
 
 def _densities(rows: pl.DataFrame, folder: Path) -> pl.DataFrame | None:
@@ -230,4 +239,4 @@ def _label(values: dict[str, Any]) -> str:
 
 def _numbered(figure: Figure, place: int) -> Figure:
     """The figure under a name of its own."""
-    return Figure(f"{figure.name}_{place}", figure.title, figure.caption, figure.chart)
+    return replace(figure, name=f"{figure.name}_{place}")

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnlaw.errors import InputError
-from attnlaw.records.files import replacing
+from attnlaw.records.files import replacing, to_json
 
 # Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
 FORMATS = (".png", ".svg", ".pdf")
+
+
+def inline(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Rows as the data of a chart, in one string: altair copies and checks lists of rows again and again."""
+    import altair as alt
+
+    return alt.Data(values=to_json(rows, indent=None), format=alt.DataFormat(type="json"))
 
 
 def styled(chart: Any) -> Any:

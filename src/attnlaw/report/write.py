@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from dataclasses import replace
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,7 @@ def write_report(
         rows, title, own = _study(folder) if (folder / ROWS).exists() else _steps(folder)
         anchor = f"part-{len(sections) + 1}"
         named = [
-            Figure(f"{anchor}-{f.name}" if len(folders) > 1 else f.name, f.title, f.caption, f.chart)
-            for f in own
+            replace(figure, name=f"{anchor}-{figure.name}") if len(folders) > 1 else figure for figure in own
         ]
         drawn += named
         tables.append(rows)
@@ -91,7 +91,9 @@ def _steps(folder: Path) -> tuple[pl.DataFrame, str, list[Figure]]:
         "few directions take over; proxies that grow without end mean norms that do."
     )
     figures = (
-        [Figure("steps", "Against the step", caption, step_charts(rows, quantities))] if quantities else []
+        [Figure("steps", "Against the step", caption, partial(step_charts, rows, quantities))]
+        if quantities
+        else []
     )
     return rows, "Training run", figures
 

@@ -62,7 +62,7 @@ class Detail {
     const { fits } = this.data;
     const others = this.others(row).map((other) => ({ model: columns.model[other], values: this.data.spectrum(other) }));
     const noise = fits?.null(row) ?? [], law = fits?.law(row) ?? [];
-    const edge = columns.noiseedge?.[row] ?? null;
+    const edge = columns.null_edge?.[row] ?? null;
     const every = [values, ...others.map((one) => one.values)];
     const top = 1.04 * Math.max(edge ?? 0, ...every.map((one) => one[0]));
     const bottom = log ? 0.9 * Math.max(top * 1e-4, Math.min(...every.map(smallest), bodyOf(noise))) : 0;
