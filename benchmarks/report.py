@@ -1,0 +1,129 @@
+"""A report of 32 layers and 32 heads: its size, and the time until it answers in chromium.
+
+Limits: 15 MB and 3 s (median of five loads of the page from disk, in a new browser context each).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import polars as pl
+
+from attnlaw.records.fit_schema import CURVES, FITS
+from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.report.page import audit_page
+from attnlaw.report.saved import AuditRows
+
+DEPTH, HEADS, HEAD_WIDTH, HIDDEN, INNER = 32, 32, 128, 4096, 11008
+MEGABYTES, SECONDS, LOADS = 15.0, 3.0, 5
+
+
+def rows() -> AuditRows:
+    """Rows of LLaMA-7B's shapes with made-up spectra, laws fitted to all of them."""
+    rng = np.random.default_rng(0)
+    places = [(layer, kind, head) for layer in range(DEPTH) for kind in ("qk", "vo") for head in range(HEADS)]
+    places += [(layer, kind, None) for layer in range(DEPTH) for kind in ("ffn_in", "ffn_gate", "ffn_out")]
+    matrices, spectra, fits, curves = [], [], [], []
+    for layer, kind, head in places:
+        count = HIDDEN if head is None else HEAD_WIDTH
+        values = np.sort(rng.lognormal(0.0, 1.0, count))[::-1]
+        place = {"model": "7B", "layer": layer, "head": head, "kind": kind}
+        matrices.append(
+            {
+                **place,
+                "family": "llama",
+                "tensors": [f"model.layers.{layer}.self_attn.{kind}.weight"],
+                "rows": HIDDEN,
+                "cols": INNER if head is None else HIDDEN,
+                **{name: float(rng.random()) for name, kind_ in MATRICES.items() if kind_ == pl.Float64()},
+                "log10_curve": rng.random(11).tolist(),
+            }
+        )
+        spectra.append({**place, "singular_values": values.tolist()})
+        numbers = {name: float(rng.random()) for name, kind_ in FITS.items() if kind_ == pl.Float64()}
+        fits.append({**place, **numbers, "law": "heavy-tailed", "null_shape": f"{count}", "outliers": 3})
+        curve = {"x": np.linspace(0, 5, 64).tolist(), "density": rng.random(64).tolist()}
+        curves.append({**place, "curve": "law", "law": "heavy-tailed", **curve})
+    for count in (HIDDEN, HEAD_WIDTH):
+        curve = {"x": np.linspace(0, 2, 64).tolist(), "density": rng.random(64).tolist()}
+        curves.append({"curve": "null", "null_shape": f"{count}", "law": "random", **curve})
+    layers = [{"model": "7B", "layer": layer, "log10_alpha": 2.0 * (DEPTH - layer)} for layer in range(DEPTH)]
+    shares = dict.fromkeys(("share_qk", "share_vo", "share_ffn"), 0.33)
+    return AuditRows(
+        (_summary(len(matrices)),),
+        frame(matrices, MATRICES),
+        frame(spectra, SPECTRA),
+        frame([layer | shares for layer in layers], LAYERS),
+        frame(fits, FITS),
+        frame(curves, CURVES),
+    )
+
+
+def _summary(count: int) -> dict[str, object]:
+    one = {"log10": 8.0}
+    named = ("spectrum_adaptive", "spectrum_adaptive_continuous", "edelman", "trauger_tewari")
+    return {
+        "model": "7B",
+        "family": "llama",
+        "layers": DEPTH,
+        "hidden_size": HIDDEN,
+        "heads": HEADS,
+        "matrices": count,
+        "proxies": dict.fromkeys(named, one) | {"fixed_p": {"0": one, "1": one, "2": one}},
+        "per_application": None,
+        "value_of_adaptivity": 1.5,
+        "rank_count": False,
+        "extensions": [],
+        "warnings": [],
+        "meaning": "made-up rows",
+        "attnlaw_version": "benchmark",
+    }
+
+
+def seconds_to_interactive(page: Path, chromium: str) -> list[float]:
+    """From the navigation's start to a page whose every part is drawn and answers a click."""
+    from playwright.sync_api import sync_playwright
+
+    times = []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for _ in range(LOADS):
+            context = browser.new_context(viewport={"width": 1280, "height": 900})
+            tab = context.new_page()
+            start = time.perf_counter()
+            tab.goto(page.as_uri(), wait_until="commit")
+            tab.wait_for_selector("html[data-ready]", state="attached")
+            tab.locator(".cell").nth(500).click()
+            times.append(time.perf_counter() - start)
+            context.close()
+        browser.close()
+    return times
+
+
+def main() -> int:
+    audit = rows()
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        start = time.perf_counter()
+        page.write_text(audit_page(audit), encoding="utf-8")
+        written = time.perf_counter() - start
+        megabytes = page.stat().st_size / 1e6
+        print(f"report of {audit.matrices.height} matrices: {megabytes:.1f} MB (limit {MEGABYTES:g})")
+        print(f"written in {written:.1f} s")
+        chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+        if chromium is None:
+            print("time to interactive: left out, no chromium; enable it with: apt-get install chromium")
+            return int(megabytes > MEGABYTES)
+        took = median(seconds_to_interactive(page, chromium))
+        print(f"time to interactive, median of {LOADS}: {took:.2f} s (goal {SECONDS:g})")
+        return int(megabytes > MEGABYTES or took > SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
