@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test bench check mutants fuzz floors clean
@@ -50,6 +51,8 @@ $(VENV)/.test: $(VENV)/.core
 	@echo "Installing the test tools and PyTorch into $(VENV) ..."
 	@$(PIP) --editable '.[test]'
 	@$(PIP) --no-deps timm # its models; torchvision, which only its image transforms need, comes with another torch
+	@command -v chromium >/dev/null || { $(ROOT) apt-get update -qq && $(ROOT) apt-get install -qq -y chromium; } >/dev/null 2>&1 \
+	  || echo "The browser tests are left out; to enable them: apt-get install chromium"
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
