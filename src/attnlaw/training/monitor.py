@@ -1,0 +1,198 @@
+"""Spectra during training: every k steps the chosen numbers, at a cost that the user bounds.
+
+| letter | meaning |
+|---|---|
+| f | `max_overhead`, the share of the training time that measuring may take |
+| T | training time: seconds since the first step, without those spent here |
+| C | seconds spent here so far |
+| c | seconds of the last measurement, the forecast of the next |
+
+A due step (a multiple of k) is measured if C + c <= f T. What the first measurement costs nobody knows before
+it: it is made at the first due step, and counts. So C stays below f T, but for the first measurement while
+the run is young and for measurements that take longer than the one before.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from attnlaw.auditing import audit
+from attnlaw.checkpoints import open_model
+from attnlaw.checkpoints.formats.torch_file import import_torch
+from attnlaw.errors import InputError
+from attnlaw.records.files import replacing, usable_directory
+from attnlaw.records.schema import frame
+from attnlaw.records.steps_schema import STEPS
+from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
+
+
+class SpectralMonitor:
+    """Measures a module during training and keeps the rows in `directory` for `attnlaw report`.
+
+    Call `step(step)` after every step of the optimizer. `quantities` are some of "proxies", "stable_rank",
+    "outliers" and "alpha"; further keywords (`name`, `heads`, `map`, `layers`, `only`, `jobs`) go to
+    `attnlaw.audit`. Training is not disturbed: no gradients, no random numbers, no parameter is written.
+    Of several processes the first alone measures. Weights split over processes are refused.
+
+    steps.parquet and step_matrices.parquet are replaced whole at every measurement. A run that resumes in the
+    same directory keeps the rows of earlier steps and replaces those from its first measured step on.
+
+    >>> import tempfile, torch
+    >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     monitor = SpectralMonitor(block, folder, every=10, quantities=["stable_rank"])
+    ...     [step for step in range(10) if monitor.step(step)]
+    [0]
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        directory: str | os.PathLike[str],
+        every: int = 100,
+        quantities: Sequence[str] = QUANTITIES,
+        max_overhead: float = 0.02,
+        clock: Callable[[], float] = time.perf_counter,
+        **options: Any,
+    ) -> None:
+        if every < 1:
+            raise InputError(f"every is {every}; expected a number of steps of at least 1")
+        if not max_overhead > 0:
+            raise InputError(f"max_overhead is {max_overhead}; expected a positive share of training time")
+        unknown = [name for name in quantities if name not in QUANTITIES]
+        if unknown or not quantities:
+            found = repr(unknown[0]) if unknown else "none"
+            raise InputError(f"quantities: found {found}; choose from {', '.join(QUANTITIES)}")
+        signature(audit).bind(model, **options)
+        self.model = unwrapped(model)
+        require_whole(self.model)
+        opening = {key: options[key] for key in ("heads", "name", "map", "adapter") if key in options}
+        self.name = open_model(self.model, **opening).name
+        self.directory = Path(directory)
+        self.every, self.quantities, self.max_overhead = every, tuple(quantities), max_overhead
+        self._options, self._clock = options, clock
+        self._began: float | None = None
+        self._spent = 0.0
+        self._last: float | None = None
+        self._unwritten: list[Snapshot] = []
+        if is_first_process():
+            usable_directory(self.directory)
+            for path in (self.steps_path, self.matrices_path):
+                _read(path)
+
+    @property
+    def steps_path(self) -> Path:
+        return self.directory / "steps.parquet"
+
+    @property
+    def matrices_path(self) -> Path:
+        return self.directory / "step_matrices.parquet"
+
+    def step(self, step: int) -> Snapshot | None:
+        """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
+        now = self._start()
+        if step % self.every or not self._affordable(now):
+            return None
+        return self.measure(step)
+
+    def measure(self, step: int) -> Snapshot | None:
+        """Measure now, whatever it costs (it counts); None on all processes but the first."""
+        if not is_first_process():
+            return None
+        start = self._start()
+        try:
+            taken = take_snapshot(self.model, self.name, step, self.quantities, self._options)
+        except InputError as error:
+            if self._last is None:
+                raise
+            # It could be measured before: the weights have diverged, which is for the rows to tell.
+            taken = failed_snapshot(self.name, step, str(error))
+        seconds = self._clock() - start
+        training = self._training_time(start)
+        overhead = (self._spent + seconds) / training if training > 0 else None
+        taken = replace(taken, row={**taken.row, "seconds": seconds, "overhead": overhead})
+        self._write(taken)
+        self._last = self._clock() - start
+        self._spent += self._last
+        return taken
+
+    def _start(self) -> float:
+        now = self._clock()
+        if self._began is None:
+            self._began = now
+        return now
+
+    def _affordable(self, now: float) -> bool:
+        if self._last is None:
+            return True
+        return self._spent + self._last <= self.max_overhead * self._training_time(now)
+
+    def _training_time(self, now: float) -> float:
+        return now - (now if self._began is None else self._began) - self._spent
+
+    def _write(self, taken: Snapshot) -> None:
+        """Add the rows to the files; where that fails, say so and try again with the next ones."""
+        self._unwritten.append(taken)
+        steps = frame([snapshot.row for snapshot in self._unwritten], STEPS)
+        matrices = pl.concat([snapshot.matrices for snapshot in self._unwritten])
+        try:
+            self._append(self.matrices_path, matrices)
+            self._append(self.steps_path, steps)
+        except (InputError, OSError, pl.exceptions.PolarsError) as error:
+            reason = str(error).splitlines()[0]
+            warnings.warn(f"{reason}; the rows are kept until the next measurement", stacklevel=3)
+        else:
+            self._unwritten.clear()
+
+    def _append(self, path: Path, rows: pl.DataFrame) -> None:
+        """Rows of this model from the first new step on are of weights that a resumed run has left."""
+        first = min(snapshot.step for snapshot in self._unwritten)
+        left = (pl.col("model") == self.name) & (pl.col("step") >= first)
+        stored = _read(path)
+        earlier = [] if stored is None else [stored.filter(~left)]
+        with replacing(path) as draft:
+            pl.concat([*earlier, rows], how="diagonal_relaxed").write_parquet(draft)
+
+
+def is_first_process() -> bool:
+    """Whether this is rank 0 of a distributed run, or the only process."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        return bool(dist.get_rank() == 0)
+    return os.environ.get("RANK", "0") == "0"
+
+
+def unwrapped(model: Any) -> Any:
+    """The module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`."""
+    nn = import_torch("monitoring").nn
+    if not isinstance(model, nn.Module):
+        raise InputError(f"cannot monitor a {type(model).__name__}; pass the nn.Module that is trained")
+    wrappers = nn.DataParallel | nn.parallel.DistributedDataParallel
+    while hasattr(model, "_orig_mod") or isinstance(model, wrappers):
+        model = model._orig_mod if hasattr(model, "_orig_mod") else model.module
+    return model
+
+
+def _read(path: Path) -> pl.DataFrame | None:
+    """The rows of a file; None where there is none yet."""
+    if not path.exists():
+        return None
+    try:
+        rows = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: cannot be read ({reason}); monitor into another directory") from error
+    missing = sorted({"step", "model"} - set(rows.columns))
+    if missing:
+        raise InputError(f"{path}: has no column {missing[0]}; monitor into another directory")
+    return rows

@@ -1,0 +1,45 @@
+"""The monitor inside a Hugging Face `Trainer`: its numbers go wherever the Trainer reports to."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from attnlaw.errors import InputError
+from attnlaw.training.monitor import SpectralMonitor
+
+
+def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: Any) -> Any:
+    """Add a callback that monitors the Trainer's model into `directory`; the callback, which is added.
+
+    `options` are those of `SpectralMonitor` (`every`, `quantities`, `max_overhead`, ...). It measures before
+    the first step and then as the monitor does, and passes the numbers to `trainer.log` as `spectra/...`, so
+    that TensorBoard, or whatever `report_to` names, receives them. A Trainer that resumes from a checkpoint
+    resumes the rows too. The callback's `monitor` is None until training begins.
+    """
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise InputError(
+            "monitoring a Trainer needs transformers; install it with: pip install 'attnlaw[lens]'"
+        ) from error
+
+    class SpectralCallback(TrainerCallback):  # type: ignore[misc]
+        monitor: SpectralMonitor | None = None
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            # Only now: a Trainer may make its model anew when training begins.
+            self.monitor = SpectralMonitor(model, directory, **options)
+            self.on_step_end(args, state, control)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            taken = None if self.monitor is None else self.monitor.step(state.global_step)
+            if taken is not None:
+                # Logging clears the flag by which the Trainer would log its own loss at this step.
+                log_loss = control.should_log
+                trainer.log(taken.scalars)
+                control.should_log = log_loss
+
+    callback = SpectralCallback()
+    trainer.add_callback(callback)
+    return callback
