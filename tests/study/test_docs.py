@@ -1,0 +1,41 @@
+"""The page on studies: its example file expands, and its queries run on a real atlas."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from attnlaw.study import read_study, run
+from attnlaw.study.verbs import VERBS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_example_expands(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(block("toml"))
+    assert len(read_study(file, VERBS).tasks) == 6
+
+
+def test_the_queries_run_on_an_atlas(tmp_path: Path) -> None:
+    run(read_study(ROOT / "studies" / "atlas.toml", VERBS), tmp_path)
+    rows = duckdb.sql(block("sql").replace("DIR", str(tmp_path))).fetchall()
+    assert [(kind, count) for _, kind, count, _ in rows] == [
+        ("ffn_in", 4),
+        ("ffn_out", 4),
+        ("qk", 16),
+        ("vo", 16),
+    ]
+    names: dict[str, Any] = {}
+    exec(block("python").replace("DIR", str(tmp_path)), names)
+    assert names["heavy"]["heads"].sum() == 16
