@@ -129,6 +129,7 @@ def test_a_trained_model_is_told_from_noise(pretrained):
     assert (pretrained.matrices.filter(pl.col("head").is_null())["kappa"] < 10).all()
 
 
+@pytest.mark.filterwarnings("ignore:Passing a dict")
 def test_alpha_of_real_matrices_is_weightwatchers(pretrained):
     weightwatcher = pytest.importorskip("weightwatcher")
     torch = pytest.importorskip("torch")

@@ -107,5 +107,5 @@ class Fits:
 
 def _as_json(row: dict[str, Any]) -> dict[str, Any]:
     alpha = {"value": row["alpha"], "error": row["alpha_error"], "p_value": row["alpha_p_value"]}
-    place = {name: row[name] for name in ("layer", "stack", "head", "kind")}
+    place = {name: row[name] for name in ("layer", "stack", "head", "expert", "kind")}
     return place | {name: row[name] for name in PLAIN} | {"alpha": alpha}

@@ -14,13 +14,12 @@ from attnlaw.checkpoints import open_model
 from attnlaw.errors import InputError
 from attnlaw.fits.describe import describe
 from attnlaw.fits.fit import null_for
-from attnlaw.records.fit_schema import CURVES, FITS
+from attnlaw.records.fit_schema import CURVES, FITS, PLACE
 from attnlaw.records.schema import MATRICES, SPECTRA, frame
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 
 Progress = Callable[[int, int], None]
-PLACE = ("model", "layer", "stack", "head", "kind")
 
 
 def fit_model(
@@ -48,7 +47,7 @@ def fit_model(
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: expected a positive number")
     model = open_model(source, heads, name)
-    measured = measure(model, Selection.parse(layers, only, len(model.layers)), jobs)
+    measured = measure(model, Selection.parse(layers, only, len(model.layers)), jobs, progress)
     spectra = frame(spectrum_rows(model, measured), SPECTRA)
     return fit_spectra(spectra, frame(matrix_rows(model, measured, None), MATRICES), seed, progress)
 
@@ -60,18 +59,19 @@ def fit_spectra(
 
     The rows of both tables must be those of the same matrices, in the same order.
     """
-    if not spectra.select(PLACE).equals(matrices.select(PLACE)):
+    places = [name for name in PLACE if name in matrices.columns]  # older audits know no experts
+    if not spectra.select(places).equals(matrices.select(places)):
         raise InputError(
             "fit: the tables of spectra and of matrices list other matrices; take both of one audit"
         )
     rows: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
     nulls: dict[str, Spectrum] = {}
-    columns = matrices.select(*PLACE, "rows", "cols", "norm_21", "norm_11", "route")
+    columns = matrices.select(*places, "rows", "cols", "norm_21", "norm_11", "route")
     for done, (row, values) in enumerate(
         zip(columns.iter_rows(named=True), spectra["singular_values"], strict=True), start=1
     ):
-        place = {key: row[key] for key in (*PLACE, "rows", "cols")}
+        place = {key: row[key] for key in (*places, "rows", "cols")}
         common = {"seed": seed, "attnlaw_version": __version__}
         if row["route"] == "lanczos":
             rows.append(

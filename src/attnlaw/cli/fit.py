@@ -42,9 +42,6 @@ def command(
 
     The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., jobs=..., seed=...)
     """
-    from attnlaw.auditing.fitting import fit_model
-    from attnlaw.cli.console import messages, output, print_json, progress
-    from attnlaw.cli.fit_table import show, show_together
     from attnlaw.errors import InputError, printable
     from attnlaw.records.files import usable_directory
 
@@ -52,6 +49,11 @@ def command(
         raise InputError(f"--figures {figures}: expected pdf, svg or png, together with --out DIR")
     if out is not None:
         usable_directory(out)  # before the work, not after it
+
+    from attnlaw.auditing.fitting import fit_model
+    from attnlaw.cli.console import messages, output, print_json, progress
+    from attnlaw.cli.fit_table import show, show_together
+
     done: Fits | None = None
     failures = 0
     for model in models:

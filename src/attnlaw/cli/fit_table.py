@@ -75,11 +75,12 @@ def _map(rows: pl.DataFrame) -> Table:
 
 
 def _laws(rows: pl.DataFrame) -> Text:
-    """A letter per head; a matrix without heads by the name of its law."""
+    """A letter per head or expert; a single matrix by the name of its law."""
+    named = rows.select(pl.any_horizontal(pl.col("head", "expert").is_not_null())).to_series().any()
     text = Text()
-    for head, law in rows.select("head", "law").iter_rows():
+    for law in rows["law"]:
         letter, colour = LETTERS.get(law, ("?", "default"))
-        text.append(letter if head is not None else str(law), style=colour)
+        text.append(letter if named else str(law), style=colour)
     return text
 
 

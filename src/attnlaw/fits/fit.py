@@ -112,8 +112,7 @@ def _random(spectrum: Spectrum, seed: int) -> Fit:
     if seen.p_value is None:
         return Fit("random", values.size, status="not fitted: one singular value, or all of them are zero")
     mean_square = float(np.mean(values**2))
-    pooled = np.sort(null.draws, axis=None)
-    below = np.searchsorted(pooled, values[::-1] / np.sqrt(mean_square)) / pooled.size
+    below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
     limit = _null_law(spectrum)
     log_density = None if limit is None else limit.log_density(values**2 / mean_square) - np.log(mean_square)
     x, density = null.curve

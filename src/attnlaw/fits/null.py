@@ -91,6 +91,11 @@ class Null:
         )
 
     @cached_property
+    def pooled(self) -> Reals:
+        """The values of all draws, ascending."""
+        return np.sort(self.draws, axis=None)
+
+    @cached_property
     def mean(self) -> Reals:
         """Mean of the i-th largest value."""
         return np.asarray(self.draws.mean(axis=0))

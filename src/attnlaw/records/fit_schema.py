@@ -13,18 +13,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from attnlaw.records.schema import Schema
+from attnlaw.records.schema import MATRICES, Schema
 
-_PLACE: Schema = {
-    "model": pl.String(),
-    "layer": pl.Int32(),
-    "stack": pl.String(),
-    "head": pl.Int32(),
-    "kind": pl.String(),
-}
+PLACE: Schema = {name: MATRICES[name] for name in ("model", "layer", "stack", "head", "expert", "kind")}
 
 FITS: Schema = {
-    **_PLACE,
+    **PLACE,
     "rows": pl.Int32(),
     "cols": pl.Int32(),
     "values": pl.Int32(),
@@ -71,7 +65,7 @@ FITS: Schema = {
 CURVES: Schema = {
     "curve": pl.String(),
     "null_shape": pl.String(),
-    **_PLACE,
+    **PLACE,
     "law": pl.String(),
     "x": pl.List(pl.Float64()),
     "density": pl.List(pl.Float64()),

@@ -22,7 +22,7 @@ CELL = 15
 def law_map(fits: pl.DataFrame) -> Any:
     """Layer by head, coloured by the law, one row of panels per model; feed-forward matrices as a last panel.
 
-    `fits` has the columns `model`, `layer`, `head`, `kind` and `law` of the table of fits.
+    `fits` has the columns `model`, `layer`, `head`, `expert`, `kind` and `law` of the table of fits.
     """
     import altair as alt
 
@@ -41,15 +41,19 @@ def law_map(fits: pl.DataFrame) -> Any:
         rows = fits.filter(pl.col("model") == model, pl.col("layer").is_not_null())
         panels: list[Any] = []
         for kind in kinds:
-            own = rows.filter(pl.col("kind") == kind).select("layer", "head", "law")
-            heads = own["head"].null_count() == 0
-            x = alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)) if heads else alt.value(CELL / 2)
+            own = rows.filter(pl.col("kind") == kind).select("layer", "head", "expert", "law")
+            across = next((name for name in ("head", "expert") if own[name].null_count() < own.height), None)
+            x = (
+                alt.X(f"{across}:O", title=across, axis=alt.Axis(labelAngle=0))
+                if across
+                else alt.value(CELL / 2)
+            )
             panels.append(
                 alt.Chart(alt.Data(values=own.to_dicts()), title=KIND_NAMES.get(kind, kind))
-                .mark_rect(stroke="white", strokeWidth=1, **({} if heads else {"width": CELL}))
+                .mark_rect(stroke="white", strokeWidth=1, **({} if across else {"width": CELL}))
                 .encode(x=x, y=alt.Y("layer:O", title=None, axis=bare) if panels else named, color=colour)
                 .properties(
-                    width=CELL * (own["head"].n_unique() if heads else 1),
+                    width=CELL * (own[across].n_unique() if across else 1),
                     height=CELL * own["layer"].n_unique(),
                 )
             )
