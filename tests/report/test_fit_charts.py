@@ -18,16 +18,19 @@ def rows():
     plain = [
         {"model": "some/model", "kind": "ffn_in", "layer": layer, "law": "neither"} for layer in range(2)
     ]
+    experts = [plain[0] | {"kind": "ffn_out", "expert": expert} for expert in range(4)]
     outside = [{"model": "some/model", "kind": "embedding", "law": "neither"}]
-    return frame(heads + plain + outside, FITS)
+    return frame(heads + plain + experts + outside, FITS)
 
 
 def test_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path):
     chart = law_map(rows())
     (line,) = chart.to_dict()["vconcat"]
     cells = [panel["data"]["values"] for panel in line["hconcat"]]
-    assert [len(panel) for panel in cells] == [6, 2]
+    assert [len(panel) for panel in cells] == [6, 2, 4]
     assert {cell["law"] for cell in cells[0]} == {"random", "learned"}
+    fields = [panel["encoding"]["x"].get("field") for panel in line["hconcat"]]
+    assert fields == ["head", None, "expert"]
     assert line["title"]["text"] == "model"
     assert line["hconcat"][0]["encoding"]["color"]["scale"]["domain"] == list(LAW_COLOURS)
     assert "</svg>" in save_chart(chart, tmp_path / "map.svg").read_text()
