@@ -141,7 +141,7 @@ class SpectralMonitor:
 
     def _write(self, taken: Snapshot) -> None:
         """Add the rows to the files; where that fails, say so and try again with the next ones."""
-        self._unwritten.append(taken)
+        self._unwritten = [*(old for old in self._unwritten if old.step < taken.step), taken]
         steps = frame([snapshot.row for snapshot in self._unwritten], STEPS)
         matrices = pl.concat([snapshot.matrices for snapshot in self._unwritten])
         try:
@@ -151,12 +151,11 @@ class SpectralMonitor:
             reason = str(error).splitlines()[0]
             warnings.warn(f"{reason}; the rows are kept until the next measurement", stacklevel=3)
         else:
-            self._unwritten.clear()
+            self._unwritten = []
 
     def _append(self, path: Path, rows: pl.DataFrame) -> None:
         """Rows of this model from the first new step on are of weights that a resumed run has left."""
-        first = min(snapshot.step for snapshot in self._unwritten)
-        left = (pl.col("model") == self.name) & (pl.col("step") >= first)
+        left = (pl.col("model") == self.name) & (pl.col("step") >= self._unwritten[0].step)
         stored = _read(path)
         earlier = [] if stored is None else [stored.filter(~left)]
         with replacing(path) as draft:

@@ -1,0 +1,356 @@
+"""The monitor in a plain loop: its spacing on a given clock, its files, and that training does not notice."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from attnlaw import audit
+from attnlaw.errors import InputError
+from attnlaw.records.steps_schema import STEP_GROUPS, STEP_MATRICES, STEPS
+from attnlaw.report.write import write_report
+from attnlaw.training import SpectralMonitor
+
+KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
+
+
+class TimedEncoder(torch.nn.Module):
+    """A small encoder on a clock of its own: training steps and measurements take the seconds they are told.
+
+    A measurement reads the state dict once, which is when its seconds pass.
+    """
+
+    def __init__(self, cost: float = 0.0, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.5, batch_first=True)
+        self.encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.now, self.cost = 1000.0, cost
+        for number, weight in enumerate(self.parameters()):
+            torch.nn.init.normal_(weight, std=0.1 + 0.01 * number)
+
+    def state_dict(self, *args, **options):
+        self.now += self.cost
+        return super().state_dict(*args, **options)
+
+    def clock(self) -> float:
+        return self.now
+
+
+def run(monitor: SpectralMonitor, model: TimedEncoder, steps: range, seconds: float = 1.0) -> list[int]:
+    """The steps that were measured, each step of training taking the given seconds."""
+    measured = []
+    for step in steps:
+        if monitor.step(step) is not None:
+            measured.append(step)
+        model.now += seconds
+    return measured
+
+
+def stored(folder: Path) -> pl.DataFrame:
+    return pl.read_parquet(folder / "steps.parquet")
+
+
+def watch(model: TimedEncoder, folder: Path, **options) -> SpectralMonitor:
+    chosen = {"every": 8, "quantities": ["stable_rank"], "max_overhead": 1 / 64, "clock": model.clock}
+    return SpectralMonitor(model, folder, **{**chosen, **options})
+
+
+def test_cheap_measurements_are_made_at_every_due_step(tmp_path):
+    model = TimedEncoder(cost=1 / 16)
+    assert run(watch(model, tmp_path), model, range(50)) == [0, 8, 16, 24, 32, 40, 48]
+    assert stored(tmp_path)["step"].to_list() == [0, 8, 16, 24, 32, 40, 48]
+
+
+def test_dear_measurements_space_themselves_out(tmp_path):
+    # One second each and a 64th of the time: the n-th is affordable once n <= T / 64, at the step T.
+    model = TimedEncoder(cost=1.0)
+    assert run(watch(model, tmp_path), model, range(330)) == [0, 128, 192, 256, 320]
+    rows = stored(tmp_path)
+    assert rows["seconds"].to_list() == [1.0] * 5
+    assert rows["overhead"].to_list() == [None, *(n / 64 / n for n in range(2, 6))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bound_holds_and_is_used_up(tmp_path, seed):
+    """Random costs and step times: never above the bound but by a dearer measurement, never idle below it."""
+    rng = np.random.default_rng(seed)
+    model = TimedEncoder()
+    monitor = watch(model, tmp_path, max_overhead=0.1, every=4)
+    spent = training = last = 0.0
+    count = 0
+    for step in range(300):
+        model.cost = cost = float(rng.uniform(0.5, 1.5))
+        affordable = count == 0 or spent + last <= 0.1 * training
+        taken = monitor.step(step)
+        assert (taken is not None) == (step % 4 == 0 and affordable)
+        if taken is not None:
+            if count:
+                assert spent + cost <= 0.1 * training + max(0.0, cost - last) + 1e-9
+            spent, last, count = spent + cost, cost, count + 1
+            assert taken.row["seconds"] == pytest.approx(cost, rel=1e-12)
+        seconds = float(rng.uniform(0.0, 1.0))
+        training += seconds
+        model.now += seconds
+    assert count > 5
+
+
+def test_time_before_the_first_step_is_no_training_time(tmp_path):
+    model = TimedEncoder(cost=1.0)
+    monitor = watch(model, tmp_path)
+    model.now += 1e6
+    assert run(monitor, model, range(64)) == [0]
+
+
+def test_measuring_on_demand_counts(tmp_path):
+    model = TimedEncoder(cost=1.0)
+    monitor = watch(model, tmp_path)
+    assert run(monitor, model, range(1, 5)) == []
+    assert monitor.measure(5).step == 5
+    assert run(monitor, model, range(5, 120)) == []
+    assert stored(tmp_path)["step"].to_list() == [5]
+
+
+def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
+    model = TimedEncoder()
+    taken = SpectralMonitor(model, tmp_path / "run", name="encoder").step(0)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    loaded = TimedEncoder(seed=1)
+    loaded.load_state_dict(torch.load(tmp_path / "weights.pt"))
+    fresh = audit(loaded, jobs=1).fitted()
+    assert stored(tmp_path / "run").schema == STEPS
+    (row,) = stored(tmp_path / "run").to_dicts()
+    assert row == {name: taken.row.get(name) for name in STEPS}
+    assert (row["step"], row["model"], row["status"]) == (0, "encoder", "measured")
+    for name in ("spectrum_adaptive", "edelman", "trauger_tewari"):
+        assert row[f"log10_{name}"] == fresh.summary["proxies"][name]["log10"]
+    places = zip(fresh.matrices.to_dicts(), fresh.fits.to_dicts(), strict=True)
+    by_hand = [{**fit, **matrix} for matrix, fit in places]
+    for group, kinds in KINDS.items():
+        own = [matrix for matrix in by_hand if matrix["kind"] in kinds]
+        assert row[f"stable_rank_{group}"] == statistics.median(matrix["stable_rank"] for matrix in own)
+        assert row[f"outliers_{group}"] == sum(matrix["outliers"] for matrix in own)
+        # The tails of many spectra are fitted at once here and one by one there: sums in another order.
+        alphas = [matrix["alpha"] for matrix in own]
+        assert row[f"alpha_{group}"] == pytest.approx(statistics.median(alphas), rel=1e-12)
+    assert row["stable_rank_cross"] is row["alpha_cross"] is row["outliers_cross"] is None
+
+    matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet")
+    assert matrices.schema == STEP_MATRICES
+    for name in ("layer", "head", "kind", "spectral_norm", "stable_rank", "log10_contribution", "outliers"):
+        assert matrices[name].to_list() == [matrix[name] for matrix in by_hand]
+
+
+def test_only_the_chosen_quantities_are_there(tmp_path):
+    model = TimedEncoder()
+    for quantity in ("proxies", "stable_rank", "outliers", "alpha"):
+        row = SpectralMonitor(model, tmp_path / quantity, quantities=[quantity]).step(0).row
+        prefix = {"proxies": "log10"}.get(quantity, quantity)
+        known = {name for name, value in row.items() if value is not None and name in list(STEPS)[2:-4]}
+        assert known
+        assert all(name.startswith(f"{prefix}_") for name in known)
+        matrices = pl.read_parquet(tmp_path / quantity / "step_matrices.parquet")
+        column = {"proxies": "log10_contribution"}.get(quantity, quantity)
+        for name in ("log10_contribution", "stable_rank", "outliers", "alpha"):
+            assert (matrices[name].count() > 0) == (name == column)
+
+
+def test_a_selection_has_no_proxies_and_says_so(tmp_path):
+    row = SpectralMonitor(TimedEncoder(), tmp_path, only="qk").step(0).row
+    assert row.get("log10_spectrum_adaptive") is None
+    assert row["status"].startswith("no proxies")
+    assert row["stable_rank_vo"] is None
+    assert row["stable_rank_qk"] > 0
+
+
+def trained_losses(model: TimedEncoder, monitor: SpectralMonitor | None) -> list[float]:
+    """Losses of a few steps with dropout and data drawn from torch's and numpy's global generators."""
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for step in range(6):
+        inputs = torch.randn(2, 5, 16) + float(np.random.normal()) + random.random()  # noqa: NPY002
+        loss = model.encoder(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+        if monitor is not None:
+            monitor.step(step)
+    return losses
+
+
+def test_training_is_the_same_to_the_bit(tmp_path):
+    watched, alone = TimedEncoder(), TimedEncoder()
+    monitor = SpectralMonitor(watched, tmp_path, every=2, max_overhead=1e9)
+    assert trained_losses(watched, monitor) == trained_losses(alone, None)
+    assert stored(tmp_path)["step"].to_list() == [0, 2, 4]
+    for mine, theirs in zip(watched.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_as_it_was(tmp_path, training):
+    model = TimedEncoder().train(training)
+    model.encoder(torch.randn(2, 5, 16)).square().mean().backward()
+    before = {
+        name: (weight.clone(), weight.grad.clone(), weight.requires_grad, weight._version)
+        for name, weight in model.named_parameters()
+    }
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    numpy_state = np.random.get_state()  # noqa: NPY002
+    with torch.enable_grad():
+        assert SpectralMonitor(model, tmp_path).step(0) is not None
+        assert torch.is_grad_enabled()
+    for name, weight in model.named_parameters():
+        value, gradient, requires, version = before[name]
+        assert torch.equal(weight, value)
+        assert torch.equal(weight.grad, gradient)
+        assert (weight.requires_grad, weight._version) == (requires, version)
+    assert all(part.training == training for part in model.modules())
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(np.array_equal(a, b) for a, b in zip(np.random.get_state(), numpy_state, strict=True))  # noqa: NPY002
+
+
+def test_a_resumed_run_keeps_earlier_rows_and_doubles_none(tmp_path):
+    model = TimedEncoder()
+    run(watch(model, tmp_path), model, range(41))
+    first, matrices = stored(tmp_path), pl.read_parquet(tmp_path / "step_matrices.parquet")
+    with torch.no_grad():
+        model.encoder.layers[0].linear1.weight.add_(torch.eye(32, 16))
+    # Killed after step 40, resumed from a checkpoint at step 20: the rows of 24 to 40 are of lost weights.
+    run(watch(model, tmp_path, quantities=["stable_rank", "proxies"]), model, range(21, 30))
+    resumed = stored(tmp_path)
+    assert resumed["step"].to_list() == [0, 8, 16, 24]
+    assert resumed.head(3).equals(first.head(3))
+    assert resumed["log10_edelman"].is_not_null().to_list() == [False, False, False, True]
+    again = pl.read_parquet(tmp_path / "step_matrices.parquet")
+    count = matrices.filter(step=0).height
+    assert again["step"].to_list() == [step for step in (0, 8, 16, 24) for _ in range(count)]
+    assert again.filter(pl.col("step") < 24).equals(matrices.filter(pl.col("step") < 24))
+    changed = again.filter(step=24)["stable_rank"] != matrices.filter(step=24)["stable_rank"]
+    assert again.filter(step=24).filter(changed).select("layer", "kind").rows() == [(0, "ffn_in")]
+
+
+def test_two_models_share_a_directory(tmp_path):
+    model, other = TimedEncoder(), TimedEncoder(seed=1)
+    monitors = [watch(model, tmp_path, name="student"), watch(other, tmp_path, name="teacher")]
+    for step in range(0, 17, 8):
+        for monitor in monitors:
+            monitor.step(step)
+    assert sorted(stored(tmp_path).select("model", "step").rows()) == [
+        (name, step) for name in ("student", "teacher") for step in (0, 8, 16)
+    ]
+
+
+def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
+    model = TimedEncoder()
+    monitor = watch(model, tmp_path)
+    monitor.step(0)
+    whole = stored(tmp_path)
+    for failure in (OSError(28, "No space left on device"), pl.exceptions.ComputeError("disk")):
+
+        def full(self, target, failure=failure):
+            Path(target).write_bytes(b"PAR1 half a file")
+            raise failure
+
+        monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+        with pytest.warns(UserWarning, match="kept until the next"):
+            monitor.step(8)
+        assert stored(tmp_path).equals(whole)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["step_matrices.parquet", "steps.parquet"]
+
+    def killed(self, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", killed)
+    with pytest.raises(KeyboardInterrupt):
+        monitor.step(16)
+    monkeypatch.undo()
+    assert stored(tmp_path).equals(whole)
+    monitor.step(24)
+    assert stored(tmp_path)["step"].to_list() == [0, 8, 16, 24]
+    assert set(pl.read_parquet(tmp_path / "step_matrices.parquet")["step"]) == {0, 8, 16, 24}
+
+
+def test_other_processes_do_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monitor = SpectralMonitor(TimedEncoder(), tmp_path / "run")
+    assert monitor.step(0) is None
+    assert monitor.measure(0) is None
+    assert not (tmp_path / "run").exists()
+    monkeypatch.setenv("RANK", "0")
+    assert SpectralMonitor(TimedEncoder(), tmp_path / "run").step(0) is not None
+
+
+def test_diverged_weights_are_a_row_that_says_so(tmp_path):
+    model = TimedEncoder()
+    monitor = watch(model, tmp_path, max_overhead=1e9)
+    run(monitor, model, range(1))
+    with torch.no_grad():
+        model.encoder.layers[1].linear2.weight[0, 0] = float("nan")
+    assert run(monitor, model, range(8, 9)) == [8]
+    last = stored(tmp_path).to_dicts()[-1]
+    assert "linear2" in last["status"]
+    assert all(last[f"stable_rank_{group}"] is None for group in STEP_GROUPS)
+    with pytest.raises(InputError, match="linear2"):
+        watch(model, tmp_path / "fresh").step(0)
+
+
+def test_wrapped_modules_are_unwrapped(tmp_path):
+    model = TimedEncoder()
+    plain = SpectralMonitor(model, tmp_path / "plain").step(0)
+    wrapped = SpectralMonitor(torch.nn.DataParallel(model), tmp_path / "wrapped").step(0)
+    assert wrapped.matrices.equals(plain.matrices)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 0}, "every is 0"),
+        ({"max_overhead": 0.0}, "max_overhead is 0.0"),
+        ({"max_overhead": float("nan")}, "max_overhead is nan"),
+        ({"quantities": ["norms"]}, "quantities: found 'norms'; choose from proxies, stable_rank"),
+        ({"quantities": []}, "quantities: found none"),
+    ],
+)
+def test_bad_options_are_told_before_training(tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        SpectralMonitor(TimedEncoder(), tmp_path, **options)
+
+
+def test_bad_models_and_directories_are_told_before_training(tmp_path):
+    with pytest.raises(TypeError, match="colour"):
+        SpectralMonitor(TimedEncoder(), tmp_path, colour="red")
+    with pytest.raises(InputError, match="cannot monitor a dict"):
+        SpectralMonitor({}, tmp_path)
+    with pytest.raises(InputError, match="Linear"):
+        SpectralMonitor(torch.nn.Linear(4, 4), tmp_path)
+    split = TimedEncoder()
+    next(split.parameters()).ds_id = 0  # as ZeRO-3 marks the weights that it splits
+    with pytest.raises(InputError, match="split over processes"):
+        SpectralMonitor(split, tmp_path)
+    (tmp_path / "steps.parquet").write_text("not a table")
+    with pytest.raises(InputError, match=r"steps\.parquet: cannot be read"):
+        SpectralMonitor(TimedEncoder(), tmp_path)
+    pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "steps.parquet")
+    with pytest.raises(InputError, match="no column step"):
+        SpectralMonitor(TimedEncoder(), tmp_path)
+
+
+def test_the_report_draws_the_run(tmp_path):
+    model = TimedEncoder()
+    run(watch(model, tmp_path, quantities=["proxies", "alpha"], max_overhead=1e9), model, range(17))
+    page = write_report([tmp_path]).read_text(encoding="utf-8")
+    assert "log10 spectrum adaptive" in page
+    assert "alpha qk" in page
+    assert "stable rank qk" not in page
