@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.checkpoints.formats.pickle_screen import Excess, screen_file
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
@@ -34,6 +35,7 @@ DAMAGE = (
     AttributeError,
     EOFError,
     LookupError,
+    MemoryError,
     OSError,
     RuntimeError,
     TypeError,
@@ -55,7 +57,18 @@ class TorchFile(Tensors):
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         tensor = self._tensors[name]
+        self._require_stored(tensor, name)
         return as_numpy(tensor if member is None else tensor[member], self.source, name)
+
+    def _require_stored(self, tensor: Any, name: str) -> None:
+        """Strides of zero let a few bytes stand for any number of weights, which would fill the memory."""
+        if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
+            return  # refused, or an array, when it is read
+        if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
+            raise InputError(
+                f"{self.source}: tensor {name} of shape {list(tensor.shape)} repeats the same few numbers; "
+                "save it with .contiguous()"
+            )
 
 
 def import_torch(reason: str) -> Any:
@@ -96,6 +109,10 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
 
 def _load(path: Path, torch: Any) -> Any:
     """Unpickle tensors and plain containers only, mapped where the file's layout allows it."""
+    try:
+        screen_file(path)
+    except ValueError as error:
+        raise InputError(f"{path}: {_reason(error)}") from error
     for mapped in (True, False):
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -120,7 +137,8 @@ def _reason(error: BaseException) -> str:
         )
     if "TorchScript" in text:
         return "a TorchScript archive, not weights; save the model's state_dict (or safetensors)"
-    return "not a complete PyTorch checkpoint of plain tensors; copy, download or save it again"
+    said = f" ({text})" if isinstance(error, Excess) else ""
+    return f"not a complete PyTorch checkpoint of plain tensors{said}; copy, download or save it again"
 
 
 def _weights(loaded: Any, source: str) -> tuple[dict[str, Any], dict[str, Any]]:

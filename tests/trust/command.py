@@ -1,0 +1,102 @@
+"""The real command line in a process of its own: bounded in memory and time, and watched while it runs.
+
+The child imports a `sitecustomize` that adds an audit hook (PEP 578) before anything else. The hook logs
+every attempt to start a program, to open a connection, or to import a canary: `Outcome.deeds`.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+ATTNLAW = (sys.executable, "-c", "from attnlaw.cli import main; main()")
+GIGABYTE = 2**30
+WATCH = """
+import os, sys
+
+log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+DEEDS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pty.spawn",
+         "socket.connect", "socket.getaddrinfo")
+
+def watch(event, arguments):
+    if event in DEEDS or (event == "import" and "canary" in str(arguments[0])):
+        os.write(log, (event + " " + repr(arguments)[:200] + "\\n").encode())
+
+sys.addaudithook(watch)
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended: exit status, both outputs, its largest memory in bytes, and what it did."""
+
+    status: int
+    output: str
+    errors: str
+    memory: int
+    deeds: tuple[str, ...]
+
+    def refusals(self) -> list[str]:
+        """The lines on standard error, without announcements."""
+        return [line for line in self.errors.splitlines() if not line.startswith("expected time")]
+
+
+def run(
+    *arguments: str | Path,
+    folder: Path,
+    memory: int = 6 * GIGABYTE,
+    seconds: float = 60.0,
+    file_size: int | None = None,
+    program: tuple[str, ...] = ATTNLAW,
+) -> Outcome:
+    """Run `attnlaw ARGUMENTS` in `folder` under limits of address space, time and the size of files."""
+    watched = folder / ".watched"
+    watched.mkdir(exist_ok=True)
+    log = watched / "deeds.log"
+    log.unlink(missing_ok=True)
+    (watched / "sitecustomize.py").write_text(WATCH.format(log=str(log)))
+    environment = dict(os.environ, PYTHONPATH=f"{watched}{os.pathsep}{folder}", COLUMNS="200")
+    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if file_size is not None:
+            # Past the limit a write fails (EFBIG), as on a full disk, instead of ending the process.
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+
+    output, errors = watched / "output", watched / "errors"
+    with output.open("wb") as out, errors.open("wb") as err:
+        child = subprocess.Popen(
+            [*program, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            env=environment,
+            preexec_fn=limit,
+        )
+        timer = _deadline(child, seconds)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        timer.cancel()
+    return Outcome(
+        child.returncode,
+        output.read_text(errors="surrogateescape"),
+        errors.read_text(errors="surrogateescape"),
+        usage.ru_maxrss * 1024,
+        tuple(log.read_text().splitlines()) if log.exists() else (),
+    )
+
+
+def _deadline(child: subprocess.Popen[bytes], seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, child.kill)
+    timer.start()
+    return timer

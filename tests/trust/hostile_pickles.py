@@ -1,0 +1,265 @@
+"""Pickles that run code, import, or allocate; zip archives that expand, overlap or escape; old tar files."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import struct
+import tarfile
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from checkpoints.spoiled import QUERY, bert_state
+from trust.attack import Attack, with_config
+
+SPRUNG = "sprung"  # the file that exists once an attack has run code
+HUGE = 10**12
+
+
+class Calls:
+    """Unpickling this calls a function."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.call
+
+
+def zipped(
+    pickled: bytes, path: Path, records: dict[str, bytes] | None = None, deflate: bool = False
+) -> Path:
+    """The archive that `torch.save` writes, around any pickle."""
+    kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
+    with zipfile.ZipFile(path, "w", kind, compresslevel=1) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/byteorder", b"little")
+        archive.writestr("archive/version", b"3\n")
+        for name, data in (records or {}).items():
+            archive.writestr(name, data)
+    return path
+
+
+def pickled(value: Any) -> bytes:
+    return pickle.dumps({QUERY: value}, protocol=2)
+
+
+def in_every_container(name: str, make: Callable[[Path], bytes], says: str) -> Iterator[Attack]:
+    """The same pickle bare, in an archive, and behind the headers of the oldest format."""
+
+    def bare(folder: Path) -> Path:
+        path = with_config(folder) / "model.pt"
+        path.write_bytes(make(folder))
+        return path
+
+    def archive(folder: Path) -> Path:
+        return zipped(make(folder), with_config(folder) / "pytorch_model.bin")
+
+    def old(folder: Path) -> Path:
+        path = with_config(folder) / "model.ckpt"
+        magic = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
+        system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
+        path.write_bytes(
+            magic + pickle.dumps(1001, protocol=2) + pickle.dumps(system, protocol=2) + make(folder)
+        )
+        return path
+
+    for container in (bare, archive, old):
+        yield Attack(f"{name}-{container.__name__}", container, says)
+
+
+def system(folder: Path) -> bytes:
+    return pickled(Calls(os.system, f"touch {folder / SPRUNG}"))
+
+
+def touch(folder: Path) -> bytes:
+    return pickled(Calls(Path.touch, folder / SPRUNG))
+
+
+def evaluate(folder: Path) -> bytes:
+    return pickled(Calls(eval, f"open({str(folder / SPRUNG)!r}, 'w')"))
+
+
+def imports(folder: Path) -> bytes:
+    """GLOBAL of a module that writes a file when it is imported; it lies on the child's path."""
+    (folder.parent / "canary_module.py").write_text(
+        f"open({str(folder / SPRUNG)!r}, 'w').close()\nthing = 1\n"
+    )
+    return b"\x80\x02ccanary_module\nthing\n."
+
+
+def global_on_the_stack(folder: Path) -> bytes:
+    """STACK_GLOBAL (protocol 4) in place of GLOBAL."""
+    command = f"touch {folder / SPRUNG}".encode()
+    return b"\x80\x04\x8c\x05posix\x8c\x06system\x93" + b"\x8c" + bytes([len(command)]) + command + b"\x85R."
+
+
+def instance(folder: Path) -> bytes:
+    """INST, the opcode of protocol 0."""
+    return f"(S'touch {folder / SPRUNG}'\nios\nsystem\n.".encode()
+
+
+def torch_function(folder: Path) -> bytes:
+    """A function of torch itself that would run a pickle inside the pickle."""
+    return b"\x80\x02ctorch.storage\n_load_from_bytes\nC\x00\x85R."
+
+
+def inner_class(_folder: Path) -> bytes:
+    """An allowed class, then a dotted way out of it."""
+    return b"\x80\x02ccollections\nOrderedDict.__class__\n."
+
+
+def reserves(_folder: Path) -> bytes:
+    """`bytearray(10**12)`: a function that is allowed, with an argument that is not."""
+    return pickled(Calls(bytearray, HUGE))
+
+
+def reserves_tensor(_folder: Path) -> bytes:
+    return b"\x80\x02ctorch\nTensor\n" + pickle.dumps((10**6, 10**6), protocol=2)[2:-1] + b"R."
+
+
+def long_integer(_folder: Path) -> bytes:
+    """LONG4 that announces 2 GB."""
+    return b"\x80\x02\x8b" + struct.pack("<i", 2**31 - 1) + b"\1"
+
+
+def long_text(_folder: Path) -> bytes:
+    """BINUNICODE that announces 4 GB."""
+    return b"\x80\x02X" + struct.pack("<I", 2**32 - 1) + b"a"
+
+
+def long_bytes(_folder: Path) -> bytes:
+    """BINBYTES8 in a frame, both announcing 2^62 bytes."""
+    return b"\x80\x04\x95" + struct.pack("<Q", 2**62) + b"\x8e" + struct.pack("<Q", 2**62) + b"a"
+
+
+def laughs(_folder: Path) -> bytes:
+    """A billion laughs: 40 tuples, each ten times the last, as a table's key; its hash takes for ever."""
+    parts = [b"\x80\x02}", b")"]
+    for place in range(40):
+        slot = bytes([place])
+        parts.append(b"q" + slot + b"0(" + (b"h" + slot) * 10 + b"t")
+    return b"".join(parts) + b"K\1s."
+
+
+def deep(_folder: Path) -> bytes:
+    """A tuple in a tuple, a million deep."""
+    return b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\1s."
+
+
+def spread(folder: Path) -> Path:
+    """A whole model of hidden size 50000 whose weights are all the same four bytes (stride 0)."""
+    sizes = {8: 50_000, 12: 50_000, 10: 10}
+    one = torch.ones(1)
+    state = {
+        name: one.as_strided([sizes[size] for size in value.shape], (0, 0))
+        for name, value in bert_state().items()
+    }
+    torch.save(state, folder / "pytorch_model.bin")
+    config = {"model_type": "bert", "num_attention_heads": 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def outside_its_storage(folder: Path) -> Path:
+    """A tensor that claims more numbers than its record has bytes."""
+    path = with_config(folder) / "pytorch_model.bin"
+    state = {name: torch.ones(8, 8) for name in bert_state()}
+    torch.save(state, path)
+    path.write_bytes(path.read_bytes().replace(b"K\x08K\x08\x86", b"K\xffK\xff\x86"))
+    return folder
+
+
+def bomb(folder: Path) -> Path:
+    """200 MB of pickle in an archive of 200 kB."""
+    return zipped(b"\x80\x02" + b"N0" * 10**8, with_config(folder) / "pytorch_model.bin", deflate=True)
+
+
+def overlapping(folder: Path) -> Path:
+    """1000 entries of the archive that are all the same 8 MB of the file."""
+    path = with_config(folder) / "pytorch_model.bin"
+    records = {"archive/data/0": bytes(8_000_000)} | {f"archive/data/{i}": b"" for i in range(1, 1000)}
+    zipped(pickle.dumps({}, protocol=2), path, records)
+    with zipfile.ZipFile(path) as archive:
+        same = archive.getinfo("archive/data/0")
+        names = archive.infolist()
+        for entry in names:
+            if entry.filename.startswith("archive/data/"):
+                entry.header_offset, entry.file_size, entry.compress_size, entry.CRC = (
+                    same.header_offset,
+                    same.file_size,
+                    same.compress_size,
+                    same.CRC,
+                )
+        start = archive.start_dir
+    data = path.read_bytes()[:start]
+    directory = io.BytesIO()
+    with zipfile.ZipFile(directory, "w") as copy:
+        copy.start_dir = start
+        copy.filelist = names
+        copy.NameToInfo = {}
+        directory.write(data)
+        directory.seek(start)
+        copy._didModify = True
+    path.write_bytes(directory.getvalue())
+    return folder
+
+
+def escaping(folder: Path) -> Path:
+    records = {"../../sprung": b"x", "/tmp/sprung": b"x", "archive/../../../sprung": b"x"}
+    path = with_config(folder) / "pytorch_model.bin"
+    return zipped(pickle.dumps({"a": 1}, protocol=2), path, records)
+
+
+def old_tar(folder: Path) -> Path:
+    """The format before 0.1.10: a tar file, here with names that lead out of it."""
+    path = with_config(folder) / "model.pth"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name in ("storages", "tensors", "pickle", f"../{SPRUNG}"):
+            content = system(folder)
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def loop(folder: Path) -> Path:
+    """A table that holds itself where weights are looked for."""
+    table: dict[str, Any] = OrderedDict()
+    table["state_dict"] = table
+    torch.save(table, with_config(folder) / "model.pt")
+    return folder
+
+
+FOREIGN = "only plain tensors are loaded"
+DAMAGED = "not a complete PyTorch checkpoint"
+PICKLES = (
+    *in_every_container("system", system, FOREIGN),
+    *in_every_container("touch", touch, FOREIGN),
+    *in_every_container("eval", evaluate, FOREIGN),
+    *in_every_container("import", imports, FOREIGN),
+    *in_every_container("stack-global", global_on_the_stack, DAMAGED),
+    *in_every_container("inst", instance, DAMAGED),
+    *in_every_container("inner-class", inner_class, FOREIGN),
+    *in_every_container("torch-function", torch_function, FOREIGN),
+    *in_every_container("bytearray", reserves, FOREIGN),
+    *in_every_container("tensor", reserves_tensor, DAMAGED),
+    *in_every_container("long-integer", long_integer, DAMAGED),
+    *in_every_container("long-text", long_text, DAMAGED),
+    *in_every_container("long-bytes", long_bytes, DAMAGED),
+    *in_every_container("laughs", laughs, "unfolds to more than"),
+    *in_every_container("deep", deep, "deep"),
+    Attack("stride-zero", spread, "repeats the same few numbers"),
+    Attack("past-the-record", outside_its_storage, DAMAGED),
+    Attack("zip-bomb", bomb, "the records of its archive claim"),
+    Attack("zip-overlap", overlapping, "the records of its archive claim"),
+    Attack("zip-escape", escaping, DAMAGED),
+    Attack("old-tar", old_tar, DAMAGED),
+    Attack("holds-itself", loop, "no named tensors"),
+)
