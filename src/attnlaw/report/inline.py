@@ -44,13 +44,15 @@ def inline_svg(chart: Any, name: str) -> str:
     spec = _themed(styled(chart).to_dict(validate=False))
     spec["config"] = _merged(spec["config"], CONFIG)
     drawn = vl_convert.vegalite_to_svg(spec)
-    return re.sub(r"<[^>]*>", lambda tag: _own(tag[0], name), drawn)
+    # Vega numbers its ids through all charts of a process; here each chart counts its own.
+    ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
+    return re.sub(r"<[^>]*>", lambda tag: _own(tag[0], ids), drawn)
 
 
-def _own(tag: str, name: str) -> str:
-    """One tag with its ids prefixed and its coordinates rounded to a hundredth of a pixel."""
-    tag = re.sub(r'\bid="', f'id="{name}-', tag)
-    tag = tag.replace("url(#", f"url(#{name}-")
+def _own(tag: str, ids: dict[str, str]) -> str:
+    """One tag with new ids, and its coordinates rounded to a hundredth of a pixel."""
+    tag = re.sub(r'\bid="([^"]*)"', lambda found: f'id="{ids[found[1]]}"', tag)
+    tag = re.sub(r"url\(#([^)]*)\)", lambda found: f"url(#{ids.get(found[1], found[1])})", tag)
     return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
 
 

@@ -16,9 +16,9 @@ const QUANTITIES = [
   { key: "law", name: "fitted law", category: true,
     see: "random: not to be told apart from Gaussian entries of this shape. learned: the law of trained attention. heavy-tailed: the whole spectrum has more tail than the null. power-law tail: only its largest values follow a law. neither: none of these fits." },
   { key: "outliers", name: "outliers beyond the null", zero: true,
-    see: "Singular values beyond the edge of the random null. Each one is a direction that training has written into the matrix." },
+    see: "Singular values beyond the edge of the random null. Each is a direction that random entries do not explain." },
   { key: "random_p_value", name: "p-value of the random null", log: true,
-    see: "How often a random matrix of this shape looks at least as different. Dark: surely trained; bright: as good as random." },
+    see: "How often a random matrix of this shape looks at least as different. Dark: unlike random entries; bright: as good as random." },
   { key: "alpha", name: "tail exponent α",
     see: "Exponent of a power law fitted to the largest eigenvalues. Small α is a heavy tail; read it together with its p-value." },
 ];

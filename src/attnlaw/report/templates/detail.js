@@ -83,7 +83,7 @@ class Detail {
       label: `Density of the ${values.length} singular values`, height: 250, layers,
       x: { title: log ? "singular value σ, logarithmic" : "singular value σ", domain: [bottom, top], log }, y: { title: log ? "density of ln σ" : "density", domain: [0, most] },
       caption: noise.length
-        ? `Bars that leave the dashed null were learned. ${beyond.length ? `${beyond.length} value${beyond.length > 1 ? "s" : ""} beyond its edge, marked below, ${beyond.length > 1 ? "are outliers" : "is an outlier"}.` : "No value lies beyond its edge."}`
+        ? `The dashed line is what random entries of this shape give; bars away from it are not noise. ${beyond.length ? `${beyond.length} value${beyond.length > 1 ? "s" : ""} beyond its edge, marked below, ${beyond.length > 1 ? "are outliers" : "is an outlier"}.` : "No value lies beyond its edge."}`
         : `All ${values.length} non-zero singular values. A few far to the right of the rest carry the matrix.`,
     };
   }

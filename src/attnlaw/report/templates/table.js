@@ -10,8 +10,10 @@ class Table {
     this.order = null;
     this.page = 0;
     this.selected = null;
-    const columns = Object.keys(data.columns).filter((name) => data.columns[name].some((value) => typeof value === "string" || Array.isArray(value)));
-    const searched = data.models ? ["model", ...columns] : columns;
+    const names = Object.keys(data.columns);
+    const holds = (name, test) => data.columns[name].some(test) || (name === "model" && data.models);
+    this.texts = new Set(names.filter((name) => holds(name, (value) => typeof value === "string")));
+    const searched = names.filter((name) => holds(name, (value) => typeof value === "string" || Array.isArray(value)));
     this.words = Object.values(data.columns)[0].map((_, row) => searched.map((name) => {
       const value = this.value(row, name) ?? "";
       return name === "kind" ? `${value} ${nameOf(value)}` : Array.isArray(value) ? value.join(" ") : value;
@@ -59,7 +61,7 @@ class Table {
     const from = this.page * PAGE;
     const head = element("tr", {}, this.shown.map(([name, label]) => {
       const active = this.order?.name === name;
-      return element("th", { scope: "col", class: this.isText(name) ? "text" : null, "aria-sort": active ? (this.order.down ? "descending" : "ascending") : null },
+      return element("th", { scope: "col", class: this.texts.has(name) ? "text" : null, "aria-sort": active ? (this.order.down ? "descending" : "ascending") : null },
         element("button", { type: "button", "data-sort": name, onclick: () => this.sort(name) }, label + (active ? (this.order.down ? " ↓" : " ↑") : "")));
     }));
     const body = rows.slice(from, from + PAGE).map((row) => element("tr", {
@@ -78,15 +80,11 @@ class Table {
     const value = this.value(row, name);
     if (name === "model" && this.data.models) return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
     const text = name === "kind" ? nameOf(value) : name === "share" ? percent(value) : format(value);
-    return element("td", { class: this.isText(name) ? "text" : null }, text);
-  }
-
-  isText(name) {
-    return (name === "model" && this.data.models) || this.data.columns[name].some((value) => typeof value === "string");
+    return element("td", { class: this.texts.has(name) ? "text" : null }, text);
   }
 
   sort(name) {
-    this.order = { name, down: this.order?.name === name ? !this.order.down : !["layer", "head"].includes(name) && !this.isText(name) };
+    this.order = { name, down: this.order?.name === name ? !this.order.down : !["layer", "head"].includes(name) && !this.texts.has(name) };
     this.page = 0;
     this.draw();
     byId("table").querySelector(`[data-sort="${name}"]`).focus();

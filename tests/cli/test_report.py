@@ -1,0 +1,42 @@
+"""The report command as a user types it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import attnlaw
+
+RUN = [sys.executable, "-c", "from attnlaw.cli import main; main()", "report"]
+
+
+def report(*arguments):
+    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module", name="saved")
+def _saved(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
+    folder = attnlaw.audit(state, heads=2, only="qk").save(tmp_path_factory.mktemp("saved"))
+    (folder / "report.html").unlink()
+    return folder
+
+
+def test_page_and_figures_are_written_from_rows(saved, tmp_path):
+    done = report(saved, "--out", tmp_path / "out", "--figures", "svg")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "wrote" in done.stderr
+    assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+    assert {path.suffix for path in (tmp_path / "out" / "figures").iterdir()} == {".svg"}
+    assert not (saved / "report.html").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--figures", "bmp")])
+def test_bad_input_is_one_line_and_status_1(options, tmp_path):
+    done = report(tmp_path / "absent", *options)
+    assert done.returncode == 1
+    assert done.stderr.startswith("attnlaw: ")
+    assert len(done.stderr.splitlines()) == 1

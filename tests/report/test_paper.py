@@ -1,0 +1,76 @@
+"""Figures for a paper: as wide as a column or two, in readable type, in every format."""
+
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+import attnlaw
+from attnlaw.report.audit_charts import amplification
+from attnlaw.report.audit_figures import audit_figures
+from attnlaw.report.bounds_charts import contribution_curves
+from attnlaw.report.paper import COLUMN, NEAR, PAGE, save_figure, save_figures
+
+
+@pytest.fixture(scope="module", name="audit")
+def _audit():
+    rng = np.random.default_rng(0)
+    parts = {
+        **{f"attention.self.{part}": (16, 16) for part in ("query", "key", "value")},
+        "attention.output.dense": (16, 16),
+        "intermediate.dense": (32, 16),
+        "output.dense": (16, 32),
+    }
+    state = {
+        f"bert.encoder.layer.{layer}.{name}.weight": rng.standard_normal(shape)
+        for layer in range(2)
+        for name, shape in parts.items()
+    }
+    return attnlaw.audit(state, heads=2, jobs=1, name="model")
+
+
+def test_narrow_and_wide_charts_fill_one_column_and_two(audit, tmp_path):
+    labels = {"model": "model"}
+    for chart, width in (
+        (amplification(audit.layers, labels), COLUMN),
+        (contribution_curves(audit.matrices), PAGE),
+    ):
+        content = save_figure(chart, tmp_path / "figure.pdf").read_bytes()
+        box = re.search(rb"MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", content)
+        assert float(box[1]) == pytest.approx(width, abs=NEAR)
+        assert float(box[2]) < 9 * 72  # the text height of a letter page
+
+
+def test_type_is_of_seven_and_eight_points(audit, tmp_path):
+    source = save_figure(amplification(audit.layers, {"model": "model"}), tmp_path / "f.svg").read_text()
+    assert set(re.findall(r'font-size="([\d.]+)px"', source)) <= {"7", "8"}
+
+
+def test_a_bitmap_has_300_pixels_an_inch(audit, tmp_path):
+    content = save_figure(amplification(audit.layers, {"model": "model"}), tmp_path / "f.png").read_bytes()
+    width = int.from_bytes(content[16:20], "big")
+    assert width == pytest.approx(3.3 * 300, abs=NEAR * 300 / 72)
+
+
+def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
+    figures = audit_figures(audit + audit)
+    names = [figure.name for figure in figures]
+    assert len(set(names)) == len(names)
+    assert {"proxies", "amplification", "shares", "comparison", "decay", "heads_1", "contributions_2"} <= set(
+        names
+    )
+    assert all(figure.caption.endswith(".") for figure in figures)
+
+
+def test_unknown_formats_are_refused(audit, tmp_path):
+    with pytest.raises(attnlaw.InputError, match="--figures bmp: expected one of pdf, svg, png"):
+        save_figures([], tmp_path, "bmp")
+
+
+def test_shares_that_are_unknown_are_left_out(audit):
+    none = audit.layers.with_columns(log10_alpha=pl.lit(None, dtype=pl.Float64))
+    bare = attnlaw.Audit(
+        tuple({**s, "proxies": None} for s in audit.summaries), audit.matrices, audit.spectra, none
+    )
+    assert not {"proxies", "amplification", "shares"} & {figure.name for figure in audit_figures(bare)}

@@ -1,0 +1,216 @@
+"""`write_report`: pages from saved rows of every kind, and one clear line where there are none."""
+
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+import attnlaw
+from attnlaw.report.saved import read_audit
+from attnlaw.report.study_figures import study_figures
+from attnlaw.report.write import write_report
+
+ALPHAS = (0.1, 0.2, 0.4)
+SETTING = {
+    "tokens": 1,
+    "output": "linear",
+    "beta": 1.0,
+    "target_rank": 0.5,
+    "noise": 0.0,
+    "weight_decay": 0.1,
+}
+
+
+def data_of(page):
+    """The data of a page as its script reads them."""
+    source = page.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.S)[1])
+
+
+def values_of(spec):
+    """All inline rows of a chart, in order."""
+    found = []
+    if isinstance(spec, dict):
+        if isinstance(spec.get("data"), dict) and "values" in spec["data"]:
+            values = spec["data"]["values"]
+            found.append(json.loads(values) if isinstance(values, str) else values)
+        for value in spec.values():
+            found += values_of(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            found += values_of(value)
+    return found
+
+
+def learn_rows():
+    rng = np.random.default_rng(0)
+    theory = [
+        {"verb": "learn", "alpha": alpha, "student": student, "estimation_error": 1 / (1 + alpha), **SETTING}
+        | {"threshold_recovery": 0.3, "threshold_interpolation": None, "threshold_peak_error": 2.0}
+        for alpha in ALPHAS
+        for student in ("factorized", "direct")
+    ]
+    trained = [
+        {
+            "verb": "learn.simulate",
+            "alpha": alpha,
+            "student": "factorized",
+            "estimation_error": float(rng.normal(1.0)),
+            "seed": seed,
+            **SETTING,
+        }
+        for alpha in ALPHAS
+        for seed in range(4)
+    ]
+    failed = [
+        {
+            "verb": "learn",
+            "alpha": 9.0,
+            "student": "direct",
+            "error": "too many",
+            "status": "failed",
+            **SETTING,
+        }
+    ]
+    rows = [{"status": "done", "task": str(i), **row} for i, row in enumerate(theory + trained + failed)]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def limit_study(folder):
+    """A study of two widths and the limit, with its densities beside it."""
+    rows = []
+    for place, width in enumerate((16.0, 64.0, float("inf"))):
+        distance = None if width == float("inf") else 2 / width**2
+        distances = {f"{name}_to_limit": distance for name in ("kl", "w1", "ks")}
+        errors = {f"{name}_to_limit_error": distance and distance / 10 for name in ("kl", "w1", "ks")}
+        place_ = {"verb": "limit", "heads": 2, "width": width, "status": "done", "task": f"t{place}"}
+        rows.append(place_ | distances | errors)
+        (folder / "tables" / "densities").mkdir(parents=True, exist_ok=True)
+        table = pl.DataFrame({"y": [-1.0, 0.0, 1.0], "density": [0.1, 0.5, 0.1], "task": [f"t{place}"] * 3})
+        table.write_parquet(folder / "tables" / "densities" / f"t{place}.parquet")
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def saved_study(folder, rows):
+    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    rows.write_parquet(folder / "rows" / "rows.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module", name="audited")
+def _audited(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
+    return attnlaw.audit(state, heads=2, name="same").save(tmp_path_factory.mktemp("audit"))
+
+
+def test_saved_audits_stand_side_by_side(audited, tmp_path):
+    page = write_report([audited, audited], tmp_path / "both")
+    data = data_of(page)
+    assert [model["name"] for model in data["models"]] == ["same", "same (2)"]
+    matrices = read_audit(audited).matrices
+    assert data["columns"]["spectral_norm"] == 2 * matrices["spectral_norm"].to_list()
+    assert data["columns"]["model"] == [0] * matrices.height + [1] * matrices.height
+    assert "Models layer by layer" in page.read_text(encoding="utf-8")
+
+
+def test_a_report_of_one_directory_goes_into_it(audited):
+    before = (audited / "report.html").read_text(encoding="utf-8")
+    assert write_report([audited]) == audited / "report.html"
+    assert (audited / "report.html").read_text(encoding="utf-8") == before
+
+
+def test_learning_curves_show_theory_and_the_means_of_trained_students(tmp_path):
+    rows = learn_rows()
+    (figure,) = study_figures(rows, tmp_path)
+    lines, thresholds, *points = values_of(figure.draw().to_dict())
+    assert {row["alpha"] for row in lines} == set(ALPHAS)  # the failed row is not drawn
+    assert thresholds == [{"alpha": 0.3, "name": "recovery"}]
+    own = rows.filter((pl.col("verb") == "learn.simulate") & (pl.col("alpha") == 0.2))[
+        "estimation_error"
+    ].to_numpy()
+    drawn = next(row for row in points[-1] if row["alpha"] == 0.2)
+    assert drawn["mean"] == pytest.approx(own.mean(), rel=1e-14)
+    assert drawn["standard_error"] == pytest.approx(own.std(ddof=1) / 2, rel=1e-14)
+
+
+def test_a_grid_of_ranks_and_samples_is_a_phase_diagram(tmp_path):
+    grid = [(alpha, rank) for alpha in ALPHAS for rank in (0.2, 0.4, 0.6)]
+    rows = pl.DataFrame(
+        [
+            {"verb": "learn", "status": "done", "student": "direct", **SETTING}
+            | {
+                "alpha": alpha,
+                "target_rank": rank,
+                "relative_error": alpha * rank,
+                "threshold_bayes": rank / 2,
+            }
+            for alpha, rank in grid
+        ]
+    )
+    (figure,) = study_figures(rows, tmp_path)
+    cells, lines = values_of(figure.draw().to_dict())
+    assert [cell["shown"] for cell in cells] == [alpha * rank for alpha, rank in grid]
+    assert {(line["target_rank"], line["alpha"]) for line in lines} == {(0.2, 0.1), (0.4, 0.2), (0.6, 0.3)}
+
+
+def test_limit_study_shows_densities_and_distances(tmp_path):
+    rows = limit_study(tmp_path)
+    densities, *distances = study_figures(rows, tmp_path)
+    assert {row["n"] for row in values_of(densities.draw().to_dict())[0]} == {"16", "64", "∞"}
+    guide, points, *_ = values_of(distances[0].draw().to_dict())
+    assert [(row["x"], row["value"]) for row in points] == [(16.0, 2 / 256), (64.0, 2 / 4096)]
+    assert points[0]["high"] - points[0]["value"] == pytest.approx(2 / 2560, rel=1e-12)
+    assert len(guide) == 2
+
+
+def test_studies_and_training_runs_share_a_page(tmp_path):
+    study = saved_study(tmp_path / "study", limit_study(tmp_path / "study"))
+    run = tmp_path / "run"
+    run.mkdir()
+    steps = {"step": [0, 10], "model": ["m", "m"], "stable_rank": [3.0, 2.0], "alpha": [None, 2.5]}
+    pl.DataFrame(steps).write_parquet(run / "steps.parquet")
+    page = write_report([study, run], tmp_path / "out")
+    source = page.read_text(encoding="utf-8")
+    for text in ("Densities", "KL divergence to the limit", "Against the step", "stable rank"):
+        assert text in source
+    columns = data_of(page)["columns"]
+    assert columns["stable_rank"][-2:] == [3.0, 2.0]
+    assert columns["width"][:3] == [16.0, 64.0, None]  # JSON knows no infinity
+
+
+BAD = {
+    "nothing there": lambda folder: [folder],
+    "two directories and no place": lambda folder: [folder, folder],
+    "torn summary": lambda folder: [torn(folder / "summary.json")],
+    "torn rows": lambda folder: [torn(folder / "rows" / "rows.parquet").parent],
+    "torn steps": lambda folder: [torn(folder / "steps.parquet")],
+    "no rows": lambda folder: [saved_study(folder, pl.DataFrame({"verb": [], "status": [], "task": []}))],
+    "other columns": lambda folder: [saved_study(folder, pl.DataFrame({"x": [1]}))],
+}
+
+
+def torn(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("torn")
+    return path.parent
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_directories_are_told_in_one_line(case, tmp_path):
+    with pytest.raises(attnlaw.InputError) as raised:
+        write_report(BAD[case](tmp_path))
+    assert "\n" not in str(raised.value)
+    assert "; " in str(raised.value)
+
+
+def test_rows_that_the_summary_does_not_name_are_refused(audited, tmp_path):
+    for path in audited.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    pl.read_parquet(audited / "matrices.parquet").with_columns(model=pl.lit("other")).write_parquet(
+        tmp_path / "matrices.parquet"
+    )
+    with pytest.raises(attnlaw.InputError, match=r"rows of other, which summary\.json does not name"):
+        write_report([tmp_path])
