@@ -102,8 +102,12 @@ def test_ks_distance_is_scipys():
 def test_bad_requests_are_refused():
     with pytest.raises(InputError, match="choose from random, power-law"):
         fit(head(), "gamma")
-    with pytest.raises(InputError, match="approximate spectrum"):
+    with pytest.raises(InputError, match="spectrum is approximate"):
         fit(of_values(np.ones(4), (4, 4), "lanczos"), "random")
+    with pytest.raises(InputError, match="leave float64"):
+        fit(of_values(1e200 * np.ones(4), (4, 4), "svd"), "random")
+    with pytest.raises(InputError, match="seed -1"):
+        fit(head(), "random", seed=-1)
 
 
 def test_decision_on_spectra_of_known_origin():

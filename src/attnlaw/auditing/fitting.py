@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from attnlaw import __version__
@@ -13,7 +14,7 @@ from attnlaw.auditing.rows import matrix_rows, spectrum_rows
 from attnlaw.checkpoints import open_model
 from attnlaw.errors import InputError
 from attnlaw.fits.describe import describe
-from attnlaw.fits.fit import null_for
+from attnlaw.fits.fit import null_for, obstacle
 from attnlaw.records.fit_schema import CURVES, FITS, PLACE
 from attnlaw.records.schema import MATRICES, SPECTRA, frame
 from attnlaw.spectra.measure import Selection, measure
@@ -73,14 +74,10 @@ def fit_spectra(
     ):
         place = {key: row[key] for key in (*places, "rows", "cols")}
         common = {"seed": seed, "attnlaw_version": __version__}
-        if row["route"] == "lanczos":
-            rows.append(
-                place | common | {"status": "not fitted: the spectrum is approximate; measure it exactly"}
-            )
+        spectrum = _spectrum(row, values)
+        if reason := obstacle(spectrum):
+            rows.append(place | common | {"status": f"not fitted: {reason}"})
             continue
-        spectrum = Spectrum(
-            values.to_numpy(), (row["rows"], row["cols"]), row["norm_21"], row["norm_11"], row["route"]
-        )
         found = describe(spectrum, seed)
         nulls.setdefault(found.null_shape, spectrum)
         rows.append(place | common | found.numbers | {"null_shape": found.null_shape})
@@ -92,6 +89,12 @@ def fit_spectra(
         if progress is not None:
             progress(done, matrices.height)
     return Fits(frame(rows, FITS), frame([*_null_rows(nulls, seed), *laws], CURVES))
+
+
+def _spectrum(row: dict[str, Any], values: pl.Series | None) -> Spectrum:
+    """The spectrum of a row of `matrices`; an approximate one comes without its values."""
+    kept = np.zeros(1) if values is None else values.to_numpy()
+    return Spectrum(kept, (row["rows"], row["cols"]), row["norm_21"], row["norm_11"], row["route"])
 
 
 def _null_rows(nulls: dict[str, Spectrum], seed: int) -> list[dict[str, Any]]:

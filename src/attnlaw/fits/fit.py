@@ -27,6 +27,7 @@ from attnlaw.spectra.spectrum import Spectrum
 Reals = NDArray[np.float64]
 Curve = tuple[Reals, Reals]
 FITTED = "fitted"
+LARGEST = 1e140
 # The null of a head has second moment 1 + 2 gamma, that of the high-temperature law at this kappa.
 KAPPA_OF_RANDOM_HEAD = 2.0
 
@@ -65,11 +66,20 @@ def fit(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
     """
     if law not in LAWS:
         raise InputError(f"law {law!r}: unknown; choose from {', '.join(LAWS)}")
-    if spectrum.route == "lanczos":
-        raise InputError(
-            "fit: found an approximate spectrum, expected all singular values; measure it exactly"
-        )
+    if seed < 0:
+        raise InputError(f"seed {seed}: expected a number that is not negative")
+    if reason := obstacle(spectrum):
+        raise InputError(f"fit: {reason}")
     return LAWS[law](spectrum, seed)
+
+
+def obstacle(spectrum: Spectrum) -> str | None:
+    """Why no law can be fitted to a spectrum, None where one can."""
+    if spectrum.route == "lanczos":
+        return "the spectrum is approximate, expected all singular values; measure it exactly"
+    if spectrum.values[0] and not 1 / LARGEST < spectrum.values[0] < LARGEST:
+        return f"squares of singular values near {spectrum.values[0]:.0e} leave float64; rescale the weights"
+    return None
 
 
 def null_for(spectrum: Spectrum, seed: int = 0) -> Null:
