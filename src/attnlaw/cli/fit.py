@@ -33,14 +33,14 @@ def command(
         str | None, typer.Option(metavar="pdf|svg|png", help="Draw the map of laws into --out.")
     ] = None,
 ) -> None:
-    """Tell what each matrix looks like: noise, what attention learns in theory, a heavy tail, or neither.
+    """Tell noise from what attention learns in theory, heavy tails, and neither, matrix by matrix.
 
-    "random": independent Gaussian entries (a head: two such factors) are not rejected at level 0.01, by
-    Wasserstein-1 to draws of that null. "learned": the law of trained attention (arXiv 2509.24914), an
-    extension for real heads. "heavy-tailed": high-temperature Marchenko-Pastur (arXiv 2506.03470) with a
-    heavier tail than the null. "power-law tail": only the tail, with exponent alpha. Else "neither".
+    random: independent Gaussian entries (a head: two such factors) pass at level 0.01
+    learned: the law of trained attention (arXiv 2509.24914), on real heads an extension
+    heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), heavier than the null
+    power-law tail: the bulk follows none of these, the tail a power of exponent alpha
 
-    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., jobs=..., seed=...)
+    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., seed=...)
     """
     from attnlaw.errors import InputError, printable
     from attnlaw.records.files import usable_directory
