@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
     "Audit": "attnlaw.auditing",
+    "Fit": "attnlaw.fits.fit",
+    "Fits": "attnlaw.auditing.fits",
     "GivenInputs": "attnlaw.limits",
     "InputError": "attnlaw.errors",
     "Layer": "attnlaw.limits",
@@ -24,6 +26,9 @@ _PUBLIC: dict[str, str] = {
     "audit": "attnlaw.auditing",
     "compare_widths": "attnlaw.limits",
     "curve": "attnlaw.aim.sweep",
+    "fit": "attnlaw.fits.fit",
+    "fit_model": "attnlaw.auditing.fitting",
+    "fit_spectra": "attnlaw.auditing.fitting",
     "linearise": "attnlaw.lens",
     "open_model": "attnlaw.checkpoints",
     "simulate": "attnlaw.aim.simulate",
