@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above, midpoint_angles
-from attnlaw.numerics.quadrature import chebyshev_angle_rule, gauss_legendre
+from attnlaw.numerics.quadrature import gauss_legendre
 
 
 def test_gauss_legendre_is_exact_for_polynomials() -> None:
@@ -19,12 +19,6 @@ def test_rules_are_shared_and_read_only() -> None:
     assert gauss_legendre(40)[0] is gauss_legendre(40)[0]
     with pytest.raises(ValueError):
         gauss_legendre(40)[0][0] = 0.0
-
-
-def test_square_root_edges_converge_fast() -> None:
-    x, w = chebyshev_angle_rule(-1.0, 3.0, 60)
-    value = w @ (np.sqrt((3 - x) * (x + 1)) / (x + 2))
-    assert value == pytest.approx(np.pi * (3 - np.sqrt(5)), abs=1e-13)
 
 
 def test_series_integrates_above_any_angle() -> None:

@@ -1,4 +1,4 @@
-"""Quadrature rules made once and kept: Gauss-Legendre, and its use for square-root edges."""
+"""Gauss-Legendre quadrature rules, made once and kept."""
 
 from __future__ import annotations
 
@@ -24,16 +24,3 @@ def gauss_legendre(count: int) -> tuple[Reals, Reals]:
     nodes.setflags(write=False)
     weights.setflags(write=False)
     return nodes, weights
-
-
-def chebyshev_angle_rule(low: float, high: float, count: int) -> tuple[Reals, Reals]:
-    """Gauss-Legendre in theta for `x = middle - half cos(theta)`: square-root edges converge fast.
-
-    >>> x, w = chebyshev_angle_rule(-1.0, 1.0, 40)
-    >>> bool(abs(w @ np.sqrt(1 - x**2) - np.pi / 2) < 1e-13)
-    True
-    """
-    u, w = gauss_legendre(count)
-    theta = np.pi * u
-    half = 0.5 * (high - low)
-    return 0.5 * (low + high) - half * np.cos(theta), np.pi * w * half * np.sin(theta)
