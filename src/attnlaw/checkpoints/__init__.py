@@ -6,7 +6,7 @@
 | a model family | a table of names in `families/` (Python or TOML) | `families/__init__` |
 | a way of storing weights (scales, adapters) | a `Tensors` around another, like `scales` | `open_model` |
 
-Data run one way: `open` -> a format's `Tensors` -> `build` with a family -> `Model`.
+Data run one way: `open` -> a format's `Tensors` -> `assembly` with a family -> `Model`.
 """
 
 from attnlaw.checkpoints.model import Attention, FeedForward, Layer, Model, View

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.checkpoints.adapters import Adapted, open_adapter
-from attnlaw.checkpoints.build import build_model
+from attnlaw.checkpoints.assembly import build_model
 from attnlaw.checkpoints.config import Config, read_config
 from attnlaw.checkpoints.families import FAMILIES, read_family
 from attnlaw.checkpoints.formats.gguf_file import GgufFile

@@ -103,7 +103,7 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
         weight = same.get(node.input[1], node.input[1])
         *module, _operation = node.name.strip("/").split("/")
         if module and weight in stored and len(stored[weight].dims) == 2:
-            found[".".join(module) + ".weight"] = (weight, False)
+            found[".".join(module) + ".weight"] = (weight, True)
     return found
 
 

@@ -9,6 +9,6 @@
 | `remarks` | extensions and warnings |
 """
 
-from attnlaw.checkpoints.build.layers import build_model
+from attnlaw.checkpoints.assembly.layers import build_model
 
 __all__ = ["build_model"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attnlaw.checkpoints.assembly.shapes import Shapes
 from attnlaw.checkpoints.families import Stack
 from attnlaw.checkpoints.families.family import Roles
 from attnlaw.checkpoints.model import FeedForward
-from attnlaw.checkpoints.build.shapes import Shapes
 from attnlaw.errors import InputError
 
 EXPERT = "{expert}"

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from attnlaw.checkpoints.assembly.shapes import Shapes
 from attnlaw.checkpoints.families import Stack
 from attnlaw.checkpoints.families.family import Roles
 from attnlaw.checkpoints.model import Attention, View
-from attnlaw.checkpoints.build.shapes import Shapes
 from attnlaw.errors import InputError
 
 

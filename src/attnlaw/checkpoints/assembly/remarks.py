@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from attnlaw.checkpoints.assembly.match import Match
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
-from attnlaw.checkpoints.build.match import Match
 from attnlaw.checkpoints.model import FeedForward, Layer, View
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import printable
