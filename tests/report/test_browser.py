@@ -36,7 +36,7 @@ def weights(seed):
     }
 
 
-def audited(seed, name, heads=3):
+def audited(seed, name, heads=4):
     return attnlaw.audit(weights(seed), heads=heads, jobs=1, name=name)
 
 
@@ -105,7 +105,7 @@ def spectrum(page):
 def test_click_on_a_head_shows_its_spectrum(visit, pages):
     page, pair = visit(), pages[1]
     before = spectrum(page)
-    cells(page).nth(3 * 2 + 1).click()  # layer 2, head 1
+    cells(page).nth(4 * 2 + 1).click()  # layer 2, head 1
     assert page.inner_text("#detail-title").strip() == "Layer 2 · head 1 · QK"
     assert spectrum(page) != before
     row = pair.matrices.row(
@@ -147,8 +147,8 @@ def test_arrow_keys_move_over_the_map(visit):
     for key, title in (
         ("ArrowDown", "Layer 1 · head 0 · QK"),
         ("ArrowRight", "Layer 1 · head 1 · QK"),
-        ("End", "Layer 1 · head 2 · QK"),
-        ("ArrowUp", "Layer 0 · head 2 · QK"),
+        ("End", "Layer 1 · head 3 · QK"),
+        ("ArrowUp", "Layer 0 · head 3 · QK"),
         ("Home", "Layer 0 · head 0 · QK"),
     ):
         page.keyboard.press(key)
@@ -182,7 +182,7 @@ def test_table_sorts_filters_and_chooses(visit, pages):
     assert shown == pytest.approx(expected, rel=5e-4)  # four digits are shown
     page.click("[data-sort=spectral_norm]")
     assert page.get_attribute("#table th:nth-child(5)", "aria-sort") == "ascending"
-    page.fill("#filter", "after vo layer=1 head>=1")
+    page.fill("#filter", "after vo layer=1 head>=2")
     assert page.inner_text("#count") == "1–2 of 2 rows"
     page.locator("#table tbody tr").last.click()
     assert re.fullmatch(r"Layer 1 · head \d · VO", page.inner_text("#detail-title").strip())
