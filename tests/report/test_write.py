@@ -6,11 +6,15 @@ import re
 import numpy as np
 import polars as pl
 import pytest
+from safetensors.numpy import save_file
 
 import attnlaw
+from attnlaw import study
 from attnlaw.report.saved import read_audit
 from attnlaw.report.study_figures import study_figures
 from attnlaw.report.write import write_report
+from attnlaw.study.file import read_study
+from attnlaw.study.verbs import VERBS
 
 ALPHAS = (0.1, 0.2, 0.4)
 SETTING = {
@@ -214,3 +218,33 @@ def test_rows_that_the_summary_does_not_name_are_refused(audited, tmp_path):
     )
     with pytest.raises(attnlaw.InputError, match=r"rows of other, which summary\.json does not name"):
         write_report([tmp_path])
+
+
+def test_a_study_of_audits_shows_its_models_like_an_audit(tmp_path):
+    rng = np.random.default_rng(1)
+    paths = []
+    for name in ("one", "two"):
+        weights = {
+            "in_proj_weight": rng.standard_normal((24, 8)),
+            "out_proj.weight": rng.standard_normal((8, 8)),
+        }
+        paths.append(tmp_path / f"{name}.safetensors")
+        save_file(weights, paths[-1])
+    names = "\n".join(f'    "{path}",' for path in paths)
+    file = tmp_path / "atlas.toml"
+    file.write_text(f'verb = ["audit", "fit"]\n[fixed]\nheads = 2\n[grid]\nmodel = [\n{names}\n]\n')
+    study.run(read_study(file, VERBS), tmp_path / "atlas", study.Place())
+    data = data_of(write_report([tmp_path / "atlas"]))
+    direct = [attnlaw.audit(path, heads=2) for path in paths]
+    assert [model["name"] for model in data["models"]] == [str(path) for path in paths]
+    norms = [norm for audit in direct for norm in audit.matrices["spectral_norm"]]
+    assert data["columns"]["spectral_norm"] == norms
+    proxies = [model["proxies"][0][1] for model in data["models"]]
+    assert proxies == [audit.summary["proxies"]["spectrum_adaptive"]["log10"] for audit in direct]
+    assert set(data["columns"]["law"]) <= {"random", "learned", "heavy-tailed", "power-law tail", "neither"}
+
+
+def test_a_setting_chosen_for_each_student_does_not_part_the_curves(tmp_path):
+    own = pl.when(pl.col("student") == "direct").then(0.2).otherwise(0.1)
+    (figure,) = study_figures(learn_rows().with_columns(weight_decay=own), tmp_path)
+    assert {row["student"] for row in values_of(figure.draw().to_dict())[0]} == {"factorized", "direct"}

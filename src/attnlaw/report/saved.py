@@ -15,6 +15,7 @@ from attnlaw.errors import InputError
 TABLES = ("matrices", "spectra", "layers")
 # Written where laws were fitted to the spectra.
 FIT_TABLES = ("fits", "curves")
+KEPT = TABLES + FIT_TABLES
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class AuditRows:
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """The tables that are there, by name."""
-        named = {name: getattr(self, name) for name in TABLES + FIT_TABLES}
+        named = {name: getattr(self, name) for name in KEPT}
         return {name: table for name, table in named.items() if table is not None}
 
     def __add__(self, other: Self) -> Self:
@@ -48,7 +49,7 @@ class AuditRows:
         mine, theirs = self.tables(), other.tables()
         tables = {
             name: _stacked(mine.get(name), theirs.get(name), names)
-            for name in TABLES + FIT_TABLES
+            for name in KEPT
             if name in mine or name in theirs
         }
         return type(self)(self.summaries + renamed, **tables)
@@ -79,6 +80,44 @@ def read_audit(folder: Path) -> AuditRows:
             "name; audit again into an empty directory"
         )
     return AuditRows(summaries, **tables, **fitted)
+
+
+def read_audit_study(rows: pl.DataFrame, folder: Path) -> AuditRows | None:
+    """The models that a study audited, from its rows and the tables beside them; None without them."""
+    done = rows.filter((pl.col("verb") == "audit") & (pl.col("status") != "failed"))
+    places = {name: [folder / "tables" / name / f"{task}.parquet" for task in rows["task"]] for name in KEPT}
+    parts = {name: [path for path in paths if path.exists()] for name, paths in places.items()}
+    if not done.height or not all(parts[name] for name in TABLES):
+        return None
+    tables = {
+        name: pl.concat([pl.read_parquet(path) for path in paths], how="diagonal_relaxed")
+        for name, paths in parts.items()
+        if paths
+    }
+    names = dict(tables["matrices"].select("task", "model").unique().iter_rows())
+    summaries = tuple(
+        _summary(row, names[row["task"]]) for row in done.iter_rows(named=True) if row["task"] in names
+    )
+    return AuditRows(summaries, **{name: table.drop("task") for name, table in tables.items()})
+
+
+def _summary(row: dict[str, Any], model: str) -> dict[str, Any]:
+    """The summary of an audit whose row a study keeps."""
+    log10 = {name.removeprefix("log10_"): {"log10": row[name]} for name in row if name.startswith("log10_")}
+    fixed = {name.removeprefix("fixed_p_"): log10.pop(name) for name in list(log10) if "fixed_p_" in name}
+    same = ("family", "hidden_size", "activation", "value_of_adaptivity", "rank_count", "attnlaw_version")
+    return {
+        "model": model,
+        "layers": row["depth"],
+        "heads": row["head_count"],
+        "matrices": row["matrix_count"],
+        **{name: row[name] for name in same},
+        "proxies": None if row["log10_spectrum_adaptive"] is None else {**log10, "fixed_p": fixed},
+        "per_application": None,
+        "extensions": [],
+        "warnings": row["warnings"] or [],
+        "meaning": None,
+    }
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

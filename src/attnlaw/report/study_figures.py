@@ -90,7 +90,8 @@ def _learn(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figure]:
                 partial(phase_diagram, own, _thresholds(own, "target_rank")),
             )
     elif "alpha" in varied:
-        for label, own in _cases(theory, [name for name in varied if name not in ("alpha", "student")]):
+        others = _free(theory, [name for name in varied if name not in ("alpha", "student")], "student")
+        for label, own in _cases(theory, others):
             caption = (
                 "Lines: theory in the limit of large dimension. Points: trained students with one standard "
                 "error; on the lines, the theory holds at that size. Dotted lines are thresholds."
@@ -212,6 +213,11 @@ def _paths(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _varied(rows: pl.DataFrame, arguments: Sequence[str]) -> list[str]:
     return [name for name in arguments if name in rows.columns and rows[name].n_unique() > 1]
+
+
+def _free(rows: pl.DataFrame, names: Sequence[str], given: str) -> list[str]:
+    """The arguments that vary within one value of `given`, too: not those that were chosen for each."""
+    return [name for name in names if (rows.group_by(given).agg(pl.col(name).n_unique())[name] > 1).any()]
 
 
 def _labelled(rows: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:

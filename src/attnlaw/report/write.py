@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -16,13 +15,27 @@ from attnlaw.errors import InputError
 from attnlaw.records.files import replacing, usable_directory
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
-from attnlaw.report.page import Section, audit_page, figure_section, rows_page
+from attnlaw.report.page import audit_page, figure_section, rows_page
 from attnlaw.report.paper import ENDINGS, save_figures
-from attnlaw.report.saved import AuditRows, read_audit
+from attnlaw.report.saved import AuditRows, read_audit, read_audit_study
 from attnlaw.report.series_charts import step_charts
 from attnlaw.report.study_figures import study_figures
 
 ROWS, STEPS = Path("rows", "rows.parquet"), Path("steps.parquet")
+TITLES = {"learn": "What attention learns", "limit": "The law of attention layers"}
+# More audited models than this are compared by their proxies alone.
+MOST_MODELS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one directory holds: audited models, or rows with the figures that they allow."""
+
+    name: str
+    audit: AuditRows | None = None
+    rows: pl.DataFrame | None = None
+    title: str = "Training run"
+    figures: tuple[Figure, ...] = ()
 
 
 def write_report(
@@ -35,51 +48,64 @@ def write_report(
     It goes to `out`, or into the only directory. `figures` is "pdf", "svg" or "png".
     """
     folders = [Path(directory) for directory in directories]
-    if out is None and len(folders) != 1:
-        raise InputError(f"report: {len(folders)} directories; say where the page goes with --out DIR")
     if figures is not None and figures not in ENDINGS:
-        raise InputError(f"--figures {figures}: expected one of {', '.join(ENDINGS)}")
+        raise InputError(f"--figures {figures}: expected one of {', '.join(ENDINGS)}; choose one")
+    if out is None and len(folders) != 1:
+        raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
+    parts = [_part(folder) for folder in folders]
+    if len(parts) > 1:
+        parts = [_numbered(part, number) for number, part in enumerate(parts, start=1)]
+    page, drawn = _page(parts)
     target = usable_directory(folders[0] if out is None else out)
-    audits: list[AuditRows] = []
-    tables: list[pl.DataFrame] = []
-    drawn: list[Figure] = []
-    sections: list[Section] = []
-    for folder in folders:
-        if (folder / "summary.json").exists():
-            audits.append(read_audit(folder))
-            continue
-        rows, title, own = _study(folder) if (folder / ROWS).exists() else _steps(folder)
-        anchor = f"part-{len(sections) + 1}"
-        named = [
-            replace(figure, name=f"{anchor}-{figure.name}") if len(folders) > 1 else figure for figure in own
-        ]
-        drawn += named
-        tables.append(rows)
-        lead = f"Drawn from the {rows.height} rows in {folder.name}."
-        section = figure_section(anchor, title, named, lead, link=folder.name)
-        sections += [section] if section else []
-    audit = reduce(add, audits) if audits else None
-    page = audit_page(audit, sections) if audit else rows_page(_title(tables), sections, _joined(tables))
     with replacing(target / "report.html") as draft:
         draft.write_text(page, encoding="utf-8")
     if figures is not None:
-        every: Iterable[Figure] = [*(audit_figures(audit) if audit else []), *drawn]
-        save_figures(every, target / "figures", figures)
+        save_figures(drawn, target / "figures", figures)
     return target / "report.html"
 
 
-def _study(folder: Path) -> tuple[pl.DataFrame, str, list[Figure]]:
-    rows = _read(folder / ROWS, {"verb", "status", "task"}, "attnlaw study run FILE --out DIR")
-    verbs = list(dict.fromkeys(rows["verb"]))
-    return rows, f"Study of {', '.join(verbs)}", study_figures(rows, folder)
+def _page(parts: Sequence[Part]) -> tuple[str, list[Figure]]:
+    """The page, and all figures: of all audits together, then of each other part."""
+    found = [
+        figure_section(f"part-{number}", part.title, part.figures, _lead(part), link=part.name)
+        for number, part in enumerate(parts, start=1)
+    ]
+    sections = [section for section in found if section is not None]
+    drawn = [figure for part in parts for figure in part.figures]
+    audits = [part.audit for part in parts if part.audit is not None]
+    if audits:
+        audit = reduce(add, audits)
+        return audit_page(audit, sections), [*audit_figures(audit), *drawn]
+    rows = pl.concat([part.rows for part in parts if part.rows is not None], how="diagonal_relaxed")
+    title = " · ".join(dict.fromkeys(part.title for part in parts))
+    return rows_page(title, sections, rows), drawn
 
 
-def _steps(folder: Path) -> tuple[pl.DataFrame, str, list[Figure]]:
-    if not (folder / STEPS).exists():
-        raise InputError(
-            f"{folder}: found neither summary.json (an audit), {ROWS} (a study) nor {STEPS} (a monitored "
-            "run); give a directory that attnlaw wrote with --out"
-        )
+def _part(folder: Path) -> Part:
+    """What the directory holds, by the files in it."""
+    if (folder / "summary.json").exists():
+        return Part(folder.name, read_audit(folder))
+    if (folder / ROWS).exists():
+        return _study(folder)
+    if (folder / STEPS).exists():
+        return _steps(folder)
+    raise InputError(
+        f"{folder}: found neither summary.json (an audit), {ROWS} (a study) nor {STEPS} (a monitored run); "
+        "give a directory that attnlaw wrote"
+    )
+
+
+def _study(folder: Path) -> Part:
+    rows = _read(folder / ROWS, {"verb", "status", "task"}, "attnlaw study export FILE --out DIR")
+    audits = rows.filter(pl.col("verb") == "audit").height
+    audit = read_audit_study(rows, folder) if 0 < audits <= MOST_MODELS else None
+    drawn = rows if audit is None else rows.filter(pl.col("verb") != "audit")
+    verbs = dict.fromkeys(verb.partition(".")[0] for verb in rows["verb"])
+    title = " · ".join(TITLES[verb] for verb in verbs if verb in TITLES) or "Audited models"
+    return Part(folder.name, audit, rows, title, tuple(study_figures(drawn, folder)))
+
+
+def _steps(folder: Path) -> Part:
     rows = _read(folder / STEPS, {"step", "model"}, "attnlaw.training.SpectralMonitor")
     quantities = [
         name
@@ -90,12 +116,19 @@ def _steps(folder: Path) -> tuple[pl.DataFrame, str, list[Figure]]:
         "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that "
         "few directions take over; proxies that grow without end mean norms that do."
     )
-    figures = (
-        [Figure("steps", "Against the step", caption, partial(step_charts, rows, quantities))]
-        if quantities
-        else []
-    )
-    return rows, "Training run", figures
+    draw = partial(step_charts, rows, quantities)
+    figures = (Figure("steps", "Against the step", caption, draw),) if quantities else ()
+    return Part(folder.name, rows=rows, figures=figures)
+
+
+def _numbered(part: Part, number: int) -> Part:
+    """The part with names of its figures that no other part has."""
+    named = tuple(replace(figure, name=f"{number}_{figure.name}") for figure in part.figures)
+    return replace(part, figures=named)
+
+
+def _lead(part: Part) -> str:
+    return "" if part.rows is None else f"Drawn from the {part.rows.height} rows in {part.name}."
 
 
 def _read(path: Path, needed: set[str], source: str) -> pl.DataFrame:
@@ -109,21 +142,3 @@ def _read(path: Path, needed: set[str], source: str) -> pl.DataFrame:
         found = f"no column {missing[0]}" if missing else "no rows"
         raise InputError(f"{path}: found {found}; write it again with {source}")
     return rows
-
-
-def _joined(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(tables, how="diagonal_relaxed")
-
-
-def _title(tables: list[pl.DataFrame]) -> str:
-    verbs: list[Any] = [
-        verb
-        for table in tables
-        if "verb" in table.columns
-        for verb in table["verb"].unique(maintain_order=True)
-    ]
-    if not verbs:
-        return "Training run"
-    names = {"learn": "What attention learns", "limit": "The law of attention layers"}
-    known = list(dict.fromkeys(names[verb.split(".")[0]] for verb in verbs if verb.split(".")[0] in names))
-    return " · ".join(known) or "Study"
