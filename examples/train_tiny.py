@@ -5,6 +5,11 @@
 reads the running interpreter's standard library (see byte_corpus.py), trains on one thread for about a
 quarter of an hour, and writes model.safetensors, config.json, training.json and README.md. Needs the packages
 torch and transformers; `AutoModelForCausalLM.from_pretrained("examples/tiny-decoder")` loads the result.
+
+    python examples/train_tiny.py --steps 200 --out run
+    attnlaw report run/spectra
+
+is a short run; in both a monitor follows the spectra, for at most 2% of the time, into OUT/spectra.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ import transformers
 from torch.nn.functional import cross_entropy
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from attnlaw.training import SpectralMonitor
+
 CONTEXT = 128
 BATCH = 16
 LEARNING_RATE = 3e-3
@@ -31,6 +38,7 @@ WARMUP_STEPS = 100
 WEIGHT_DECAY = 0.1
 GRADIENT_NORM = 1.0
 LOG_EVERY = 250
+MEASURE_EVERY = 10  # where the monitor can afford it
 PROGRESS_WINDOWS = 64  # held-out windows of the loss curve; the final loss is over all of them
 
 MODEL_CARD = """# tiny-decoder
@@ -106,12 +114,20 @@ def held_out_loss(model: torch.nn.Module, windows: np.ndarray) -> float:
     return sum(len(batch) * decoder_loss(model, batch).item() for batch in batches) / len(windows)
 
 
-def train(model: GPT2LMHeadModel, text: np.ndarray, probe: np.ndarray, steps: int, seed: int) -> list[dict]:
+def train(
+    model: GPT2LMHeadModel,
+    text: np.ndarray,
+    probe: np.ndarray,
+    steps: int,
+    seed: int,
+    monitor: SpectralMonitor,
+) -> list[dict]:
     """Train in place; the loss curve as rows (training losses are means since the row before)."""
     rng = np.random.default_rng(seed)
     optimizer = adamw(model, LEARNING_RATE)
     schedule = warmup_then_cosine(optimizer, steps)
     curve, losses, start = [], [], time.monotonic()
+    monitor.step(0)
     for step in range(1, steps + 1):
         loss = decoder_loss(model, byte_corpus.random_windows(text, BATCH, CONTEXT + 1, rng))
         loss.backward()
@@ -120,6 +136,7 @@ def train(model: GPT2LMHeadModel, text: np.ndarray, probe: np.ndarray, steps: in
         schedule.step()
         optimizer.zero_grad()
         losses.append(loss.item())
+        measured = monitor.step(step)
         if step % LOG_EVERY == 0 or step == steps:
             row = {
                 "step": step,
@@ -133,6 +150,8 @@ def train(model: GPT2LMHeadModel, text: np.ndarray, probe: np.ndarray, steps: in
                 f"{row['held_out_loss']:.3f} nats per byte, {time.monotonic() - start:.0f} s",
                 flush=True,
             )
+    if measured is None:
+        monitor.measure(steps)
     return curve
 
 
@@ -190,7 +209,8 @@ def main() -> None:
     )
 
     model = build_model()
-    curve = train(model, text, probe, options.steps, options.seed)
+    monitor = SpectralMonitor(model, options.out / "spectra", every=MEASURE_EVERY, name="tiny-decoder")
+    curve = train(model, text, probe, options.steps, options.seed, monitor)
     loss = held_out_loss(model, held_out)
     record = {
         "seed": options.seed,

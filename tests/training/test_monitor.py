@@ -119,6 +119,8 @@ def test_measuring_on_demand_counts(tmp_path):
 
 def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     model = TimedEncoder()
+    with torch.no_grad():
+        model.encoder.layers[0].linear2.weight[0] += 2.0  # a direction beyond the noise
     taken = SpectralMonitor(model, tmp_path / "run", name="encoder").step(0)
     torch.save(model.state_dict(), tmp_path / "weights.pt")
     loaded = TimedEncoder(seed=1)
@@ -139,6 +141,8 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
         # The tails of many spectra are fitted at once here and one by one there: sums in another order.
         alphas = [matrix["alpha"] for matrix in own]
         assert row[f"alpha_{group}"] == pytest.approx(statistics.median(alphas), rel=1e-12)
+    assert row["outliers_ffn"] > 0
+    assert row["overhead"] is None  # there was no training yet
     assert row["stable_rank_cross"] is row["alpha_cross"] is row["outliers_cross"] is None
 
     matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet")

@@ -102,13 +102,15 @@ class SpectralMonitor:
         now = self._start()
         if step % self.every or not self._affordable(now):
             return None
-        return self.measure(step)
+        return self._measure(step, now)
 
     def measure(self, step: int) -> Snapshot | None:
         """Measure now, whatever it costs (it counts); None on all processes but the first."""
+        return self._measure(step, self._start())
+
+    def _measure(self, step: int, start: float) -> Snapshot | None:
         if not is_first_process():
             return None
-        start = self._start()
         try:
             taken = take_snapshot(self.model, self.name, step, self.quantities, self._options)
         except InputError as error:
