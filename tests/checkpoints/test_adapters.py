@@ -13,9 +13,11 @@ import transformers
 from checkpoints.spoiled import refusal
 from safetensors.torch import load_file, save_file
 from scipy.linalg import svdvals
+from typer.testing import CliRunner
 
 from attnlaw import audit
 from attnlaw.checkpoints import open_model
+from attnlaw.cli.app import app
 from attnlaw.errors import InputError
 
 RANK, ALPHA = 3, 12
@@ -118,6 +120,22 @@ def test_an_adapter_by_itself(tmp_path: Path) -> None:
         row = found.matrices.row(place, named=True)
         assert (row["kind"], row["rows"], row["cols"]) == ("lora", down.shape[1], up.shape[0])
         assert row["norm_21"] == pytest.approx(np.linalg.norm(formed.T, axis=0).sum(), rel=1e-12)
+
+
+def test_the_options_of_the_command(llama: Path, tmp_path: Path) -> None:
+    write_adapter(tmp_path / "adapter", llama_targets())
+    runs = [
+        ["audit", str(tmp_path / "adapter")],
+        ["audit", str(llama), "--adapter", str(tmp_path / "adapter")],
+    ]
+    alone, both = (CliRunner().invoke(app, [*run, "--json", "--jobs", "1"]) for run in runs)
+    assert (alone.exit_code, both.exit_code) == (0, 0), alone.output + both.output
+    assert json.loads(alone.stdout)["matrices"] == 6
+    ours = audit(llama, adapter=tmp_path / "adapter", jobs=1).summary
+    assert json.loads(both.stdout)["proxies"] == ours["proxies"]
+    table = CliRunner().invoke(app, [*runs[0], "--out", str(tmp_path / "out")])
+    assert "lora, 2 layers, 6 matrices" in table.stdout
+    assert (tmp_path / "out" / "report.html").stat().st_size > 0
 
 
 def test_weights_stored_in_out(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from checkpoints.forward_pass import VOCABULARY, Run, check, make, recording, standard_scale, tokens
 
 from attnlaw.checkpoints import Attention, open_model
@@ -92,6 +93,13 @@ CASES: dict[str, tuple[str, dict[str, Any], str, set[str]]] = {
     "opt": ("OPTForCausalLM", OPT_SIZES, "opt", {"pre-norm"}),
     "opt post-norm": ("OPTModel", OPT_SIZES | {"do_layer_norm_before": False}, "opt", set()),
 }
+SMALL: dict[str, dict[str, Any]] = {
+    "BartForConditionalGeneration": {"encoder_layers": 2, "decoder_layers": 2},
+    "WhisperForConditionalGeneration": {"encoder_layers": 2, "decoder_layers": 2},
+    "T5ForConditionalGeneration": {"num_layers": 2},
+    "GPT2LMHeadModel": {"n_layer": 2},
+    "DeepseekV3ForCausalLM": {"num_hidden_layers": 4},
+}
 DECODERS = {"grouped-query attention", "gated feed-forward", "pre-norm", "rotary positions"}
 
 
@@ -146,6 +154,35 @@ def test_without_a_config_key_heads_follow_from_the_shapes(
     model = open_model(module.state_dict(), heads=4)
     assert {layer.attention.kv_heads for layer in model.layers} == {2}
     check(model, run_of(case, module, monkeypatch), scale_of(case))
+
+
+# Families that share some of their names, and what a bare state dict of each must be read as.
+NAMED = {
+    "BartForConditionalGeneration": "bart",
+    "WhisperForConditionalGeneration": "whisper",
+    "OPTForCausalLM": "opt",
+    "GPTNeoXForCausalLM": "gpt_neox",
+    "T5ForConditionalGeneration": "t5",
+    "ViTForImageClassification": "vit",
+    "GPT2LMHeadModel": "gpt2",
+    "MixtralForCausalLM": "llama",
+    "DeepseekV3ForCausalLM": "deepseek",
+    "Phi3ForCausalLM": "phi3",
+    "MPNetForMaskedLM": "mpnet",
+}
+
+
+@pytest.mark.parametrize("class_name", NAMED)
+def test_names_alone_tell_the_family(class_name: str) -> None:
+    """On the meta device: names and shapes without weights, at the size that the library defaults to."""
+    kind = getattr(transformers, class_name)
+    with torch.device("meta"):
+        module = kind(kind.config_class(**SMALL.get(class_name, {"num_hidden_layers": 2})))
+    latent = class_name == "DeepseekV3ForCausalLM"  # where the number of heads must be the model's own
+    model = open_model(module.state_dict(), heads=module.config.num_attention_heads if latent else 8)
+    assert model.family == NAMED[class_name]
+    left_out = [text for text in model.warnings if "left out" in text]
+    assert not left_out
 
 
 def test_the_language_model_of_a_multimodal_checkpoint(

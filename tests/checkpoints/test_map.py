@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
+from typer.testing import CliRunner
 
 import attnlaw.checkpoints.families as families
 from attnlaw import audit
 from attnlaw.checkpoints import open_model
 from attnlaw.checkpoints.families import FAMILIES, Family, Stack, read_family
+from attnlaw.cli.app import app
 from attnlaw.errors import InputError
 
 MINE = """
@@ -134,6 +138,20 @@ def test_errors_name_the_file_and_the_key(tmp_path: Path, case: str) -> None:
     assert message.startswith(f"{path}: ")
     assert "\n" not in message
     assert all(part in message for part in said), message
+
+
+def test_the_options_of_the_command(tmp_path: Path) -> None:
+    save_file(tensors(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "strange", "n_heads": 2, "hidden_act": "relu"}')
+    path = written(tmp_path, MINE)
+    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--map", str(path), "--json", "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["family"], summary["heads"], summary["warnings"]) == ("strange", 2, [])
+    wrong = written(tmp_path, "colour = 3\n" + MINE)
+    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--map", str(wrong)])
+    assert done.exit_code == 1
+    assert f"{wrong}: colour: unknown key" in " ".join(done.stderr.split())
 
 
 def test_a_map_that_is_not_there(tmp_path: Path) -> None:

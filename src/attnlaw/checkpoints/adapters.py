@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.errors import InputError
+from attnlaw.plain_files import read_bounded
 
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
+MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
 Matrix = NDArray[np.float64]
 
 
@@ -95,10 +97,9 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
 
 
 def _config(path: Path) -> Mapping[str, Any]:
+    data = read_bounded(path, megabytes=4)
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give a LoRA adapter") from error
+        config = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON; copy or download the adapter again") from error
     if not isinstance(config, Mapping) or str(config.get("peft_type", "LORA")) != "LORA":
@@ -106,9 +107,12 @@ def _config(path: Path) -> Mapping[str, Any]:
         raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")
     if config.get("use_dora"):
         raise InputError(f"{path}: a DoRA adapter (use_dora), which rescales the base; merge it first")
-    alpha = config.get("lora_alpha")
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float):
-        raise InputError(f"{path}: lora_alpha is {alpha!r}, expected a number; correct the file")
+    patterns = config.get("alpha_pattern") or {}
+    if not isinstance(patterns, Mapping):
+        raise InputError(f"{path}: alpha_pattern is {patterns!r:.80}, expected a table; correct the file")
+    for alpha in (config.get("lora_alpha"), *patterns.values()):
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < MOST_ALPHA:
+            raise InputError(f"{path}: lora_alpha is {alpha!r:.80}, expected a number; correct the file")
     return config
 
 

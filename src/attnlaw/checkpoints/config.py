@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.errors import InputError
+from attnlaw.plain_files import read_bounded
 
 
 class Config:
@@ -63,10 +64,9 @@ def read_config(path: Path) -> Config:
     """The sizes in a config.json; an empty `Config` where there is no file."""
     if not path.is_file():
         return Config(source=str(path))
+    data = read_bounded(path, megabytes=4)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+        values = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON; restore the model's config.json or remove it") from error
     if not isinstance(values, Mapping):

@@ -22,6 +22,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.scales import with_scales
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
+from attnlaw.plain_files import require_plain
 
 # The table of formats: endings of a file and the reader.
 FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
@@ -145,6 +146,7 @@ def _open_path(path: Path) -> Tensors:
 
 def open_file(path: Path) -> Tensors:
     """The tensors of one file, or of the shards that an index names, by the file's ending."""
+    require_plain(path)
     if path.name.endswith(".index.json"):
         return Sharded(path, open_file)
     for endings, reader in FORMATS.items():

@@ -65,8 +65,11 @@ class Scaled(Tensors):
         if scale.shape in ((shape[0],), (shape[0], 1)):
             return scale.reshape(-1, 1)
         if scale.shape == tuple(-(-size // block) for size, block in zip(shape, self._blocks, strict=True)):
-            spread = np.repeat(np.repeat(scale, self._blocks[0], axis=0), self._blocks[1], axis=1)
-            return spread[: shape[0], : shape[1]]
+            rows, columns = (
+                np.arange(size) // block for size, block in zip(shape, self._blocks, strict=True)
+            )
+            spread: NDArray[np.float64] = scale[np.ix_(rows, columns)]
+            return spread
         raise InputError(
             f"{self.source}: scale {name} has shape {list(scale.shape)} for a weight of shape {list(shape)}, "
             f"expected one number, one for each row, or blocks of {self._blocks[0]} x {self._blocks[1]}; "

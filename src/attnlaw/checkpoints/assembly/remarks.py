@@ -60,7 +60,8 @@ def warnings(
             f"{config.source} does not say how often the shared layers are applied: each is counted once"
         )
     model_type = config.text("model_type")
-    if model_type and not any(model_type in family.model_types for family in families):
+    mapped = len(families) == 1  # by the user's own map, who knows what is read
+    if model_type and not mapped and not any(model_type in family.model_types for family in families):
         found.append(f"model type {model_type} is not in the table: read as {match.family.name} by its names")
     for tower in ("vision", "audio"):
         if f"{tower}_config" in config:

@@ -16,7 +16,7 @@ def _feed_forward(place: int) -> tuple[dict[str, str], ...]:
 
 T5 = Family(
     name="t5",
-    model_types=("t5", "mt5", "umt5", "longt5"),
+    model_types=("t5", "mt5", "umt5"),
     hidden_size="d_model",
     activation=("dense_act_fn", "feed_forward_proj"),
     default_activation="relu",

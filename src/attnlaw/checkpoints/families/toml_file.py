@@ -21,6 +21,7 @@ from typing import Any
 
 from attnlaw.checkpoints.families.family import Family, Stack
 from attnlaw.errors import InputError
+from attnlaw.plain_files import read_bounded
 
 PLAIN = {"query", "key", "value", "output"}
 LATENT = {*PLAIN, "latent", "shared_key"}
@@ -51,10 +52,9 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     True
     """
     file = Path(path)
+    data = read_bounded(file, megabytes=4, remedy="give a TOML file")
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); give a TOML file") from error
+        values = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file}: not valid TOML ({error}); correct the file") from error
     family: Family = _record(Family, values, str(file))

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.formats.gguf_header import Header, read_header
+from attnlaw.checkpoints.formats.gguf_header import MOST, Header, read_header
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
@@ -136,7 +136,8 @@ def _import_gguf(source: str) -> Any:
 
 def _header(path: Path) -> Header:
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        window = min(path.stat().st_size, MOST)
+        with path.open("rb") as file, mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data:
             return read_header(data)
     except (ValueError, struct.error) as error:
         raise InputError(f"{path}: not a complete GGUF file ({error}); copy or download it again") from error

@@ -18,6 +18,8 @@ VERSIONS = (2, 3)
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, ARRAY = 8, 9
 KEPT = 4096  # longer arrays belong to the tokenizer
+MOST = 2**26  # bytes of a header; the largest vocabularies take 20 MB
+MOST_DIMENSIONS = 8
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,13 @@ def read_header(data: Any) -> Header:
     entries = []
     for _ in range(tensors):
         name = cursor.text()
-        shape = tuple(cursor.scalar("Q") for _ in range(cursor.scalar("I")))[::-1]
+        dimensions = cursor.scalar("I")
+        if dimensions > MOST_DIMENSIONS:
+            raise ValueError(f"a tensor has {dimensions} dimensions")
+        shape = tuple(cursor.scalar("Q") for _ in range(dimensions))[::-1]
         entries.append((name, shape, cursor.scalar("I"), cursor.scalar("Q")))
+    if len({name for name, *_ in entries}) != len(entries):
+        raise ValueError("two tensors have one name")
     alignment = found.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError(f"general.alignment is {alignment!r}")

@@ -36,6 +36,8 @@ DTYPES: dict[str, Any] = {
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
+# A header of this size names 300000 tensors; the library itself would accept 100 MB.
+MOST_HEADER = 2**25
 
 
 class SafetensorsFile(Tensors):
@@ -87,11 +89,13 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     `safe_open` refuses a header that lies about sizes, offsets or lengths, so the plain parse is safe.
     """
     try:
-        with safe_open(path, framework="np"):
-            pass
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
+            if length > MOST_HEADER:
+                raise ValueError(f"a header of {length} bytes")
+            with safe_open(path, framework="np"):
+                pass
+            header = json.loads(file.read(length), object_pairs_hook=_distinct)
     except (SafetensorError, OSError, ValueError, struct.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # permissions, not damage
@@ -101,3 +105,11 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         ) from error
     header.pop("__metadata__", None)
     return header, 8 + length
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object without doubled keys: of two tensors with one name, readers would choose differently."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands there twice")
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
+from attnlaw.plain_files import leads_outside, read_bounded
+
+MOST_NAME = 255  # bytes in the name of a file
 
 
 class Sharded(Tensors):
@@ -37,8 +41,9 @@ class Sharded(Tensors):
 
 
 def _weight_map(index: Path) -> dict[str, str]:
+    data = read_bounded(index, megabytes=32)
     try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        weight_map = json.loads(data)["weight_map"]
         entries = {str(name): file for name, file in weight_map.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
@@ -59,6 +64,11 @@ def _inside(index: Path, file: str) -> Path:
         )
     if file.endswith(".index.json"):
         raise InputError(f"{index}: names another index, {file!r}, as a shard; download it again")
-    if not shard.is_file():
+    if "\0" in file or len(os.fsencode(file)) > MOST_NAME or not shard.is_file():
         raise InputError(f"{index}: the shard {file!r} is missing; download it into the same directory")
+    if leads_outside(shard):
+        raise InputError(
+            f"{index}: the shard {file!r} is a link to {shard.resolve()}, outside its directory; "
+            "copy the file, or name it directly"
+        )
     return shard
