@@ -4,9 +4,13 @@ Tokens are rows of norm at most 1 and distances are spectral, as in `test_factor
 bound: differences may stay below it, never above.
 """
 
+import json
+
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from attnlaw import audit
 from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, proxies
 from attnlaw.bounds.activations import lipschitz
 from attnlaw.bounds.factors import log_layer_factor, log_sensitivity
@@ -130,6 +134,65 @@ def test_one_expert_with_weight_one_is_a_plain_feed_forward():
     assert first.log_alpha == second.log_alpha
     assert first.norm_based == second.norm_based
     assert [part.factors.expert for part in second.contributions[:5]] == [None, None, 0, 0, 0]
+
+
+def norm(matrix):
+    return np.linalg.norm(matrix, 2)
+
+
+def test_a_whole_model_with_experts_against_dense_matrices(tmp_path):
+    """Two layers, a shared expert and three routed ones in the second, from files to the proxies.
+
+    The reference forms every matrix, takes dense SVDs and follows the formulas with plain numbers; its
+    ranks are full but for the heads, whose d_head values are kept.
+    """
+    rng = np.random.default_rng(9)
+    hidden, heads, size, width, s = 8, 2, 4, 6, 2.5
+    state, blocks, attention = {}, [], []
+    for layer in range(2):
+        at = f"layers.{layer}."
+        q, k, v, o = (rng.standard_normal((hidden, hidden)) for _ in range(4))
+        state |= {f"{at}self_attn.{n}_proj.weight": w for n, w in zip("qkvo", (q, k, v, o), strict=True)}
+        own = [slice(h * size, (h + 1) * size) for h in range(heads)]
+        attention.append([(q[i].T @ k[i], v[i].T @ o[:, i].T) for i in own])
+        names = ["mlp"] if layer == 0 else ["mlp.shared_experts", *(f"mlp.experts.{e}" for e in range(3))]
+        blocks.append([])
+        for name in names:
+            gate, inner = (rng.standard_normal((width, hidden)) for _ in range(2))
+            outer = rng.standard_normal((hidden, width))
+            parts = {"gate": gate, "up": inner, "down": outer}
+            state |= {f"{at}{name}.{part}_proj.weight": w for part, w in parts.items()}
+            blocks[-1].append((inner.T, gate.T, outer.T))
+
+    def factor(layer, constant):
+        f = [2 * constant * norm(i) * norm(g) * norm(m) for i, g, m in blocks[layer]]
+        return f[0] + (s * max(f[1:]) if f[1:] else 0.0)
+
+    def attend(layer):
+        return sum(norm(vo) * (1 + 4 * norm(qk)) for qk, vo in attention[layer])
+
+    total = 0.0
+    m = int(np.ceil(2 + np.log(hidden)))
+    for layer, alpha in ((0, factor(1, 1.1) * attend(1)), (1, 1.0)):
+        placed = [(vo, factor(layer, 1.0), size) for _, vo in attention[layer]]
+        placed += [(qk, 2 * norm(vo) * factor(layer, 1.0), size) for qk, vo in attention[layer]]
+        for number, (inner, gate, outer) in enumerate(blocks[layer]):
+            weight = s if number else 1.0
+            placed.append((inner, weight * norm(outer) * norm(gate), width))
+            placed.append((gate, weight * norm(outer) * norm(inner), width))
+            placed.append((outer, weight, width))
+        for matrix, gamma, rank in placed:
+            values, scale = np.linalg.svd(matrix)[1][:rank], gamma * alpha * 2
+            p = np.arange(2 * m + 1)[:, None] / m
+            sums = (values**p).sum(axis=1, keepdims=True)
+            total += ((sums * scale**p * hidden ** (p + 1)) ** (1 / (p + 2))).min()
+    save_file(state, tmp_path / "model.safetensors")
+    config = {"num_attention_heads": heads, "routed_scaling_factor": s, "hidden_act": "silu"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    summary = audit(tmp_path, jobs=1).summary
+    assert summary["matrices"] == 2 * 2 * heads + 3 + 4 * 3
+    log10 = summary["proxies"]["spectrum_adaptive"]["log10"]
+    assert log10 == pytest.approx(np.log10(total + np.sqrt(2)), abs=1e-11)
 
 
 def test_a_shared_expert_by_hand():

@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Read a trained Transformer, show the spectra of its heads and what they imply for generalization.
 
-    The same from Python: attnlaw.audit(MODEL, layers=..., only=..., heads=..., samples=..., jobs=...); with
-    --out DIR also .fitted().save(DIR, figures=...)
+    The same from Python: attnlaw.audit(MODEL, layers=..., only=..., heads=..., map=..., adapter=...,
+    samples=..., jobs=...); with --out DIR also .fitted().save(DIR, figures=...)
     """
     from attnlaw.auditing import Audit, audit
     from attnlaw.cli.audit_table import show
