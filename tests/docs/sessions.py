@@ -1,0 +1,184 @@
+"""The fenced blocks of a page as one session in one directory: what a reader would type, top to bottom.
+
+| fence | what happens |
+|---|---|
+| console | every line after `$` runs; the lines below it, if any, must be what it prints |
+| python | runs in the page's own namespace; a block `text title="prints"` below must be what it prints |
+| toml title="FILE" | is written to FILE; without a title it is only parsed |
+| any of them with title="no-run: REASON" | is left out, and the page shows the reason |
+| other languages | are shown only, and may hold no command |
+
+In expected output `...` stands for anything: times, round-off, lines left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WIDTH = 100
+SECONDS = 300
+NO_RUN = "no-run: "
+FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w+-]*)(?: +title="(?P<title>[^"]*)")?$')
+PROMPT = re.compile(r"^\$ ")
+# Names of the README that stand for the reader's own checkpoints.
+STANDINS = ("path/to/checkpoint", "path/to/model", "A", "B")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: `first` is the number of its first line of text, from 0."""
+
+    language: str
+    title: str
+    first: int
+    indent: int
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What was run, what the page says that it prints, and what it printed; `expected` None is not compared."""
+
+    source: str
+    first: int
+    count: int
+    indent: int
+    expected: str | None
+    printed: str
+
+    @property
+    def agrees(self) -> bool:
+        return self.expected is None or agree(self.expected, self.printed)
+
+
+@dataclass
+class Session:
+    """Runs the blocks of one page in `folder`, where `examples`, `studies` and the stand-ins are linked."""
+
+    page: Path
+    folder: Path
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "page"})
+
+    def __post_init__(self) -> None:
+        for name in ("examples", "studies", "src"):
+            (self.folder / name).symlink_to(ROOT / name)
+        for name in STANDINS:
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).symlink_to(ROOT / "examples" / "tiny-decoder")
+
+    def run(self) -> list[Exchange]:
+        """Every block in order; a command that fails where the page shows no output raises."""
+        found = blocks(self.page.read_text(encoding="utf-8"))
+        done: list[Exchange] = []
+        with contextlib.chdir(self.folder):
+            for block, after in zip_longest(found, found[1:]):
+                done += self._run(block, after)
+        return done
+
+    def _run(self, block: Block, after: Block | None) -> Iterator[Exchange]:
+        if block.title.startswith(NO_RUN):
+            return
+        if block.language == "toml":
+            tomllib.loads(block.text)
+            if block.title:
+                Path(block.title).write_text(block.text + "\n", encoding="utf-8")
+        elif block.language == "console":
+            for first, command, expected in commands(block):
+                printed = shell(command, f"{self.page.name}:{first}", expected is not None)
+                count = 0 if expected is None else expected.count("\n") + 1
+                yield Exchange(command, first, count, block.indent, expected, printed)
+        elif block.language == "python":
+            printed = self._python(block)
+            if after is not None and (after.language, after.title) == ("text", "prints"):
+                yield Exchange(block.text, after.first, len(after.lines), after.indent, after.text, printed)
+
+    def _python(self, block: Block) -> str:
+        out = io.StringIO()
+        # Blank lines in front, so that a traceback names the line of the page.
+        code = compile("\n" * block.first + block.text, str(self.page), "exec", dont_inherit=True)
+        with contextlib.redirect_stdout(out):
+            exec(code, self.names)
+        return tidy(out.getvalue())
+
+
+def blocks(text: str) -> list[Block]:
+    """All fenced blocks of a page, in order."""
+    found, lines = [], iter(enumerate(text.splitlines()))
+    for number, line in lines:
+        opened = FENCE.match(line)
+        if not opened:
+            if line.lstrip().startswith("```"):
+                raise ValueError(f'line {number + 1}: {line.strip()}: expected ```LANGUAGE title="..."')
+            continue
+        indent = len(opened["indent"])
+        inside = []
+        for _, inner in lines:
+            if inner.strip() == "```":
+                break
+            inside.append(inner[indent:])
+        found.append(Block(opened["language"], opened["title"] or "", number + 1, indent, tuple(inside)))
+    return found
+
+
+def commands(block: Block) -> Iterator[tuple[int, str, str | None]]:
+    """(line of the first output, command, expected output or None) for every prompt of a console block."""
+    starts = [i for i, line in enumerate(block.lines) if PROMPT.match(line)]
+    for start, end in zip(starts, [*starts[1:], len(block.lines)], strict=True):
+        command, at = block.lines[start][2:], start + 1
+        while command.endswith("\\"):
+            command, at = command[:-1] + block.lines[at].strip(), at + 1
+        shown = "\n".join(block.lines[at:end])
+        yield block.first + at, command.partition("  #")[0].strip(), shown if shown.strip() else None
+
+
+def shell(command: str, place: str, may_fail: bool) -> str:
+    """What `attnlaw ...` or `python ...` prints, errors included, on a terminal of fixed width without colour."""
+    program, *rest = shlex.split(command)
+    starts = {"attnlaw": [str(Path(sys.executable).with_name("attnlaw"))], "python": [sys.executable]}
+    if program not in starts:
+        raise ValueError(f'{place}: {program} is not run here; say title="{NO_RUN}..." with the reason')
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    fixed = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
+    quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [*starts[program], *rest],
+        env=kept | fixed | quiet,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SECONDS,
+        check=False,
+    )
+    printed = tidy(done.stdout.decode())
+    if "Traceback" in printed or (done.returncode and not may_fail):
+        raise RuntimeError(f"{place}: {command} ended with status {done.returncode}:\n{printed}")
+    return printed
+
+
+def tidy(text: str) -> str:
+    """Without blanks at the ends of lines and empty lines at either end."""
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+
+
+def agree(expected: str, printed: str) -> bool:
+    """Whether the output is as expected, letter by letter, but for `...`."""
+    flags = doctest.ELLIPSIS
+    return doctest.OutputChecker().check_output(tidy(expected) + "\n", tidy(printed) + "\n", flags)

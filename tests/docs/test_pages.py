@@ -1,0 +1,84 @@
+"""Every command and snippet of the documentation runs, and prints what the page shows."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+from docs.sessions import NO_RUN, PAGES, ROOT, WIDTH, Session, agree, blocks, commands
+
+from attnlaw.cli.app import app
+
+RUN = ("console", "python", "toml")
+CONSTRAINTS = (ROOT / "constraints.txt").read_text().split()
+# The boxes of --help are typer's; an older one draws others.
+SAME_TYPER = f"typer=={version('typer')}" in CONSTRAINTS
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_runs_and_prints_what_it_shows(page, tmp_path):
+    for done in Session(page, tmp_path).run():
+        if "--help" in done.source and not SAME_TYPER:
+            continue
+        assert done.agrees, (
+            f"{name(page)}:{done.first}: {done.source}\nprinted:\n{done.printed}\n"
+            f"the page has:\n{done.expected}\n(write it anew with: python tests/docs/capture.py {name(page)})"
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_block_that_is_not_run_says_why(page):
+    for block in blocks(page.read_text(encoding="utf-8")):
+        place = f"{name(page)}:{block.first}"
+        if block.title.startswith(NO_RUN):
+            assert block.language in RUN, place
+            assert block.title.removeprefix(NO_RUN).strip(), place
+        elif block.language not in RUN:
+            assert block.language not in ("sh", "bash", "shell", "py"), f"{place}: write console or python"
+            assert not any(line.startswith(("$ ", "attnlaw ")) for line in block.lines), (
+                f"{place}: a command that nobody runs; make it a console block"
+            )
+
+
+def test_every_command_shows_its_help_and_its_output():
+    shown = [
+        (command, expected)
+        for page in PAGES
+        for block in blocks(page.read_text(encoding="utf-8"))
+        if block.language == "console" and not block.title.startswith(NO_RUN)
+        for _, command, expected in commands(block)
+    ]
+    groups = {group.name: group.typer_instance.registered_commands for group in app.registered_groups}
+    verbs = [command.name for command in app.registered_commands]
+    verbs += [f"{group} {command.name}" for group, own in groups.items() for command in own]
+    for verb in verbs:
+        of_verb = [(command, out) for command, out in shown if command.startswith(f"attnlaw {verb} ") and out]
+        assert any("--help" in command for command, _ in of_verb), f"commands.md lacks {verb} --help"
+        assert any("--help" not in command for command, _ in of_verb), f"no page shows what {verb} prints"
+
+
+def test_shown_output_fits_the_width():
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language == "python" and len(block.lines):
+                assert max(map(len, block.lines)) <= WIDTH + 10, f"{name(page)}:{block.first}"
+
+
+def test_expected_output_may_leave_out_what_varies():
+    assert agree("took ... ms\nE 0.55", "took 12 ms  \nE 0.55\n")
+    assert agree("first\n...\nlast", "first\na\nb\nlast")
+    assert not agree("E 0.55", "E 0.56")
+    assert not agree("first\nlast", "first\na\nlast")
+
+
+def test_a_session_reports_a_wrong_output(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text('```python\nprint(1 + 1)\n```\n```text title="prints"\n3\n```\n')
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (done,) = Session(page, folder).run()
+    assert (done.expected, done.printed, done.agrees) == ("3", "2", False)

@@ -1,0 +1,80 @@
+"""The documentation site: it builds without a warning, asks nobody for anything, and knows every public name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from docs.sessions import ROOT
+
+import attnlaw
+
+# Links that a reader may follow; everything else would be fetched by the page itself.
+FOLLOWED = {("a", "href")}
+FETCHED = ("src", "srcset", "href", "poster", "data", "action")
+
+
+class Addresses(HTMLParser):
+    """Collects (tag, attribute, address) of whatever a page refers to, and its ids."""
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.ids = [], set()
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name in FETCHED and value:
+                self.found.append((tag, name, value))
+            if name == "id":
+                self.ids.add(value)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    parsed = {}
+    for file in site.rglob("*.html"):
+        parsed[file.relative_to(site).as_posix()] = page = Addresses()
+        page.feed(file.read_text(encoding="utf-8"))
+    return parsed
+
+
+def test_no_page_fetches_from_elsewhere(pages, site):
+    assert len(pages) > 20
+    for name, page in pages.items():
+        strangers = [
+            address
+            for address in page.found
+            if address[:2] not in FOLLOWED and address[2].lower().startswith(("http:", "https:", "//"))
+        ]
+        assert strangers == [], name
+    for style in site.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        assert "@import" not in text, style.name
+        assert "url(http" not in text, style.name
+
+
+def test_every_public_name_has_an_entry(pages):
+    known = set().union(*(page.ids for page in pages.values()))
+    for name in attnlaw.__all__:
+        if name != "__version__":
+            value = getattr(attnlaw, name)
+            assert f"{value.__module__}.{value.__name__}" in known, f"docs/reference/index.md lacks {name}"
+
+
+def test_examples_of_docstrings_are_code(site):
+    text = (site / "reference" / "index.html").read_text(encoding="utf-8")
+    assert "<blockquote>" not in text
+    assert text.count('class="language-pycon highlight"') > 8
