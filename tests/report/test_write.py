@@ -174,14 +174,14 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
     study = saved_study(tmp_path / "study", limit_study(tmp_path / "study"))
     run = tmp_path / "run"
     run.mkdir()
-    steps = {"step": [0, 10], "model": ["m", "m"], "stable_rank": [3.0, 2.0], "alpha": [None, 2.5]}
+    steps = {"step": [0, 10], "model": ["m", "m"], "stable_rank_qk": [3.0, 2.0], "alpha_qk": [None, 2.5]}
     pl.DataFrame(steps).write_parquet(run / "steps.parquet")
     page = write_report([study, run], tmp_path / "out")
     source = page.read_text(encoding="utf-8")
-    for text in ("Densities", "KL divergence to the limit", "Against the step", "stable rank"):
+    for text in ("Densities", "KL divergence to the limit", "Against the step", "stable rank, median"):
         assert text in source
     columns = data_of(page)["columns"]
-    assert columns["stable_rank"][-2:] == [3.0, 2.0]
+    assert columns["stable_rank_qk"][-2:] == [3.0, 2.0]
     assert columns["width"][:3] == [16.0, 64.0, None]  # JSON knows no infinity
 
 

@@ -43,6 +43,9 @@ def inline_svg(chart: Any, name: str) -> str:
 
     spec = _themed(styled(chart).to_dict(validate=False))
     spec["config"] = _merged(spec["config"], CONFIG)
+    if not any(key in spec for key in ("hconcat", "vconcat", "concat")):
+        # Below a single panel a legend leaves room for the panel on a phone.
+        spec["config"] = _merged(spec["config"], {"legend": {"orient": "bottom"}})
     drawn = vl_convert.vegalite_to_svg(spec)
     # Vega numbers its ids through all charts of a process; here each chart counts its own.
     ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from attnlaw.report.style import PALETTE, inline
+
+# Columns of the steps of a training run begin with these.
+STEP_QUANTITIES = {
+    "log10_": "log10 proxy",
+    "stable_rank_": "stable rank, median",
+    "outliers_": "outliers, total",
+    "alpha_": "tail exponent α, median",
+}
 
 
 def series_chart(rows: pl.DataFrame, x: str, y: str, title: str) -> Any:
@@ -28,36 +35,42 @@ def series_chart(rows: pl.DataFrame, x: str, y: str, title: str) -> Any:
     return (base.mark_line() + points if numeric else points).properties(width=340, height=220)
 
 
-def step_charts(rows: pl.DataFrame, quantities: Sequence[str], columns: int = 3) -> Any:
-    """Small panels, one per quantity, each against the training step with one line per model."""
+def step_charts(rows: pl.DataFrame) -> Any | None:
+    """A panel per quantity against the training step, a line per group of matrices, dashes per model.
+
+    Rows are those of `records.steps_schema`; None where no quantity was measured.
+    """
     import altair as alt
 
+    models = list(dict.fromkeys(rows["model"]))
     panels = []
-    for quantity in quantities:
-        known = rows.select("step", quantity, series="model").drop_nulls()
-        panels.append(
-            alt.Chart(
-                inline(known.to_dicts()),
-                title=alt.TitleParams(quantity.replace("_", " "), frame="group", anchor="start"),
-            )
-            .mark_line(point=alt.OverlayMarkDef(size=12, filled=True))
-            .encode(
-                x=alt.X("step:Q", title="step", axis=alt.Axis(tickCount=4, format="~s")),
-                y=alt.Y(
-                    f"{quantity}:Q",
-                    title=None,
-                    scale=alt.Scale(zero=False),
-                    axis=alt.Axis(minExtent=30, tickCount=4),
-                ),
-                color=_colour(alt, rows["model"]),
-            )
-            .properties(width=200, height=130)
+    for prefix, title in STEP_QUANTITIES.items():
+        names = [name for name in rows.columns if name.startswith(prefix) and rows[name].count()]
+        if not names:
+            continue
+        long = rows.unpivot(names, index=["step", "model"], variable_name="series").drop_nulls("value")
+        own = long.with_columns(pl.col("series").str.strip_prefix(prefix).str.replace_all("_", " "))
+        chart = alt.Chart(inline(own.to_dicts()), title=title).mark_line(
+            point=alt.OverlayMarkDef(size=14, filled=True)
         )
-    return alt.concat(*panels, columns=columns)
+        dash = alt.StrokeDash(
+            "model:N", sort=models, legend=alt.Legend(title=None, symbolStrokeColor="#888888")
+        )
+        encoded = chart.encode(
+            x=alt.X("step:Q", title="step", axis=alt.Axis(tickCount=5, format="~s")),
+            y=alt.Y(
+                "value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=30, tickCount=5)
+            ),
+            color=_colour(alt, own["series"], always=True),
+        )
+        drawn = encoded.encode(strokeDash=dash) if len(models) > 1 else encoded
+        panels.append(drawn.properties(width=230, height=150))
+    return alt.concat(*panels, columns=2).resolve_scale(color="independent") if panels else None
 
 
-def _colour(alt: Any, series: pl.Series) -> Any:
-    """One colour a series; a single series needs no legend."""
+def _colour(alt: Any, series: pl.Series, always: bool = False) -> Any:
+    """One colour a series; a single series needs no legend, unless it is `always` to be named."""
     names = list(dict.fromkeys(series))
     scale = alt.Scale(domain=names, range=[PALETTE[i % len(PALETTE)] for i in range(len(names))])
-    return alt.Color("series:N", scale=scale, legend=alt.Legend(title=None) if len(names) > 1 else None)
+    legend = alt.Legend(title=None) if always or len(names) > 1 else None
+    return alt.Color("series:N", scale=scale, legend=legend)

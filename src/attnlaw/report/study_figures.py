@@ -94,10 +94,12 @@ def _learn(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figure]:
         for label, own in _cases(theory, others):
             caption = (
                 "Lines: theory in the limit of large dimension. Points: trained students with one standard "
-                "error; on the lines, the theory holds at that size. Dotted lines are thresholds."
+                "error; where they lie on the lines, the theory holds at that size."
             )
             points = _points(trained, own)
             lines = _thresholds(own).unique("name", maintain_order=True)
+            if lines.height:
+                caption += " Dotted lines are thresholds."
             chart = partial(learning_curves, own.sort("alpha"), points, lines if lines.height else None)
             yield Figure("learning", f"Learning curves{label}", caption, chart)
     elif varied:
@@ -238,7 +240,9 @@ def _cases(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[str, pl.D
 
 def _label(values: dict[str, Any]) -> str:
     def text(value: Any) -> str:
-        return f"{value:g}" if isinstance(value, float) else str(value)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return "∞" if value == float("inf") else f"{value:g}" if isinstance(value, float) else str(value)
 
     return ", ".join(f"{name.replace('_', ' ')} {text(value)}" for name, value in values.items())
 

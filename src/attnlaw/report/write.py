@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from pathlib import Path
 
@@ -107,17 +107,12 @@ def _study(folder: Path) -> Part:
 
 def _steps(folder: Path) -> Part:
     rows = _read(folder / STEPS, {"step", "model"}, "attnlaw.training.SpectralMonitor")
-    quantities = [
-        name
-        for name, dtype in rows.schema.items()
-        if dtype.is_numeric() and name != "step" and rows[name].count()
-    ]
     caption = (
         "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that "
         "few directions take over; proxies that grow without end mean norms that do."
     )
-    draw = partial(step_charts, rows, quantities)
-    figures = (Figure("steps", "Against the step", caption, draw),) if quantities else ()
+    chart = step_charts(rows)
+    figures = () if chart is None else (Figure("steps", "Against the step", caption, lambda: chart),)
     return Part(folder.name, rows=rows, figures=figures)
 
 
