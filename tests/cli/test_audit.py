@@ -47,6 +47,8 @@ def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
     done = attnlaw("audit", TINY, "--out", out)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in out.iterdir()) == [
+        "curves.parquet",
+        "fits.parquet",
         "layers.parquet",
         "matrices.parquet",
         "report.html",

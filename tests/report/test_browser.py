@@ -48,7 +48,10 @@ def pages(tmp_path_factory):
     bad = audited(2, HOSTILE)
     named = bad.matrices.with_columns(tensors=pl.lit([HOSTILE], dtype=pl.List(pl.String)))
     hostile = attnlaw.Audit(
-        tuple({**summary, "family": HOSTILE, "warnings": [HOSTILE]} for summary in bad.summaries),
+        tuple(
+            {**summary, "family": HOSTILE, "warnings": [HOSTILE], "per_application": summary["proxies"]}
+            for summary in bad.summaries
+        ),
         named,
         bad.spectra,
         bad.layers,
@@ -220,6 +223,7 @@ def test_hostile_names_stay_text(visit):
     assert HOSTILE in page.inner_text(".path")
     assert HOSTILE in page.inner_text("#tensors")
     assert page.evaluate("document.scripts.length") == 2
+    assert "log10, per application" in page.inner_text("#proxies")
 
 
 def test_a_phone_needs_no_sideways_scrolling(visit):

@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Write report.html from saved rows, several runs side by side; nothing is computed anew.
 
-    The same from Python: attnlaw.report.write_report([DIR, ...], out=DIR, figures="pdf")
+    The same from Python: attnlaw.report.write.write_report([DIR, ...], out=DIR, figures="pdf")
     """
     from attnlaw.cli.console import messages
     from attnlaw.report.write import write_report

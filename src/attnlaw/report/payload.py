@@ -23,8 +23,10 @@ LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
 # Columns of the page's table, with their headings; the download has all.
 SHOWN = (
     ("model", "model"),
+    ("stack", "stack"),
     ("layer", "layer"),
     ("head", "head"),
+    ("expert", "expert"),
     ("kind", "kind"),
     ("spectral_norm", "spectral norm"),
     ("stable_rank", "stable rank"),
@@ -109,16 +111,15 @@ def _model(summary: dict[str, Any], short: dict[str, str]) -> dict[str, Any]:
         "short": short[summary["model"]],
         **{name: summary[name] for name in ("family", "layers", "hidden_size", "heads", "matrices")},
         "headline": headline,
-        "proxies": _proxies(summary),
+        "proxies": _proxies(summary["proxies"]),
+        "per_application": _proxies(summary["per_application"]),
         "remarks": said,
         "warnings": summary["warnings"],
     }
 
 
-def _proxies(summary: dict[str, Any]) -> list[tuple[str, float | None]] | None:
-    if not summary["proxies"]:
-        return None
-    return [(name, finite(value)) for name, value in proxy_rows(summary["proxies"])]
+def _proxies(proxies: dict[str, Any] | None) -> list[tuple[str, float | None]] | None:
+    return [(name, finite(value)) for name, value in proxy_rows(proxies)] if proxies else None
 
 
 def _columns(table: pl.DataFrame, index: dict[str, int]) -> dict[str, list[Any]]:

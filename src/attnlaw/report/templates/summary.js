@@ -30,11 +30,15 @@ function drawProxies(data) {
       cx: `${((100 * (model.proxies[row][1] - low)) / (high - low)).toFixed(2)}%`, cy: "50%", r: 5.5,
       style: { fill: seriesColor(data.models.indexOf(model)), "fill-opacity": 0.9 },
     })));
+  // Layers that are applied several times (ALBERT) count once in the first column, every time in the second.
+  const columns = models.flatMap((model) => [{ model, values: model.proxies, ending: "" },
+    ...(model.per_application ? [{ model, values: model.per_application, ending: "per application" }] : [])]);
   const head = element("tr", {}, element("th", { scope: "col" }, "log10 of"), element("th", { class: "strip" }, ""),
-    models.map((model) => element("th", { scope: "col" }, models.length > 1 ? key(seriesColor(data.models.indexOf(model))) : null, models.length > 1 ? model.short : "log10")));
+    columns.map(({ model, ending }) => element("th", { scope: "col" }, models.length > 1 ? key(seriesColor(data.models.indexOf(model))) : null,
+      [models.length > 1 ? model.short : "log10", ending].filter(Boolean).join(", "))));
   const rows = names.map((name, i) => element("tr", { class: i === 0 ? "lead-row" : null },
     element("th", { scope: "row" }, name), element("td", { class: "strip" }, strip(i)),
-    models.map((model) => element("td", {}, format(model.proxies[i][1], 5)))));
+    columns.map(({ values }) => element("td", {}, format(values[i][1], 5)))));
   show(byId("proxies"),
     element("p", { class: "meaning" }, data.meaning),
     element("div", { class: "wide" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows))),
