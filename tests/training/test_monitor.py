@@ -14,6 +14,7 @@ import torch
 from attnlaw import audit
 from attnlaw.errors import InputError
 from attnlaw.records.steps_schema import STEP_GROUPS, STEP_MATRICES, STEPS
+from attnlaw.report.series_charts import STEP_QUANTITIES
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor
 
@@ -355,6 +356,7 @@ def test_the_report_draws_the_run(tmp_path):
     model = TimedEncoder()
     run(watch(model, tmp_path, quantities=["proxies", "alpha"], max_overhead=1e9), model, range(17))
     page = write_report([tmp_path]).read_text(encoding="utf-8")
-    assert "log10 spectrum adaptive" in page
-    assert "alpha qk" in page
-    assert "stable rank qk" not in page
+    drawn = {prefix for prefix, title in STEP_QUANTITIES.items() if title in page}
+    assert drawn == {"log10_", "alpha_"}
+    quantities = list(STEPS)[2:-4]
+    assert all(name.startswith(tuple(STEP_QUANTITIES)) for name in quantities)
