@@ -5,6 +5,7 @@ Each call leaves a line in the file `calls` of its `log` folder, whatever become
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -44,7 +45,7 @@ def draw(*, x: float, seed: int) -> Result:
 
 
 def poisoned(*, x: float, how: str = "well", at: float = 2.0, log: str | None = None) -> Result:
-    """x squared, but at one x: raise, be wrong input, hang, or exit the process."""
+    """x squared, but at one x: raise, be wrong input, hang, freeze, or exit the process."""
     _called(log, x)
     if x == at and how == "raises":
         raise ArithmeticError("poison\nin two lines")
@@ -52,6 +53,8 @@ def poisoned(*, x: float, how: str = "well", at: float = 2.0, log: str | None = 
         raise InputError("x: not this one")
     if x == at and how == "hangs":
         time.sleep(600)
+    if x == at and how == "freezes":
+        ctypes.PyDLL(None).sleep(600)  # compiled code that does not let go of the interpreter
     if x == at and how == "exits":
         os._exit(3)
     if x == at and how == "nan":

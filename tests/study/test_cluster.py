@@ -70,7 +70,8 @@ def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, tw
         ("raises", "ArithmeticError: poison in two lines", 2),
         ("input", "x: not this one", 1),
         ("exits", "the worker process died while computing it", 2),
-        ("hangs", 'exceeded its time limit of 0.5 s at File "', 2),
+        ("hangs", 'exceeded its time limit of 1 s at File "', 2),
+        ("freezes", 'exceeded its time limit of 1 s at File "', 2),
     ],
 )
 def test_a_poisoned_task_does_not_stop_the_others(
@@ -78,7 +79,7 @@ def test_a_poisoned_task_does_not_stop_the_others(
 ) -> None:
     text = f'verb = "poisoned"\n[fixed]\nlog = "LOG"\nhow = "{how}"\nat = 20.0\n[grid]\nx = "1:60:60"\n'
     report = run(
-        study(tmp_path, text + "[run]\nretries = 1\ntime_limit = 0.5\n"), tmp_path / "out", two_workers
+        study(tmp_path, text + "[run]\nretries = 1\ntime_limit = 1\n"), tmp_path / "out", two_workers
     )
     (failure,) = report.failures
     assert failure.arguments["x"] == 20
@@ -150,7 +151,8 @@ def test_ctrl_c_stops_the_workers_and_keeps_every_finished_row(tmp_path: Path) -
     report = json.loads(told)
     assert report["stopped"]
     assert noise == b""
-    assert report["done"] == len(set(calls(tmp_path)))  # tasks at work were short enough to end
+    begun = len(set(calls(tmp_path)))
+    assert begun - 2 <= report["done"] <= begun  # but for what two workers began at that very moment
     assert report["done"] == status(found, out).done == rows(out).height < 24
 
 

@@ -29,6 +29,7 @@ BATCH = 0.25  # seconds
 MOST_IN_BATCH = 500
 AHEAD = 3  # batches sent for each worker
 LAST_WAIT = 2.0  # seconds that running batches get when the user stops the run
+ASK_AGAIN = 5.0  # seconds between looks for missing workers
 MOST_DEATHS = 20  # of workers that held a task without computing it
 
 
@@ -42,17 +43,22 @@ class _Pending:
 
 
 class Dask:
-    """Computes tasks through a Dask client (an `Engine`) whose cluster is to have `planned` workers."""
+    """Computes tasks through a Dask client (an `Engine`).
 
-    def __init__(self, client: Client, planned: int = 1) -> None:
+    A cluster of ours is to have `planned` workers. Dask restarts a worker that dies, but gives up where that
+    fails; it is then asked for the planned number again.
+    """
+
+    def __init__(self, client: Client, planned: int | None = None) -> None:
         self.client = client
         self.planned = planned
+        self.asked = time.monotonic()
         self.pace: float | None = None  # seconds of a task, a running mean
 
     @property
     def workers(self) -> int:
-        """Worker processes: those asked for, or more if there are more now."""
-        return max(self.planned, len(self.client.nthreads()))
+        """Worker processes: those planned, or those there are."""
+        return self.planned or max(1, len(self.client.nthreads()))
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
@@ -68,12 +74,21 @@ class Dask:
                 future = self.client.submit(perform_batch, sent, folder, policy.time_limit, first, pure=False)
                 flying[future] = batch
                 future.add_done_callback(ended.put)
+            self._restore()
             for future in _taken(ended, 0.2):
                 finished, again = self._settled(future, flying.pop(future), folder, policy)
                 waiting.extend(again)
                 if finished:
                     yield finished
         yield from self._last(flying, ended, folder, policy)
+
+    def _restore(self) -> None:
+        """Ask the cluster for the planned workers where some are missing."""
+        if self.planned is None or time.monotonic() < self.asked + ASK_AGAIN:
+            return
+        self.asked = time.monotonic()
+        if len(self.client.nthreads()) < self.planned:
+            self.client.cluster.scale(self.planned)
 
     def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
         """The next tasks: as many as fill a batch, fewer near the end, one alone after an accident."""

@@ -23,11 +23,13 @@ CONFIG = {
     # A death is told at once, and a worker holds what it computes and nothing else.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-saturation": 1.0,
+    # A worker that is not back after this time is given up, and started anew when it is asked for.
+    "distributed.deploy.lost-worker-timeout": "30s",
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "logging": {"distributed": "critical"},
 }
-PATIENCE = 30.0  # seconds for a scheduler to answer
+PATIENCE = 30.0  # seconds for a scheduler and its workers to answer
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Place:
         with _quiet(), dask.config.set(CONFIG), self._client(folder, stop) as client:
             if not stop.asked:
                 _check_workers(client, folder)
-            yield Dask(client, self.jobs or 1)
+            yield Dask(client, None if self.dask else self.jobs or 1)
 
     def _client(self, folder: Path, stop: Stop) -> AbstractContextManager[Any]:
         if self.dask is not None:
@@ -110,10 +112,10 @@ def _running(address: str) -> Iterator[Any]:
             f"--dask {address}: no Dask scheduler answers there; expected tcp://HOST:PORT"
         ) from error
     with client:
-        if not client.nthreads():
-            raise InputError(
-                f"--dask {address}: the scheduler has no workers; start some: dask worker {address}"
-            )
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise InputError(f"--dask {address}: no workers; start some: dask worker {address}") from error
         yield client
 
 

@@ -104,12 +104,12 @@ def run(
         ]
         study.check(todo)
         _tidy(store.folder)
-        stop = Stop()
-        computed = 0
-        if todo:
-            with stop.on_signals(), (place or Place()).open(out, stop) as engine:
-                computed = _compute(study, todo, store, engine, stop, announce, progress)
-        export(study, store)
+        stop, computed = Stop(), 0
+        with stop.on_signals():
+            if todo:
+                with (place or Place()).open(out, stop) as engine:
+                    computed = _compute(study, todo, store, engine, stop, announce, progress)
+            export(study, store)
         return _report(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
 
 

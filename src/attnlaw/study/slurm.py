@@ -87,7 +87,7 @@ def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
     cluster = slurm_cluster(text, folder)
     try:
         with Client(cluster, set_as_default=False) as client:
-            cluster.adapt(minimum=jobs, maximum=jobs)
+            cluster.scale(jobs)
             while not client.nthreads() and not stop.asked:  # as long as the queue takes
                 if cluster.job_cls.refusals:
                     raise InputError(f"--slurm: sbatch took no job: {cluster.job_cls.refusals[0]}")

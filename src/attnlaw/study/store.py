@@ -102,6 +102,10 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
                 f"{path.parent}: another run of this study is at work ({file.read().strip() or 'starting'}); "
                 "wait for its end, look with attnlaw study status, or choose another directory"
             ) from error
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot be locked ({error.strerror}); choose another directory"
+            ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
         file.flush()

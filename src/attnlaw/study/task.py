@@ -12,8 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -113,10 +112,9 @@ def perform_batch(
     outcomes = []
     with ONE_AT_A_TIME, threadpool_limits(limits=1, user_api="blas"):
         for task in tasks:
-            with _marked(task, folder, time_limit):
-                outcome = perform(task, folder)
-                if again and outcome.seconds < QUICK:
-                    outcome = perform(task, folder)
+            outcome = _watched(task, folder, time_limit)
+            if again and outcome.error is None and outcome.seconds < QUICK:
+                outcome = _watched(task, folder, time_limit)
             outcomes.append(outcome)
     return outcomes
 
@@ -157,9 +155,8 @@ def death(key: str, folder: Path, time_limit: float | None) -> str | None:
     return f"exceeded its time limit of {time_limit:g} s at {printable(place)}"
 
 
-@contextmanager
-def _marked(task: Task, folder: Path, time_limit: float | None) -> Iterator[None]:
-    """Mark the task as running. Past its time limit the process writes to the marker where it is, and exits.
+def _watched(task: Task, folder: Path, time_limit: float | None) -> Outcome:
+    """Compute a task, marked as running. Past its time limit the process writes where it is, and exits.
 
     The watchdog is a thread of the interpreter's own that needs no lock: it also ends a task that hangs in
     compiled code. The cluster starts a new process in its place.
@@ -170,10 +167,11 @@ def _marked(task: Task, folder: Path, time_limit: float | None) -> Iterator[None
         if time_limit is not None:
             faulthandler.dump_traceback_later(time_limit, exit=True, file=file)
         try:
-            yield
+            outcome = perform(task, folder)
         finally:
             faulthandler.cancel_dump_traceback_later()
     path.unlink(missing_ok=True)
+    return outcome
 
 
 def _told(error: BaseException) -> str:
