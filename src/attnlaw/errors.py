@@ -1,5 +1,7 @@
 """The one error a user sees as a line, and text from files made safe to show."""
 
+LONGEST = 2000  # characters of a message
+
 
 def printable(text: str) -> str:
     """The text with line breaks, terminal escapes and other unprintable characters written out.
@@ -17,4 +19,7 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+        line = printable(message)
+        if len(line) > LONGEST:  # a name in it is longer than any name should be
+            line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
+        super().__init__(line)

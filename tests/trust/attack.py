@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from checkpoints.spoiled import CONFIG
 
@@ -19,7 +20,7 @@ class Attack:
     says: str
 
 
-def with_config(folder: Path) -> Path:
+def with_config(folder: Path, **changes: Any) -> Path:
     """A folder with a good config.json, so that nothing but the attack can be refused."""
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps(CONFIG | changes))
     return folder

@@ -199,6 +199,11 @@ def _measured(model: Model, unit: _Unit) -> list[Measured]:
             f"{model.tensors.source}: {unit.kind} from {', '.join(names)}: {error}; "
             "training diverged, use an earlier checkpoint"
         ) from error
+    except MemoryError as error:
+        raise InputError(
+            f"{model.tensors.source}: {unit.kind} from {', '.join(names)} does not fit into memory; "
+            "use a machine with more, or leave it out with --only"
+        ) from error
 
 
 def _spectra(model: Model, unit: _Unit, names: tuple[str, ...]) -> list[Measured]:

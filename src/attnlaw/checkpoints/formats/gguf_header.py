@@ -19,7 +19,7 @@ SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "
 TEXT, ARRAY = 8, 9
 KEPT = 4096  # longer arrays belong to the tokenizer
 MOST = 2**26  # bytes of a header; the largest vocabularies take 20 MB
-MOST_DIMENSIONS = 8
+MOST_DIMENSIONS, MOST_TEXTS = 8, 2**22
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ def read_header(data: Any) -> Header:
     tensors, values = cursor.scalar("Q"), cursor.scalar("Q")
     found = {}
     for _ in range(values):
-        key = cursor.text()
+        key = cursor.name()
         found[key] = cursor.value(cursor.scalar("I"))
     entries = []
     for _ in range(tensors):
-        name = cursor.text()
+        name = cursor.name()
         dimensions = cursor.scalar("I")
         if dimensions > MOST_DIMENSIONS:
             raise ValueError(f"a tensor has {dimensions} dimensions")
@@ -86,6 +86,13 @@ class _Cursor:
         self.skip(length)
         return bytes(self.data[begin : self.at]).decode("utf-8", "replace")
 
+    def name(self) -> str:
+        """A text that is not empty: zeros without end, as in a hole of a file, are no names."""
+        text = self.text()
+        if not text:
+            raise ValueError("a value or a tensor has no name")
+        return text
+
     def skip(self, count: int) -> None:
         if count > len(self.data) - self.at:
             raise ValueError("a length points past its end")
@@ -103,8 +110,10 @@ class _Cursor:
 
     def _array(self, kind: int, count: int) -> list[Any] | None:
         if kind == TEXT:
+            if count > MOST_TEXTS:
+                raise ValueError(f"an array of {count} texts")
             for _ in range(count):
-                self.text()
+                self.skip(self.scalar("Q"))
             return None
         if kind not in SCALARS:
             raise ValueError(f"an array has the unknown type {kind}")

@@ -7,6 +7,7 @@ module. Such an initialiser is offered as `encoder.layer.0.attention.self.query.
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
+from attnlaw.plain_files import leads_outside, require_plain
+
+MOST = 2**31  # bytes of a graph, which its format cannot exceed
+MOST_DIGITS = 19  # of an offset
 
 
 class OnnxFile(Tensors):
@@ -41,10 +46,7 @@ class OnnxFile(Tensors):
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         stored, transposed = self._names[name]
-        if stored in self._files:
-            array = self._from_file(stored)
-        else:
-            array = self._onnx.numpy_helper.to_array(self._stored[stored])
+        array = self._from_file(stored) if stored in self._files else self._from_graph(stored)
         array = array.T if transposed else array
         return array if member is None else array[member]
 
@@ -54,25 +56,43 @@ class OnnxFile(Tensors):
         return shape[::-1] if transposed else shape
 
     def _type(self, stored: str) -> np.dtype[Any]:
-        found: np.dtype[Any] = np.dtype(
-            self._onnx.helper.tensor_dtype_to_np_dtype(self._stored[stored].data_type)
-        )
+        try:
+            found: np.dtype[Any] = np.dtype(
+                self._onnx.helper.tensor_dtype_to_np_dtype(self._stored[stored].data_type)
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"{self.source}: tensor {stored} is of an unknown type; update the onnx package"
+            ) from error
         return found
+
+    def _from_graph(self, stored: str) -> NDArray[Any]:
+        self._type(stored)
+        try:
+            array: NDArray[Any] = self._onnx.numpy_helper.to_array(self._stored[stored])
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{self.source}: tensor {stored} does not hold the numbers that its shape "
+                f"{list(self._stored[stored].dims)} announces; export it again"
+            ) from error
+        return array
 
     def _from_file(self, stored: str) -> NDArray[Any]:
         file, offset = self._files[stored]
         dtype, shape = self._type(stored), tuple(self._stored[stored].dims)
-        count = int(np.prod(shape))
+        size = prod(shape) * dtype.itemsize
         try:
-            with file.open("rb") as data:
-                data.seek(offset)
-                array = np.fromfile(data, dtype=np.uint8, count=count * dtype.itemsize)
+            file.stat()
+            with require_plain(file).open("rb") as data:
+                fits = offset + size <= file.stat().st_size
+                data.seek(offset if fits else 0)
+                array = np.fromfile(data, dtype=np.uint8, count=size if fits else 0)
         except OSError as error:
             raise InputError(
                 f"{self.source}: its data file {file.name} cannot be read ({error.strerror}); "
                 "keep it in the same directory"
             ) from error
-        if array.size != count * dtype.itemsize:
+        if array.size != size:
             raise InputError(
                 f"{self.source}: tensor {stored} lies past the end of {file.name}; copy both files again"
             )
@@ -87,6 +107,10 @@ def _load(path: Path) -> tuple[Any, Any]:
         raise InputError(
             f"{path}: an ONNX file needs the onnx package; install it with: pip install 'attnlaw[onnx]'"
         ) from error
+    if path.stat().st_size > MOST:
+        raise InputError(
+            f"{path}: larger than 2 GB, which no ONNX graph is; keep its weights in files beside it"
+        )
     try:
         return onnx, onnx.load_model(path, load_external_data=False).graph
     except (DecodeError, ValueError) as error:
@@ -95,7 +119,11 @@ def _load(path: Path) -> tuple[Any, Any]:
 
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Parameters that are named after the `MatMul` nodes which multiply by them from the right."""
-    same = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"}
+    same = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.op_type == "Identity" and node.output and node.input
+    }
     found = {}
     for node in graph.node:
         if node.op_type != "MatMul" or len(node.input) != 2:
@@ -112,14 +140,16 @@ def _external(path: Path, tensor: Any) -> tuple[Path, int]:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     place = PurePosixPath(location.replace("\\", "/"))
-    if not location or place.is_absolute() or ".." in place.parts or ":" in location:
+    file = path.parent / place
+    inside = location and not place.is_absolute() and not {"..", ":", "\0"} & {*place.parts, *location}
+    if not inside or leads_outside(file):
         raise InputError(
             f"{path}: tensor {tensor.name} is kept in {location!r}, which lies outside its directory; "
             "only files beside the graph are read"
         )
     offset = entries.get("offset", "0")
-    if not offset.isdecimal():
+    if not offset.isascii() or not offset.isdecimal() or len(offset) > MOST_DIGITS:
         raise InputError(
-            f"{path}: tensor {tensor.name} begins at {offset!r}, expected a number; export it again"
+            f"{path}: tensor {tensor.name} begins at {offset!r:.40}, expected a number; export it again"
         )
-    return path.parent / place, int(offset)
+    return file, int(offset)
