@@ -248,3 +248,42 @@ def test_a_setting_chosen_for_each_student_does_not_part_the_curves(tmp_path):
     own = pl.when(pl.col("student") == "direct").then(0.2).otherwise(0.1)
     (figure,) = study_figures(learn_rows().with_columns(weight_decay=own), tmp_path)
     assert {row["student"] for row in values_of(figure.draw().to_dict())[0]} == {"factorized", "direct"}
+
+
+def copied(audited, folder):
+    for path in audited.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def test_rows_of_an_older_version_lack_columns_and_are_shown(audited, tmp_path):
+    folder = copied(audited, tmp_path)
+    older = pl.read_parquet(folder / "matrices.parquet").drop("expert", "effective_rank")
+    older.write_parquet(folder / "matrices.parquet")
+    columns = data_of(write_report([folder]))["columns"]
+    assert set(columns["expert"]) == set(columns["effective_rank"]) == {None}
+
+
+@pytest.mark.parametrize(
+    "summary", ["5", "[]", "{}", '[{"model": 1}]', "no-proxies", "wrong-proxies", "not-a-number"]
+)
+def test_summaries_that_cannot_be_shown_are_refused_in_one_line(summary, audited, tmp_path):
+    folder = copied(audited, tmp_path)
+    whole = json.loads((folder / "summary.json").read_text())
+    changed = {
+        "no-proxies": {name: value for name, value in whole.items() if name != "proxies"},
+        "wrong-proxies": {**whole, "proxies": {"edelman": 3}},
+        "not-a-number": {**whole, "hidden_size": float("nan")},
+    }
+    text = json.dumps(changed[summary]) if summary in changed else summary
+    (folder / "summary.json").write_text(text)
+    with pytest.raises(attnlaw.InputError, match="attnlaw audit MODEL --out"):
+        write_report([folder])
+
+
+def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
+    folder = copied(audited, tmp_path)
+    bad = pl.read_parquet(folder / "matrices.parquet").with_columns(spectral_norm=pl.lit("<b>"))
+    bad.write_parquet(folder / "matrices.parquet")
+    with pytest.raises(attnlaw.InputError, match="not the rows of an audit"):
+        write_report([folder])

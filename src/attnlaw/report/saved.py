@@ -11,11 +11,19 @@ from typing import Any, Self
 import polars as pl
 
 from attnlaw.errors import InputError
+from attnlaw.records.fit_schema import CURVES, FITS
+from attnlaw.records.remarks import proxy_rows, remarks
+from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, Schema
 
 TABLES = ("matrices", "spectra", "layers")
 # Written where laws were fitted to the spectra.
 FIT_TABLES = ("fits", "curves")
 KEPT = TABLES + FIT_TABLES
+SCHEMAS = {"matrices": MATRICES, "spectra": SPECTRA, "layers": LAYERS, "fits": FITS, "curves": CURVES}
+SUMMARY = (
+    *("model", "family", "layers", "hidden_size", "heads", "matrices", "proxies", "per_application"),
+    *("value_of_adaptivity", "rank_count", "extensions", "warnings", "meaning"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,29 +65,52 @@ class AuditRows:
 
 def read_audit(folder: Path) -> AuditRows:
     """The audit saved in a directory; an `InputError` where its files do not fit together."""
+    again = f"write them with: attnlaw audit MODEL --out {folder}"
     try:
-        found = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES}
-        fitted = {
-            name: pl.read_parquet(folder / f"{name}.parquet")
-            for name in FIT_TABLES
-            if (folder / f"{name}.parquet").exists()
+        text = (folder / "summary.json").read_text(encoding="utf-8")
+        found = json.loads(text, parse_constant=_no_number)
+        summaries = tuple(_checked(summary) for summary in (found if isinstance(found, list) else [found]))
+        places = {name: folder / f"{name}.parquet" for name in KEPT}
+        tables = {
+            name: conformed(pl.read_parquet(path), SCHEMAS[name])
+            for name, path in places.items()
+            if name in TABLES or path.exists()
         }
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{folder}: not the rows of an audit ({reason}); write them with: "
-            f"attnlaw audit MODEL --out {folder}"
-        ) from error
-    summaries = tuple(found if isinstance(found, list) else [found])
-    known = {summary.get("model") for summary in summaries}
-    strangers = set(tables["matrices"]["model"]) - known
-    if strangers:
-        raise InputError(
-            f"{folder}: matrices.parquet has rows of {sorted(strangers)[0]}, which summary.json does not "
-            "name; audit again into an empty directory"
-        )
-    return AuditRows(summaries, **tables, **fitted)
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{folder}: not the rows of an audit ({reason}); {again}") from error
+    strangers = set(tables["matrices"]["model"]) - {summary["model"] for summary in summaries}
+    if strangers or not summaries:
+        named = f"rows of {strangers.pop()}, which summary.json does not name" if strangers else "no model"
+        raise InputError(f"{folder}: found {named}; {again}, an empty directory")
+    return AuditRows(summaries, **tables)
+
+
+def conformed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The table with exactly the columns and types of the schema; what an older version lacks is null."""
+    present = [name for name in schema if name in table.columns]
+    cast = table.select(pl.col(name).cast(schema[name]) for name in present)
+    missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
+    return cast.with_columns(**missing).select(list(schema))
+
+
+def _checked(summary: Any) -> dict[str, Any]:
+    """A summary that can be shown; a `ValueError` where it cannot."""
+    try:
+        missing = [name for name in SUMMARY if name not in summary]
+        if missing or not isinstance(summary["model"], str):
+            raise ValueError(f"summary.json has no {missing[0] if missing else 'name of a model'}")
+        remarks(summary)
+        for name in ("proxies", "per_application"):
+            if summary[name]:
+                proxy_rows(summary[name])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"summary.json is no summary: {error}") from error
+    return dict(summary)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"summary.json has {text}, which is no number")
 
 
 def read_audit_study(rows: pl.DataFrame, folder: Path) -> AuditRows | None:
