@@ -56,7 +56,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What was run, what the page says that it prints, and what it printed; `expected` None is not compared."""
+    """What was run, what the page says that it prints (None: nothing to compare), and what it printed."""
 
     source: str
     first: int
@@ -151,7 +151,7 @@ def commands(block: Block) -> Iterator[tuple[int, str, str | None]]:
 
 
 def shell(command: str, place: str, may_fail: bool) -> str:
-    """What `attnlaw ...` or `python ...` prints, errors included, on a terminal of fixed width without colour."""
+    """What `attnlaw ...` or `python ...` prints, errors too, on a terminal of fixed width without colour."""
     program, *rest = shlex.split(command)
     starts = {"attnlaw": [str(Path(sys.executable).with_name("attnlaw"))], "python": [sys.executable]}
     if program not in starts:

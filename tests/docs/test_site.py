@@ -1,4 +1,4 @@
-"""The documentation site: it builds without a warning, asks nobody for anything, and knows every public name."""
+"""The site builds without a warning, asks nobody for anything, and has an entry for every public name."""
 
 from __future__ import annotations
 
@@ -68,13 +68,11 @@ def test_no_page_fetches_from_elsewhere(pages, site):
 
 def test_every_public_name_has_an_entry(pages):
     known = set().union(*(page.ids for page in pages.values()))
-    for name in attnlaw.__all__:
-        if name != "__version__":
-            value = getattr(attnlaw, name)
-            assert f"{value.__module__}.{value.__name__}" in known, f"docs/reference/index.md lacks {name}"
+    entries = {entry.rpartition(".")[2] for entry in known if entry and entry.startswith("attnlaw.")}
+    assert set(attnlaw.__all__) - {"__version__"} <= entries
 
 
 def test_examples_of_docstrings_are_code(site):
     text = (site / "reference" / "index.html").read_text(encoding="utf-8")
     assert "<blockquote>" not in text
-    assert text.count('class="language-pycon highlight"') > 8
+    assert text.count('<span class="gp">&gt;&gt;&gt; </span>') > 20

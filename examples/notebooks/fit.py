@@ -1,0 +1,43 @@
+# %% [markdown]
+# # Fit: which law does a head follow?
+#
+# `python examples/notebooks/fit.py`, from the top of the repository.
+
+# %%
+import numpy as np
+import polars as pl
+
+from attnlaw.auditing.fitting import fit_model
+from attnlaw.report.fit_charts import law_map
+from attnlaw.report.style import save_chart
+
+MODEL = "examples/tiny-decoder"
+
+# %% [markdown]
+# First noise: a block as one would initialise it. The null must not be rejected.
+
+# %%
+rng = np.random.default_rng(0)
+fresh = {
+    "in_proj_weight": rng.standard_normal((384, 128)),
+    "out_proj.weight": rng.standard_normal((128, 128)),
+}
+noise = fit_model(fresh, heads=4, name="fresh")
+print(noise.matrices.group_by("kind", "law").len().sort("kind"))
+
+# %% [markdown]
+# Then a trained model. `random_p_value` is the null's; `outliers` are singular values beyond its edge.
+
+# %%
+trained = fit_model(MODEL, only="qk,vo")
+print(
+    trained.matrices.group_by("kind", "law")
+    .agg(pl.len(), pl.col("random_p_value").max(), pl.col("outliers").median(), pl.col("kappa").median())
+    .sort("kind", "law")
+)
+
+# %% [markdown]
+# One map for a paper or a talk: each cell is a head.
+
+# %%
+print(save_chart(law_map(trained.matrices), "laws.png"))

@@ -1,0 +1,43 @@
+# %% [markdown]
+# # Study and report: many arguments, one page
+#
+# `python examples/notebooks/study.py`, from the top of the repository.
+
+# %%
+from pathlib import Path
+
+import polars as pl
+
+from attnlaw.report.write import write_report
+from attnlaw.study import Place, read_study, run
+from attnlaw.study.verbs import VERBS
+
+STUDY = """
+verb = "learn"
+[fixed]
+noise = 0.5
+[grid]
+student = ["factorized", "direct"]
+alpha = "0.1:1:10"
+"""
+Path("study.toml").write_text(STUDY)
+
+# %% [markdown]
+# Every case is checked before the first one runs. `Place(jobs=8)` would start eight workers.
+
+# %%
+report = run(read_study("study.toml", VERBS), Path("study-notebook"), Place())
+print(f"{report.done} of {report.tasks} tasks done")
+
+# %% [markdown]
+# A second run finds everything done. The rows are parquet, with arguments, results, status and version.
+
+# %%
+rows = pl.read_parquet("study-notebook/rows/*.parquet")
+print(rows.pivot("student", index="alpha", values="estimation_error").sort("alpha"))
+
+# %% [markdown]
+# One page from the saved rows; nothing is computed anew.
+
+# %%
+print("open", write_report(["study-notebook"]))

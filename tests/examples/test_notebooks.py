@@ -1,0 +1,35 @@
+"""The scripts in cells run from top to bottom, and end where they say."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.py"))
+WRITES = {
+    "audit": "audit-notebook/report.html",
+    "fit": "laws.png",
+    "limit": "densities.png",
+    "study": "study-notebook/report.html",
+}
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook, tmp_path, monkeypatch, capsys):
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(notebook))
+    assert capsys.readouterr().out.strip()
+    if notebook.stem in WRITES:
+        assert (tmp_path / WRITES[notebook.stem]).stat().st_size > 1000
+
+
+def test_each_is_made_of_cells():
+    assert [path.stem for path in NOTEBOOKS] == ["audit", "fit", "learn", "lens", "limit", "study"]
+    for path in NOTEBOOKS:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("# %% [markdown]\n# # ")
+        assert text.count("\n# %%") >= 5
