@@ -141,3 +141,15 @@ def test_a_null_is_drawn_once_and_by_its_seed():
     assert null_of(10, 12) is null_of(12, 10)
     assert null_of(10, 12, seed=1).draws[0, 0] != null_of(10, 12).draws[0, 0]
     assert isinstance(null_of(2000, 2100, 4), Null)
+
+
+@pytest.mark.parametrize(("shape", "inner"), [((96, 160), None), ((128, 128), 32), ((128, 96), 32)])
+def test_the_curve_is_the_density_of_the_draws(shape, inner):
+    """The limit's mass below each decile of the draws, within what the finite size shifts it (about 1/n)."""
+    null = null_of(*shape, inner=inner)
+    x, density = null.curve
+    steps = 0.5 * (density[1:] + density[:-1]) * np.diff(x)
+    mass = np.concatenate([[0.0], np.cumsum(steps)])
+    assert mass[-1] == pytest.approx(1.0, abs=2e-3)  # trapezium over 64 points
+    levels = np.linspace(0.1, 0.9, 9)
+    assert np.interp(np.quantile(null.draws, levels), x, mass) == pytest.approx(levels, abs=1.5 / null.size)

@@ -27,6 +27,10 @@ from scipy.linalg import eigvalsh_tridiagonal
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import betabinom
 
+from attnlaw.laws.head_null import HeadNull
+from attnlaw.laws.law import Law
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+
 Reals = NDArray[np.float64]
 DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 512
 EDGE_LEVEL = 0.99
@@ -52,9 +56,14 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Null:
-    """Draws of the null for one shape: normalised singular values, descending, shape (draws, values)."""
+    """Draws of the null for one shape: normalised singular values, descending, shape (draws, values).
+
+    `law` is the limit of their squares at this shape: Marchenko-Pastur for a matrix, the free product of two
+    such laws for a head; None for a product whose ends differ in size.
+    """
 
     draws: Reals
+    law: Law | None
 
     @property
     def size(self) -> int:
@@ -102,7 +111,11 @@ class Null:
 
     @cached_property
     def curve(self) -> tuple[Reals, Reals]:
-        """64 points (x ascending, density) of the null's values at scale 1: all draws, a little smoothed."""
+        """64 points (x ascending, density) of the null's values at scale 1: its limit, or smoothed draws."""
+        if self.law is not None:
+            low, high = np.sqrt(self.law.intervals[0])
+            x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
+            return x, np.asarray(2 * x * self.law.density(x**2))
         top = 1.05 * float(self.draws.max())
         counts, edges = np.histogram(self.draws, bins=CURVE_BINS, range=(0.0, top), density=True)
         smooth = gaussian_filter1d(counts, CURVE_BINS / 100, mode="reflect")
@@ -177,7 +190,13 @@ def _null(low: int, high: int, inner: int | None, draws: int, seed: int) -> Null
         if inner is None
         else _product_draws(low, high, inner, draws, rng)
     )
-    return Null(values / np.sqrt(np.mean(values**2, axis=1, keepdims=True)))
+    return Null(values / np.sqrt(np.mean(values**2, axis=1, keepdims=True)), _limit(low, high, inner))
+
+
+def _limit(low: int, high: int, inner: int | None) -> Law | None:
+    if inner is None:
+        return MarchenkoPastur(high / low, scale=np.sqrt(low / high))
+    return HeadNull(inner / low) if low == high else None
 
 
 def _product_draws(rows: int, cols: int, inner: int, draws: int, rng: np.random.Generator) -> Reals:
