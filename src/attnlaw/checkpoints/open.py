@@ -141,6 +141,8 @@ def _open_path(path: Path) -> Tensors:
             return open_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: does not fit into memory; use a machine with more of it") from error
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
 
 
