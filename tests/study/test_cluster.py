@@ -115,6 +115,23 @@ def test_workers_killed_in_mid_run_and_in_mid_write(tmp_path: Path) -> None:
     assert not list((out / "drafts").iterdir())  # swept by the next run
 
 
+def test_a_worker_and_its_successor_are_killed(tmp_path: Path) -> None:
+    """Also a worker that dies while it starts is replaced."""
+    file = tmp_path / "study.toml"
+    study(tmp_path, SLOW.replace("24", "8"))
+    with subprocess.Popen(
+        [sys.executable, DRIVER, file, tmp_path / "out", "1"], stdout=subprocess.PIPE
+    ) as driver:
+        until(lambda: len(calls(tmp_path)) > 2)
+        first = _children(driver.pid)[1]
+        os.kill(first, signal.SIGKILL)
+        until(lambda: len(_children(driver.pid)) > 1 and _children(driver.pid)[1] != first)
+        os.kill(_children(driver.pid)[1], signal.SIGKILL)
+        assert driver.stdout is not None
+        told = json.loads(driver.stdout.read())
+    assert (told["done"], told["failed"], told["missing"]) == (8, 0, 0)
+
+
 def test_a_killed_driver_leaves_no_worker_and_loses_no_row(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     found = study(tmp_path, SLOW)

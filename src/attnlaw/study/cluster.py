@@ -29,13 +29,14 @@ BATCH = 0.25  # seconds
 MOST_IN_BATCH = 500
 AHEAD = 3  # batches sent for each worker
 LAST_WAIT = 2.0  # seconds that running batches get when the user stops the run
+FETCH = 10.0  # seconds for a worker to send what it has finished
 ASK_AGAIN = 5.0  # seconds between looks for missing workers
 MOST_DEATHS = 20  # of workers that held a task without computing it
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """A task on its way: failed attempts, and workers that died with it in their queue."""
+    """A task on its way: failed attempts, and workers that died with it though it was not to blame."""
 
     task: Task
     attempts: int = 0
@@ -118,15 +119,13 @@ class Dask:
         self, future: Any, batch: list[_Pending], folder: Path, policy: Policy
     ) -> tuple[list[Outcome], list[_Pending]]:
         """Finished outcomes of a batch that ended, and tasks to try again."""
-        outcomes: list[Outcome | None]
-        if future.status == "finished":
-            outcomes = future.result()
-            mean = sum(outcome.seconds for outcome in future.result()) / len(batch)
-            self.pace = mean if self.pace is None else 0.8 * self.pace + 0.2 * mean
-        elif future.status == "error":
+        outcomes: Sequence[Outcome | None]
+        if future.status == "cancelled":
+            raise InputError("the Dask scheduler went away; all finished rows are kept: resume the study")
+        if future.status == "error":
             outcomes = [_accident(future.exception(), pending, folder, policy) for pending in batch]
         else:
-            raise InputError("the Dask scheduler went away; all finished rows are kept: resume the study")
+            outcomes = self._fetched(future) or [None] * len(batch)
         finished, again = [], []
         for pending, outcome in zip(batch, outcomes, strict=True):
             if outcome is None:
@@ -138,6 +137,19 @@ class Dask:
             else:
                 again.append(replace(pending, attempts=counted.attempts))
         return finished, again
+
+    def _fetched(self, future: Any) -> list[Outcome]:
+        """The outcomes of a finished batch; none if its worker died before it could send them."""
+        try:
+            outcomes: list[Outcome] = future.result(timeout=FETCH) if future.status == "finished" else []
+        except (KilledWorker, TimeoutError):
+            outcomes = []
+        if not outcomes:
+            future.cancel()
+            return []
+        mean = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+        self.pace = mean if self.pace is None else 0.8 * self.pace + 0.2 * mean
+        return outcomes
 
 
 def _taken(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:

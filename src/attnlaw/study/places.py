@@ -24,7 +24,7 @@ CONFIG = {
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-saturation": 1.0,
     # A worker that is not back after this time is given up, and started anew when it is asked for.
-    "distributed.deploy.lost-worker-timeout": "30s",
+    "distributed.deploy.lost-worker-timeout": "20s",
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "logging": {"distributed": "critical"},
