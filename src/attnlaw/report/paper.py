@@ -125,11 +125,11 @@ def _width(spec: dict[str, Any]) -> float:
 
 
 def _scaled(spec: dict[str, Any], factor: float) -> dict[str, Any]:
-    """The specification with every panel's width and height multiplied."""
+    """The specification with every panel's width multiplied, and its height too, unless it would grow."""
     scaled = dict(spec)
-    for side in ("width", "height"):
+    for side, by in (("width", factor), ("height", min(factor, 1.0))):
         if isinstance(spec.get(side), int | float):
-            scaled[side] = spec[side] * factor
+            scaled[side] = spec[side] * by
     for key in NESTED:
         if key in spec:
             scaled[key] = [_scaled(part, factor) for part in spec[key]]

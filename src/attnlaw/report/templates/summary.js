@@ -42,6 +42,6 @@ function drawProxies(data) {
   show(byId("proxies"),
     element("p", { class: "meaning" }, data.meaning),
     element("div", { class: "wide" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows))),
-    element("figcaption", {}, "Further left is smaller. Each unit is a factor of ten, so compare positions between models and between "
-      + "rows: the gap between the first row and the norm-based rows is what the spectra themselves are worth."));
+    element("figcaption", {}, "Further left is smaller, and each unit is a factor of ten. Compare the models along a row, and the "
+      + "first row, which adapts to each spectrum, with the norm-based rows at the bottom."));
 }
