@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,20 +41,19 @@ def test_an_outcome_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: P
 
 
 def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
         assert is_locked(tmp_path)
-        with (
-            pytest.raises(
-                InputError, match=f"another run of this study is at work .process {holder.pid} on "
-            ),
-            locked(tmp_path),
-        ):
+        refusal = f"another run of this study is at work .process {holder.pid} on "
+        with pytest.raises(InputError, match=refusal), locked(tmp_path):
             pass
         with open_store(tmp_path) as store:  # readers are welcome meanwhile
             assert len(store.outcomes()) == 20
-        os.kill(holder.pid, signal.SIGKILL)
+    finally:
+        holder.kill()  # with SIGKILL
+        holder.communicate()
     assert not is_locked(tmp_path)
     with locked(tmp_path), open_store(tmp_path) as store:
         assert set(store.outcomes()) == {f"key {i}" for i in range(20)}
