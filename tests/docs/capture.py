@@ -9,7 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sessions import PAGES, ROOT, Exchange, Session
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from docs.sessions import PAGES, ROOT, Exchange, Session
 
 
 def capture(page: Path) -> list[Exchange]:

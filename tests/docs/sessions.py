@@ -27,12 +27,25 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from attnlaw.cli import console, main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WIDTH = 100
 SECONDS = 300
 NO_RUN = "no-run: "
+TERMINAL = {
+    "COLUMNS": str(WIDTH),
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONUNBUFFERED": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
 FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w+-]*)(?: +title="(?P<title>[^"]*)")?$')
 PROMPT = re.compile(r"^\$ ")
 # Names of the README that stand for the reader's own checkpoints.
@@ -152,25 +165,48 @@ def commands(block: Block) -> Iterator[tuple[int, str, str | None]]:
 
 def shell(command: str, place: str, may_fail: bool) -> str:
     """What `attnlaw ...` or `python ...` prints, errors too, on a terminal of fixed width without colour."""
-    program, *rest = shlex.split(command)
-    starts = {"attnlaw": [str(Path(sys.executable).with_name("attnlaw"))], "python": [sys.executable]}
-    if program not in starts:
+    program, *arguments = shlex.split(command)
+    if program == "attnlaw":
+        status, printed = attnlaw_here(arguments)
+    elif program == "python":
+        status, printed = in_a_process([sys.executable, *arguments])
+    else:
         raise ValueError(f'{place}: {program} is not run here; say title="{NO_RUN}..." with the reason')
+    if "Traceback" in printed or (status and not may_fail):
+        raise RuntimeError(f"{place}: {command} ended with status {status}:\n{printed}")
+    return printed
+
+
+def attnlaw_here(arguments: list[str]) -> tuple[int, str]:
+    """Exit status and output of the command line, in this process: half the time is its start."""
+    out = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["attnlaw", *arguments]),
+        mock.patch.dict(os.environ, TERMINAL),
+        mock.patch.object(console.output, "_width", WIDTH),
+        mock.patch.object(console.messages, "_width", WIDTH),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), tidy(out.getvalue())
+    return 0, tidy(out.getvalue())
+
+
+def in_a_process(command: list[str]) -> tuple[int, str]:
+    """The same of any program."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    fixed = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
-    quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        [*starts[program], *rest],
-        env=kept | fixed | quiet,
+        command,
+        env=kept | TERMINAL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=SECONDS,
         check=False,
     )
-    printed = tidy(done.stdout.decode())
-    if "Traceback" in printed or (done.returncode and not may_fail):
-        raise RuntimeError(f"{place}: {command} ended with status {done.returncode}:\n{printed}")
-    return printed
+    return done.returncode, tidy(done.stdout.decode())
 
 
 def tidy(text: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
-from docs.sessions import NO_RUN, PAGES, ROOT, WIDTH, Session, agree, blocks, commands
+from docs.sessions import NO_RUN, PAGES, ROOT, Session, agree, attnlaw_here, blocks, commands, in_a_process
 
 from attnlaw.cli.app import app
 
@@ -61,11 +63,10 @@ def test_every_command_shows_its_help_and_its_output():
         assert any("--help" not in command for command, _ in of_verb), f"no page shows what {verb} prints"
 
 
-def test_shown_output_fits_the_width():
-    for page in PAGES:
-        for block in blocks(page.read_text(encoding="utf-8")):
-            if block.language == "python" and len(block.lines):
-                assert max(map(len, block.lines)) <= WIDTH + 10, f"{name(page)}:{block.first}"
+def test_the_installed_command_prints_the_same_as_the_one_run_here():
+    arguments = ["learn", "--alpha", "0.2", "--noise", "0.5"]
+    installed = [str(Path(sys.executable).with_name("attnlaw")), *arguments]
+    assert in_a_process(installed) == attnlaw_here(arguments)
 
 
 def test_expected_output_may_leave_out_what_varies():
