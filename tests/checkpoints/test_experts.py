@@ -5,6 +5,7 @@ Every expert is read on its own: the router is made to send all tokens to one ex
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,24 @@ def test_stacked_and_numbered_experts_give_the_same_rows(tmp_path: Path) -> None
     rows = numbered.matrices.filter(kind="ffn_gate")
     assert rows["expert"].to_list() == [0, 1, 2] * 2
     assert rows["head"].null_count() == 6
+
+
+def test_layers_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None:
+    """DeepSeek-V3's files hold one more layer than the model has."""
+    module = make("DeepseekV3ForCausalLM", **DEEPSEEK)
+    module.save_pretrained(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    last = {name: value for name, value in state.items() if "layers.1." in name}
+    extra = {name.replace("layers.1.", "layers.2."): value.clone() for name, value in last.items()}
+    save_file(state | extra, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    for declared in (None, 0):
+        (tmp_path / "config.json").write_text(json.dumps(config | {"num_nextn_predict_layers": declared}))
+        refusal(tmp_path, "expected 2 layers, found layers 0-2")
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_nextn_predict_layers": 1}))
+    model = open_model(tmp_path)
+    assert len(model.layers) == 2
+    assert model.warnings == ("layers that only predict further tokens were left out: 1",)
 
 
 def experts(**changes: torch.Tensor) -> dict[str, torch.Tensor]:

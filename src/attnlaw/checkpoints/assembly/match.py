@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, Stack
@@ -18,12 +18,16 @@ FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
 
 @dataclass(frozen=True)
 class MatchedStack:
-    """A stack found in a checkpoint: the full layer prefixes in order, and the stack's table."""
+    """A stack found in a checkpoint: the full layer prefixes in order, and the stack's table.
+
+    `predicting` counts the layers after the last that only predict further tokens; they are left out.
+    """
 
     stack: Stack
     prefix: str
     layers: tuple[str, ...]
     positions: tuple[Position, ...]
+    predicting: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,22 @@ def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -
             f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
             f"{named} (model_type); give the config.json that belongs to these weights"
         )
-    return Match(best.family, tuple(_ordered(best.family, best.stacks, tensors)))
+    ordered = _ordered(best.family, best.stacks, tensors)
+    return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
+
+
+def _without_prediction(found: MatchedStack, config: Config) -> MatchedStack:
+    """The stack up to the declared depth, where the config says that prediction layers follow."""
+    depth = config.size(*found.stack.depth)
+    if not config.values.get("num_nextn_predict_layers") or depth is None:
+        return found
+    kept = max(1, sum(position < (depth,) for position in found.positions))
+    return replace(
+        found,
+        layers=found.layers[:kept],
+        positions=found.positions[:kept],
+        predicting=len(found.layers) - kept,
+    )
 
 
 def _stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[MatchedStack, ...]:

@@ -80,6 +80,8 @@ def warnings(
         )
     if any(code.startswith("float8") and not code.endswith("with scales") for code in codes):
         found.append("float8 weights without scales beside them: read as they are stored")
+    if extra := sum(stack.predicting for stack in match.stacks):
+        found.append(f"layers that only predict further tokens were left out: {extra}")
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in found)
