@@ -10,7 +10,8 @@ import attnlaw
 from attnlaw.report.audit_charts import amplification
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.bounds_charts import contribution_curves
-from attnlaw.report.paper import COLUMN, NEAR, PAGE, save_figure, save_figures
+from attnlaw.report.paper import COLUMN, NEAR, PAGE, save_figures
+from attnlaw.report.style import save_chart
 
 
 @pytest.fixture(scope="module", name="audit")
@@ -36,19 +37,19 @@ def test_narrow_and_wide_charts_fill_one_column_and_two(audit, tmp_path):
         (amplification(audit.layers, labels), COLUMN),
         (contribution_curves(audit.matrices), PAGE),
     ):
-        content = save_figure(chart, tmp_path / "figure.pdf").read_bytes()
+        content = save_chart(chart, tmp_path / "figure.pdf").read_bytes()
         box = re.search(rb"MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", content)
         assert float(box[1]) == pytest.approx(width, abs=NEAR)
         assert float(box[2]) < 9 * 72  # the text height of a letter page
 
 
 def test_type_is_of_seven_and_eight_points(audit, tmp_path):
-    source = save_figure(amplification(audit.layers, {"model": "model"}), tmp_path / "f.svg").read_text()
+    source = save_chart(amplification(audit.layers, {"model": "model"}), tmp_path / "f.svg").read_text()
     assert set(re.findall(r'font-size="([\d.]+)px"', source)) <= {"7", "8"}
 
 
 def test_a_bitmap_has_300_pixels_an_inch(audit, tmp_path):
-    content = save_figure(amplification(audit.layers, {"model": "model"}), tmp_path / "f.png").read_bytes()
+    content = save_chart(amplification(audit.layers, {"model": "model"}), tmp_path / "f.png").read_bytes()
     width = int.from_bytes(content[16:20], "big")
     assert width == pytest.approx(3.3 * 300, abs=NEAR * 300 / 72)
 

@@ -6,22 +6,20 @@ figure, axes and legends included, is as wide as the column.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from attnlaw.errors import InputError
-from attnlaw.records.files import replacing
 from attnlaw.report.figure import Figure
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, save_chart
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
 # A chart that was drawn wider than this on screen takes both columns.
 WIDE = 470
-PIXELS_PER_INCH = 300
+PIXELS_PER_POINT = 300 / POINTS_PER_INCH
 # A figure may miss its width by so many points; panels may shrink to this fraction of their size on screen.
 NEAR, SMALLEST = 4.0, 0.25
 ENDINGS = ("pdf", "svg", "png")
@@ -65,23 +63,7 @@ def save_figures(figures: Iterable[Figure], folder: Path, ending: str) -> list[P
     """Write every figure as NAME.ending for a paper; the paths."""
     if ending not in ENDINGS:
         raise InputError(f"--figures {ending}: expected one of {', '.join(ENDINGS)}")
-    return [save_figure(figure.draw(), folder / f"{figure.name}.{ending}") for figure in figures]
-
-
-def save_figure(chart: Any, path: str | os.PathLike[str]) -> Path:
-    """Write one chart for a paper as PDF, SVG or PNG (300 pixels per inch), by the ending of `path`."""
-    import vl_convert
-
-    target = Path(path)
-    spec = paper_spec(chart)
-    with replacing(target) as draft:
-        if target.suffix == ".pdf":
-            draft.write_bytes(vl_convert.vegalite_to_pdf(spec))
-        elif target.suffix == ".png":
-            draft.write_bytes(vl_convert.vegalite_to_png(spec, scale=PIXELS_PER_INCH / POINTS_PER_INCH))
-        else:
-            draft.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
-    return target
+    return [save_chart(figure.draw(), folder / f"{figure.name}.{ending}") for figure in figures]
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:

@@ -36,12 +36,20 @@ def styled(chart: Any) -> Any:
 
 
 def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a chart as PNG (at twice the screen's resolution), SVG or PDF, by the ending of `path`."""
+    """Write a chart for a two-column paper as PDF, SVG or PNG (300 per inch), by the ending of `path`."""
+    import vl_convert
+
+    from attnlaw.report.paper import PIXELS_PER_POINT, paper_spec
+
     target = Path(path)
     if target.suffix not in FORMATS:
         raise InputError(f"{target}: a figure ends in one of {', '.join(FORMATS)}; rename it")
+    spec = paper_spec(chart)
     with replacing(target) as draft:
-        styled(chart).save(
-            str(draft), format=target.suffix[1:], scale_factor=2.0 if target.suffix == ".png" else 1.0
-        )
+        if target.suffix == ".pdf":
+            draft.write_bytes(vl_convert.vegalite_to_pdf(spec))
+        elif target.suffix == ".png":
+            draft.write_bytes(vl_convert.vegalite_to_png(spec, scale=PIXELS_PER_POINT))
+        else:
+            draft.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
     return target
