@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from docs.sessions import ROOT
@@ -14,6 +18,7 @@ import attnlaw
 
 # Links that a reader may follow; everything else would be fetched by the page itself.
 FOLLOWED = {("a", "href")}
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 FETCHED = ("src", "srcset", "href", "poster", "data", "action")
 
 
@@ -76,3 +81,43 @@ def test_examples_of_docstrings_are_code(site):
     text = (site / "reference" / "index.html").read_text(encoding="utf-8")
     assert "<blockquote>" not in text
     assert text.count('<span class="gp">&gt;&gt;&gt; </span>') > 20
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files without a line for each of them."""
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def address(site):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
+)
+def test_a_reader_searches_without_a_request_elsewhere(address):
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
+    seen = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(color_scheme="dark")
+        page.on("request", lambda request: request.url.startswith(address) or seen.append(request.url))
+        page.on("console", lambda message: seen.append(message.text))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        page.goto(address + "index.html")
+        assert page.locator("body").get_attribute("data-md-color-scheme") == "slate"
+        page.click(".md-search__input")
+        page.keyboard.type("numerical rank")
+        page.locator(".md-search-result__item a").first.wait_for()
+        page.goto(address + "audit.html")
+        assert "tiny-decoder" in page.inner_text("article")
+        browser.close()
+    assert seen == []
