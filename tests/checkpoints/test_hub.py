@@ -181,6 +181,8 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"no such file or directory.*pip install 'attnlaw\[hub\]'"):
         open_model("owner/name")
+    with pytest.raises(InputError, match=r"no such file or directory; give a checkpoint file"):
+        open_model("folder/absent.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
     (".gguf",): GgufFile,
     (".onnx",): OnnxFile,
 }
+ENDINGS = tuple(ending for endings in FORMATS for ending in endings)
 # What a directory may hold, best first. Optimizer states and training arguments match nothing here.
 IN_DIRECTORY = (
     "model.safetensors",
@@ -104,7 +105,8 @@ def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int
 def local(source: str | os.PathLike[str]) -> Path:
     """The path itself, or the directory into which a model of that id on a hub was fetched."""
     path = Path(source)
-    return fetch(str(source)) if not path.exists() and is_hub_id(str(source)) else path
+    is_file = path.suffix in {".json", *ENDINGS}  # a file that is missing is no reason to ask a hub
+    return path if path.exists() or is_file or not is_hub_id(str(source)) else fetch(str(source))
 
 
 def _module_sizes(module: Any) -> tuple[Config, int | None]:
@@ -154,9 +156,9 @@ def open_file(path: Path) -> Tensors:
     for endings, reader in FORMATS.items():
         if path.suffix in endings:
             return reader(path)
-    known = ", ".join(ending for endings in FORMATS for ending in endings)
     raise InputError(
-        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {known}, a directory, an index"
+        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(ENDINGS)}, a directory, "
+        "an index"
     )
 
 
