@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
+from attnlaw.errors import InputError
 from attnlaw.spectra.spectrum import Spectrum
 
 GRAM_LIMIT = 2e-3
@@ -47,7 +48,11 @@ def power_scaled(matrix: Matrix) -> tuple[Matrix, float]:
 
     Squares of the result, and of a product of two such results, stay in range.
     """
+    if matrix.size == 0:
+        raise InputError(f"a matrix of shape {list(matrix.shape)}: expected at least one entry; leave it out")
     peak = max(float(matrix.max()), -float(matrix.min()))
+    if not np.isfinite(peak):
+        raise InputError("a matrix with NaN or infinite entries; use weights from before training diverged")
     if peak == 0 or 1e-70 < peak < 1e70:
         return matrix, 1.0
     scale = 2.0 ** min(max(int(np.frexp(peak)[1]), -1021), 1023)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.spectra.exact import entry_norms, power_scaled, rescaled
+from attnlaw.spectra.exact import entry_norms, matrix_spectrum, power_scaled, rescaled
 from attnlaw.spectra.spectrum import Multiplicities, Spectrum
 
 DEFLATED = 64
@@ -31,6 +31,7 @@ PROBES = 16
 STEPS = 40
 LEADING_STEPS = 3
 POWER_STEPS = 1
+ROUND_OFF = 1e-13
 
 Matrix = NDArray[np.float64]
 Operator = Callable[[Matrix], Matrix]
@@ -39,8 +40,8 @@ Operator = Callable[[Matrix], Matrix]
 def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
     """Nodes and multiplicities that stand for the spectrum of a float64 matrix, with their errors.
 
-    The largest value and both norms of the entries are computed, not estimated. Too small a matrix (shorter
-    side up to 2 k) gains nothing; use `matrix_spectrum`.
+    The largest value and both norms of the entries are computed, not estimated. A small matrix (shorter side
+    up to 2 k), which would gain nothing, is factorised.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
     >>> spectrum = approximate_spectrum(matrix)
@@ -48,6 +49,8 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
     >>> abs(spectrum.nuclear - np.linalg.svd(matrix, compute_uv=False).sum()) < 4 * error < 100
     True
     """
+    if min(matrix.shape) <= 2 * DEFLATED:
+        return matrix_spectrum(matrix)
     scaled, scale = power_scaled(matrix)
     wide = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
     size = wide.shape[0]
@@ -112,6 +115,7 @@ def _lanczos(gram: Operator, starts: Matrix, steps: int) -> _Run:
     vector = _divided(starts, norms)
     past = np.zeros((steps, count, size))
     diagonal, beside = np.zeros((count, steps)), np.zeros((count, steps))
+    largest = np.zeros(count)
     for step in range(steps):
         past[step] = vector.T
         image = gram(vector)
@@ -119,7 +123,10 @@ def _lanczos(gram: Operator, starts: Matrix, steps: int) -> _Run:
         for _ in range(2):
             shares = np.einsum("jci,ic->jc", past[: step + 1], image)
             image -= np.einsum("jci,jc->ic", past[: step + 1], shares)
-        beside[:, step] = np.linalg.norm(image, axis=0)
+        left = np.linalg.norm(image, axis=0)
+        # What is left is round-off: an invariant space was reached, and its rule is exact already.
+        largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))
+        beside[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
         vector = _divided(image, beside[:, step])
     return _Run(norms**2, diagonal, beside)
 

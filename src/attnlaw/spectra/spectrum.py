@@ -149,7 +149,9 @@ class Spectrum:
         found, halved = quantity(self), quantity(coarse)
         if found is None or halved is None or None in per_probe:
             return None
-        spread = float(np.std(np.array(per_probe, dtype=float), ddof=1)) / np.sqrt(len(per_probe))
+        estimates = np.array(per_probe, dtype=float)
+        scale = float(np.abs(estimates).max()) or 1.0  # squares of very large and small values leave float64
+        spread = scale * float(np.std(estimates / scale, ddof=1)) / np.sqrt(len(per_probe))
         return float(np.hypot(spread, halved - found))
 
     @property
