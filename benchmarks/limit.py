@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+from claims import Claims  # noqa: E402
 from limits.brute_force import brute_force  # noqa: E402
 
 from attnlaw.limits import Layer, RandomInputs, Stack, output_law, sample  # noqa: E402
@@ -100,14 +101,13 @@ def main() -> int:
     width = cost_of_width()
     print("the paper's experiments at its numbers of draws and seeds, two processes")
     seconds = all_experiments()
-    goals = {
-        f"exact / brute force at n = 1024: {ratio:,.0f} (goal: at least 10,000)": ratio >= 10_000,
-        f"cost at n = 1e9 / n = 64: {width:.2f} (goal: at most 2)": width <= 2,
-        f"all experiments: {seconds:.0f} s (goal: at most 180)": seconds <= 180,
-    }
-    for text, met in goals.items():
-        print("met   " if met else "MISSED", text)
-    return 0 if all(goals.values()) else 1
+    claims = Claims()
+    claims.add("draws of an attention layer of width 1024", "exact", "all weights drawn", ratio, 10_000)
+    claims.add("cost of a draw at width 1e9", "", "at width 64", width, 2.0, least=False)
+    claims.add(
+        "all experiments of the paper, seconds", f"{seconds:.0f} s", "no peer", seconds, 180, least=False
+    )
+    return claims.finish()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,75 @@
+"""Run every benchmark, print the table of all claims, and write it to docs/benchmarks.md.
+
+    python benchmarks/table.py [NAME...]      (default: audit fit limit learn study report)
+
+Each benchmark runs its own side and its peer's in one go, on this machine, one after the other. Run it on a
+machine with nothing else to do; exits with status 1 when a claim does not hold. With names, only those run
+and only the table on the screen is made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = ("audit", "fit", "limit", "learn", "study", "report")
+TEXT = """# What was measured
+
+One command, `python benchmarks/table.py`, runs every benchmark with its peer on the same machine and writes
+this page. A claim that no longer holds makes it fail.
+
+{machine}
+
+| task | attnlaw | against | measured | claimed |
+|---|---|---|---|---|
+{rows}
+"""
+
+
+def machine() -> str:
+    model = "unknown processor"
+    if Path("/proc/cpuinfo").exists():
+        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+        model = names[0].split(":", 1)[1].strip() if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "torch", "attnlaw"))
+    return f"Machine: {model}, {cores} cores, Python {platform.python_version()}, {versions}."
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def main() -> int:
+    chosen = sys.argv[1:] or list(SCRIPTS)
+    status = 0
+    with tempfile.TemporaryDirectory() as folder:
+        claims = Path(folder) / "claims.jsonl"
+        claims.touch()
+        for name in chosen:
+            print(f"== {name}", flush=True)
+            script = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py")]
+            status |= subprocess.run(script, env={**os.environ, "ATTNLAW_CLAIMS": str(claims)}).returncode
+        rows = [json.loads(line) for line in claims.read_text().splitlines()]
+    lines = [
+        f"| {row['task']} | {row['ours']} | {row['peer']} | **{number(row['measured'])}** | "
+        f"{'at least' if row['least'] else 'at most'} {number(row['goal'])}"
+        f"{'' if row['holds'] else ', MISSED'} |"
+        for row in rows
+    ]
+    text = TEXT.format(machine=machine(), rows="\n".join(lines))
+    print(text)
+    if set(chosen) == set(SCRIPTS):
+        (ROOT / "docs" / "benchmarks.md").write_text(text, encoding="utf-8")
+    return int(status != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
