@@ -51,7 +51,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
         "spectra": pack(rows["singular_values"].to_list()),
         "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
         "layers": _columns(audit.layers, index),
-        "fits": None if audit.curves is None else _fits(rows, audit.curves),
+        "fits": None if audit.fits is None or audit.curves is None else _fits(rows, audit.curves),
         "shown": SHOWN,
     }
 
