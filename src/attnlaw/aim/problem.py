@@ -33,6 +33,7 @@ __all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
 OUTPUTS = ("linear", "softmax", "hardmax")
 STUDENTS = ("factorized", "direct", "bayes")
 DEFAULT_TARGET = Target.marchenko_pastur(0.5)
+LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of them stay in float64
 ENTRIES = ("all", "diagonal", "off-diagonal")
 
 
@@ -104,6 +105,13 @@ class Problem:
             raise InputError(
                 f"alpha: found {self.alpha:g}, expected a number above 0; give n/d^2 for n samples"
             )
+        for name in ("alpha", "noise", "weight_decay", "beta", "tokens"):
+            value = getattr(self, name)
+            if value > LARGEST or 0 < value < 1 / LARGEST:
+                raise InputError(
+                    f"{name.replace('_', ' ')}: found {value!r:.30}, outside what double precision resolves; "
+                    f"expected 0 or a number from {1 / LARGEST:g} to {LARGEST:g}"
+                )
         if isinstance(self.tokens, bool) or int(self.tokens) != self.tokens or self.tokens < 1:
             raise InputError(f"tokens: found {self.tokens}, expected a whole number of at least 1")
         if not 0 <= self.noise < math.inf:

@@ -77,13 +77,18 @@ def _training_loss(batch: factorized.Batch, problems: list[Problem], V: Reals, E
     return np.asarray(terms.sum(axis=1) / alpha)
 
 
+def _round_off(terms: float, E: float) -> float:
+    """The relative error of an E that is a difference of terms of this size."""
+    return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
+
+
 def _status(residual: float, found: bool) -> str:
     if not found:
         return (
             "recovered: the error is below what double precision resolves and is given as its bound; "
             "lower alpha or raise the weight decay for a resolved value"
         )
-    if residual > RESIDUAL:
+    if not residual <= RESIDUAL:
         return f"residual {residual:.1e}: ill-conditioned equations; raise the weight decay or the noise"
     return "converged"
 
@@ -96,6 +101,7 @@ def _factorized(problems: list[Problem]) -> list[Prediction]:
     for i, problem in enumerate(problems):
         delta, b, E = float(point.delta[i]), float(point.b[i]), float(max(point.E[i], 0.0))
         q = float(point.integrals.J[i])
+        residual = max(float(point.residual[i]), _round_off(problem.target.second_moment, E))
         T = problem.tokens
         results.append(
             Prediction(
@@ -112,8 +118,8 @@ def _factorized(problems: list[Problem]) -> list[Prediction]:
                 shrinkage=1.0,
                 spectrum=Rectified(FreeConvolution(problem.target.law, delta), b),
                 outliers=find_outliers(problem.target, delta, b, 1.0),
-                status=_status(float(point.residual[i]), bool(point.found[i])),
-                residual=float(point.residual[i]),
+                status=_status(residual, bool(point.found[i])),
+                residual=residual,
                 steps=point.steps,
             )
         )
@@ -164,6 +170,7 @@ def _bayes(problems: list[Problem]) -> list[Prediction]:
     results = []
     for i, problem in enumerate(problems):
         E, a, T = float(max(point.E[i], 0.0)), float(point.a[i]), problem.tokens
+        residual = max(float(point.residual[i]), _round_off(a * a, E))
         results.append(
             Prediction(
                 problem=problem,
@@ -179,8 +186,8 @@ def _bayes(problems: list[Problem]) -> list[Prediction]:
                 shrinkage=1.0,
                 spectrum=Shrunk(FreeConvolution(target.law, a)),
                 outliers=(),
-                status=_status(float(point.residual[i]), bool(point.found[i])),
-                residual=float(point.residual[i]),
+                status=_status(residual, bool(point.found[i])),
+                residual=residual,
                 steps=point.steps,
             )
         )

@@ -29,6 +29,7 @@ from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 Reals = NDArray[np.float64]
 # Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
 EXACT_MODES = 100
+LARGEST_RATIO = 1e9
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Target:
             raise InputError(
                 f"target rank: found {rank_ratio:g}, expected a ratio m0/d above 0; "
                 "give the rank of the target divided by the dimension, for example 0.5"
+            )
+        if not 1 / LARGEST_RATIO <= rank_ratio <= LARGEST_RATIO:
+            raise InputError(
+                f"target rank: found {rank_ratio:g}, outside what double precision resolves; "
+                f"expected a ratio from {1 / LARGEST_RATIO:g} to {LARGEST_RATIO:g}"
             )
         return cls("marchenko-pastur", rank_ratio=float(rank_ratio))
 
