@@ -1,4 +1,4 @@
-"""The table of verbs. A new verb is a module with a function `command` (or a group `app`) and one line here."""
+"""The table of verbs. A new verb is a module with a `command` (or a group, `app`) and one line here."""
 
 from __future__ import annotations
 
