@@ -186,3 +186,13 @@ def test_the_expected_time_is_told_before_the_work():
     )
     assert told[0] > 0
     assert told[1] == "work"
+
+
+def test_fits_of_an_earlier_audit_do_not_stay(tmp_path):
+    """Rows are replaced, so laws fitted to the rows before must go too."""
+    audit = attnlaw.audit("examples/tiny-decoder", layers="0", only="qk")
+    audit.fitted().save(tmp_path)
+    assert (tmp_path / "fits.parquet").exists()
+    audit.save(tmp_path)
+    assert not (tmp_path / "fits.parquet").exists()
+    assert not (tmp_path / "curves.parquet").exists()
