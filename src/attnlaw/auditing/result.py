@@ -62,7 +62,7 @@ class Audit(AuditRows):
 
         folder = usable_directory(directory)
         page = audit_page(self)
-        for stale in {"fits", "curves"} - self.tables().keys():  # of an earlier audit, whose rows are replaced
+        for stale in {"fits", "curves"} - self.tables().keys():  # of rows that are replaced
             (folder / f"{stale}.parquet").unlink(missing_ok=True)
         for name, table in self.tables().items():
             with replacing(folder / f"{name}.parquet") as draft:
