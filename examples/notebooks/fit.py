@@ -7,7 +7,7 @@
 import numpy as np
 import polars as pl
 
-from attnlaw.auditing.fitting import fit_model
+from attnlaw import fit_model
 from attnlaw.report.fit_charts import law_map
 from attnlaw.report.style import save_chart
 

@@ -6,10 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import partial
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from docs.sessions import ROOT
@@ -84,41 +81,28 @@ def test_examples_of_docstrings_are_code(site):
     assert text.count('<span class="gp">&gt;&gt;&gt; </span>') > 20
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves files without a line for each of them."""
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def address(site):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-
-
 @pytest.mark.skipif(
     CHROMIUM is None,
     reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
 )
-def test_a_reader_searches_without_a_request_elsewhere(address):
+def test_a_reader_searches_from_the_disk_with_the_network_cut(site):
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     seen = []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(color_scheme="dark")
-        page.on("request", lambda request: request.url.startswith(address) or seen.append(request.url))
+        context = browser.new_context(color_scheme="dark", offline=True)
+        page = context.new_page()
+        page.on("request", lambda request: request.url.startswith("file:") or seen.append(request.url))
         page.on("console", lambda message: seen.append(message.text))
         page.on("pageerror", lambda error: seen.append(str(error)))
-        page.goto(address + "index.html")
+        page.goto((site / "how-to" / "slurm.html").as_uri())
         assert page.locator("body").get_attribute("data-md-color-scheme") == "slate"
         page.click(".md-search__input")
-        page.keyboard.type("numerical rank")
-        page.locator(".md-search-result__item a").first.wait_for()
-        page.goto(address + "audit.html")
+        page.keyboard.type("what audit prints")
+        found = page.locator(".md-search-result__item a")
+        found.first.wait_for()
+        assert any("audit.html" in found.nth(i).get_attribute("href") for i in range(found.count()))
+        page.goto((site / "audit.html").as_uri())
         assert "tiny-decoder" in page.inner_text("article")
         browser.close()
     assert seen == []
