@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import struct
 import zipfile
 from collections.abc import Callable
@@ -31,7 +30,7 @@ LONGEST_LINE = 2500
 
 @dataclass(frozen=True)
 class Target:
-    """`write` puts bytes into a folder, which `prepare` has furnished, and returns the path that `read` takes."""
+    """`write` puts bytes into a folder that `prepare` has furnished and returns the path to `read`."""
 
     write: Callable[[Path, bytes], Path]
     read: Callable[[Path], object]
@@ -115,14 +114,14 @@ def _torch_files() -> list[bytes]:
     files = []
     for zipped in (True, False):
         buffer = io.BytesIO()
-        torch.save({"state_dict": bert_state(1)}, buffer, _use_new_zipfile_serialization=zipped)
+        torch.save({"state_dict": bert_state()}, buffer, _use_new_zipfile_serialization=zipped)
         files.append(buffer.getvalue())
     return files
 
 
 def _torch_pickles() -> list[bytes]:
     with zipfile.ZipFile(io.BytesIO(_torch_files()[0])) as archive:
-        return [archive.read("archive/data.pkl"), pickle.dumps({"a": [1, (2.0, None)]}, protocol=2)]
+        return [archive.read("archive/data.pkl")]
 
 
 def _with_pickle(folder: Path, data: bytes) -> Path:
@@ -198,8 +197,8 @@ def _read_adapted(folder: Path) -> None:
 STUDIES = (
     b'verb = "learn"\n[fixed]\ntokens = 2\nnoise = 0.1\n[grid]\nalpha = "0.05:1:4"\nweight_decay = [0.1, 1]\n'
     b"[run]\nseed = 7\nseeds = 2\ntime_limit = 60\nretries = 1\n",
-    b'verb = ["audit", "fit"]\n[[list]]\nmodel = "model.safetensors"\nheads = 2\n[[list]]\nmodel = "*.safetensors"\n'
-    b'verb = "audit"\nlayers = "0:2"\n',
+    b'verb = ["audit", "fit"]\n[[list]]\nmodel = "model.safetensors"\nheads = 2\n[[list]]\n'
+    b'model = "*.safetensors"\nverb = "audit"\nlayers = "0:2"\n',
     b'verb = "limit"\n[grid]\nwidth = [16, "inf"]\nheads = [1, 2]\n[fixed]\ndraws = 100\nmask = "causal"\n',
     b'verb = "learn.simulate"\n[fixed]\nsimulate = 8\nsensing = "tokens"\n[[list]]\nalpha = "0.1:0.5:3"\n',
 )

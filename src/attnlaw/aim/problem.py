@@ -34,6 +34,7 @@ OUTPUTS = ("linear", "softmax", "hardmax")
 STUDENTS = ("factorized", "direct", "bayes")
 DEFAULT_TARGET = Target.marchenko_pastur(0.5)
 LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of them stay in float64
+STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
 ENTRIES = ("all", "diagonal", "off-diagonal")
 
 
@@ -131,6 +132,12 @@ class Problem:
             raise InputError(
                 "hardmax output: only the Bayes-optimal student with tokens 2 has a theory here; "
                 "set student to bayes and tokens to 2, or use softmax with a large beta"
+            )
+        spread = self.beta * math.sqrt(self.target.second_moment + self.noise)
+        if self.output == "softmax" and spread > STEEPEST:
+            raise InputError(
+                f"softmax output: the logits beta h spread over {spread:.3g}, expected at most {STEEPEST:g}; "
+                "lower beta or the noise, or use the hardmax output"
             )
         if self.groups:
             self._check_groups()

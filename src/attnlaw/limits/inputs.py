@@ -25,6 +25,8 @@ from attnlaw.limits.wishart import Array, Streams, bartlett, root_of_rows, symme
 
 # Random tokens are drawn in slabs that stay in a core's cache.
 _SLAB = 2**17
+# Fourth powers of larger entries of a Gram matrix, and of the inverse, leave float64.
+LARGEST = 1e15
 
 
 class Inputs(Protocol):
@@ -192,6 +194,11 @@ def _check_gram(gram: Array) -> None:
     if not np.isfinite(gram).all():
         raise InputError("the Gram matrix holds a NaN or infinite entry; expected finite numbers")
     size = float(np.abs(gram).max())
+    if size and not 1 / LARGEST <= size <= LARGEST:
+        raise InputError(
+            f"the Gram matrix has entries of size {size:.3g}; expected at most {LARGEST:g} and at least "
+            f"{1 / LARGEST:g}: rescale the tokens"
+        )
     skew = np.abs(gram - gram.T)
     if skew.max() > 1e-8 * size:
         i, j = np.unravel_index(int(skew.argmax()), skew.shape)

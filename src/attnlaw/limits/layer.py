@@ -24,6 +24,8 @@ from attnlaw.limits.inputs import Inputs
 from attnlaw.limits.scores import BoolArray, Scores
 from attnlaw.limits.wishart import Array
 
+LARGEST = 1e15
+
 
 @dataclass(frozen=True)
 class WeightVariances:
@@ -39,6 +41,11 @@ class WeightVariances:
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise InputError(f"the {name} variance is {value!r}; expected a positive finite number")
+            if not 1 / LARGEST <= value <= LARGEST:
+                raise InputError(
+                    f"the {name} variance is {value!r}; expected one from {1 / LARGEST:g} to {LARGEST:g}, so "
+                    "that fourth powers of the scores stay in float64"
+                )
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from attnlaw.errors import InputError
-from attnlaw.study.cases import read_cases, table
+from attnlaw.plain_files import read_bounded
+from attnlaw.study.cases import MOST_TASKS, read_cases, table
 from attnlaw.study.task import Task
 from attnlaw.study.verb import Arguments, Verb
 
@@ -59,17 +60,19 @@ def read_study(path: str | os.PathLike[str], verbs: Mapping[str, Verb]) -> Study
     """Read a study file and expand it into tasks; whatever is wrong is told in one line with file and key."""
     file = Path(path)
     where = str(file)
+    data = read_bounded(file, megabytes=16, remedy="give a study file")
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{where}: cannot be read ({error.strerror}); give a study file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not TOML ({error}); see docs/scale.md for an example") from error
     for name in content:
         if name not in SECTIONS:
             raise InputError(f"{where}: unknown key {name}; expected {', '.join(SECTIONS)}")
     run = _Run.read(table(content, "run", where), where)
     cases = read_cases(content, verbs, file.parent, where)
+    count = sum(len(own) * (run.seeds if verbs[name].draws else 1) for name, own in cases.items())
+    if count > MOST_TASKS:
+        raise InputError(f"{where}: {count} tasks, expected at most {MOST_TASKS}; split the study")
     tasks = [task for name, own in cases.items() for task in _tasks(name, verbs[name], own, run, where)]
     distinct = {task.key: task for task in tasks}
     checks = {name: verbs[name].check for name in cases}

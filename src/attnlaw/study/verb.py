@@ -17,6 +17,7 @@ from attnlaw.errors import InputError
 from attnlaw.study.task import Plain, Result
 
 EXPECTED = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
+LARGEST = 2**63  # a whole number of TOML
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def _fitted(kind: type, value: Any) -> Plain:
     """The value as `kind`, or None where it is not of that kind."""
     if kind is bool or isinstance(value, bool):
         return value if kind is bool and isinstance(value, bool) else None
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return None
     if kind is float:
         number = float(value) if isinstance(value, int | float) or value == "inf" else math.nan
         return None if math.isnan(number) else number

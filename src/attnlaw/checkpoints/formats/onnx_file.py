@@ -29,7 +29,7 @@ class OnnxFile(Tensors):
         self.source = str(path)
         self.metadata = {}
         self._onnx, graph = _load(path)
-        self._stored = {tensor.name: tensor for tensor in graph.initializer}
+        self._stored = {_text(tensor.name): tensor for tensor in graph.initializer}
         # name -> (initialiser, whether it is stored transposed)
         self._names = {name: (name, False) for name in self._stored} | _linear_layers(graph, self._stored)
         self._files = {
@@ -117,10 +117,15 @@ def _load(path: Path) -> tuple[Any, Any]:
         raise InputError(f"{path}: not a complete ONNX file; copy, download or export it again") from error
 
 
+def _text(value: str | bytes) -> str:
+    """A text of the graph; what is no UTF-8 comes as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Parameters that are named after the `MatMul` nodes which multiply by them from the right."""
     same = {
-        node.output[0]: node.input[0]
+        _text(node.output[0]): _text(node.input[0])
         for node in graph.node
         if node.op_type == "Identity" and node.output and node.input
     }
@@ -128,8 +133,9 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
     for node in graph.node:
         if node.op_type != "MatMul" or len(node.input) != 2:
             continue
-        weight = same.get(node.input[1], node.input[1])
-        *module, _operation = node.name.strip("/").split("/")
+        multiplied = _text(node.input[1])
+        weight = same.get(multiplied, multiplied)
+        *module, _operation = _text(node.name).strip("/").split("/")
         if module and weight in stored and len(stored[weight].dims) == 2:
             found[".".join(module) + ".weight"] = (weight, True)
     return found
@@ -137,7 +143,7 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:
     """The file beside the graph that holds a tensor, and where it begins there; never a file elsewhere."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
+    entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
     location = entries.get("location", "")
     place = PurePosixPath(location.replace("\\", "/"))
     file = path.parent / place
