@@ -182,6 +182,7 @@ def attnlaw_here(arguments: list[str]) -> tuple[int, str]:
     out = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["attnlaw", *arguments]),
+        mock.patch.object(sys.modules["__main__"], "__package__", None),  # else help says python -m ...
         mock.patch.dict(os.environ, TERMINAL),
         mock.patch.object(console.output, "_width", WIDTH),
         mock.patch.object(console.messages, "_width", WIDTH),
