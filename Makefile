@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test bench check mutants fuzz floors clean
+.PHONY: demo test bench check docs mutants fuzz floors clean
 
 demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
@@ -23,6 +23,10 @@ check: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/table.py
+
+docs: $(VENV)/.test
+	@$(BIN)/mkdocs build --quiet --strict --site-dir site
+	@echo "The documentation is site/index.html."
 
 # Long runs, kept out of the tests.
 mutants: $(VENV)/.test
@@ -61,4 +65,4 @@ $(VENV)/.bench: $(VENV)/.test
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-floors demo
+	rm -rf $(VENV) .venv-floors demo site
