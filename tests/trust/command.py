@@ -24,7 +24,14 @@ log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 DEEDS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pty.spawn",
          "socket.connect", "socket.getaddrinfo")
 
+renames = 0
+
 def watch(event, arguments):
+    global renames
+    if event == "os.rename" and {kill_at_rename}:
+        renames += 1
+        if renames == {kill_at_rename}:
+            os.kill(os.getpid(), 9)
     if event in DEEDS or (event == "import" and "canary" in str(arguments[0])):
         os.write(log, (event + " " + repr(arguments)[:200] + "\\n").encode())
 
@@ -50,22 +57,26 @@ class Outcome:
 def run(
     *arguments: str | Path,
     folder: Path,
-    memory: int = 6 * GIGABYTE,
+    memory: int | None = 6 * GIGABYTE,
     seconds: float = 60.0,
     file_size: int | None = None,
-    program: tuple[str, ...] = ATTNLAW,
+    kill_at_rename: int = 0,
 ) -> Outcome:
-    """Run `attnlaw ARGUMENTS` in `folder` under limits of address space, time and the size of files."""
+    """Run `attnlaw ARGUMENTS` in `folder` under limits of address space, time and the size of files.
+
+    A command that draws needs `memory=None`: its JavaScript engine reserves more addresses than memory.
+    """
     watched = folder / ".watched"
     watched.mkdir(exist_ok=True)
     log = watched / "deeds.log"
     log.unlink(missing_ok=True)
-    (watched / "sitecustomize.py").write_text(WATCH.format(log=str(log)))
+    (watched / "sitecustomize.py").write_text(WATCH.format(log=str(log), kill_at_rename=kill_at_rename))
     environment = dict(os.environ, PYTHONPATH=f"{watched}{os.pathsep}{folder}", COLUMNS="200")
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if file_size is not None:
             # Past the limit a write fails (EFBIG), as on a full disk, instead of ending the process.
@@ -75,7 +86,7 @@ def run(
     output, errors = watched / "output", watched / "errors"
     with output.open("wb") as out, errors.open("wb") as err:
         child = subprocess.Popen(
-            [*program, *map(str, arguments)],
+            [*ATTNLAW, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

@@ -29,7 +29,7 @@ seed = 3
 
 
 def output(folder: Path, *arguments: str | Path) -> str:
-    found = run(*arguments, folder=folder)
+    found = run(*arguments, folder=folder, memory=None)
     assert found.status == 0, found.errors
     assert found.deeds == ()
     return found.output
@@ -72,7 +72,7 @@ def test_studies_with_one_worker_and_with_two(tmp_path: Path) -> None:
     file.write_text(STUDY)
     found = {}
     for jobs in ("1", "2"):
-        done = run("study", "run", file, "--out", jobs, "--jobs", jobs, folder=tmp_path)
+        done = run("study", "run", file, "--out", jobs, "--jobs", jobs, folder=tmp_path, memory=None)
         assert done.status == 0, done.errors
         rows = pl.read_parquet(tmp_path / jobs / "rows" / "*.parquet")
         found[jobs] = rows.drop("seconds", strict=False).sort("task")

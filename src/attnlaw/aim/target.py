@@ -30,6 +30,7 @@ Reals = NDArray[np.float64]
 # Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
 EXACT_MODES = 100
 LARGEST_RATIO = 1e9
+LARGEST_SIZE = 10**6
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ class Target:
         A Marchenko-Pastur target keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and
         that product must be whole. A power law has the size of its own dimension.
         """
+        if size > LARGEST_SIZE:
+            raise InputError(f"size: found {size}, expected at most {LARGEST_SIZE}: a matrix of that side")
         if size < 1 + len(self.spikes):
             raise InputError(f"size: found {size}, expected at least {1 + len(self.spikes)}")
         bulk = size - len(self.spikes)

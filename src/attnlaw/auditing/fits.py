@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,9 +97,9 @@ class Fits:
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write fits.parquet and curves.parquet."""
         folder = usable_directory(directory)
-        for name, table in (("fits", self.matrices), ("curves", self.curves)):
-            with replacing(folder / f"{name}.parquet") as draft:
-                table.write_parquet(draft)
+        with ExitStack() as drafts:  # both are written before the first takes an older one's place
+            for name, table in (("fits", self.matrices), ("curves", self.curves)):
+                table.write_parquet(drafts.enter_context(replacing(folder / f"{name}.parquet")))
         return folder
 
     def _repr_html_(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -62,15 +63,14 @@ class Audit(AuditRows):
 
         folder = usable_directory(directory)
         page = audit_page(self)
+        texts = {"summary.json": to_json(self.as_json(as_list)) + "\n", "report.html": page}
+        with ExitStack() as drafts:  # all are written before the first takes an older one's place
+            for name, table in self.tables().items():
+                table.write_parquet(drafts.enter_context(replacing(folder / f"{name}.parquet")))
+            for name, text in texts.items():
+                drafts.enter_context(replacing(folder / name)).write_text(text, encoding="utf-8")
         for stale in {"fits", "curves"} - self.tables().keys():  # of rows that are replaced
             (folder / f"{stale}.parquet").unlink(missing_ok=True)
-        for name, table in self.tables().items():
-            with replacing(folder / f"{name}.parquet") as draft:
-                table.write_parquet(draft)
-        with replacing(folder / "summary.json") as draft:
-            draft.write_text(to_json(self.as_json(as_list)) + "\n", encoding="utf-8")
-        with replacing(folder / "report.html") as draft:
-            draft.write_text(page, encoding="utf-8")
         if figures is not None:
             save_figures(audit_figures(self), folder / "figures", figures)
         return folder

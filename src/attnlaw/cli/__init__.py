@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 
@@ -16,7 +17,22 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except InputError as error:
-        sys.stderr.write(f"attnlaw: {error}\n")
+        sys.exit(f"attnlaw: {error}")
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        _drop_output()
         sys.exit(1)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _drop_output()
+        sys.exit(f"attnlaw: standard output cannot be written ({error.strerror}); give it another place")
+
+
+def _drop_output() -> None:
+    """Send what is left in the buffer nowhere, so that the interpreter does not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
