@@ -16,12 +16,14 @@ TASKS = {
     "atlas": {"audit": 1, "fit": 1},
     "learn-curves": {"learn": 240, "learn.simulate": 80},
     "learn-phase-diagram": {"learn": 1600},
+    "learn-scaling": {"learn": 42},
+    "learn-spectrum": {"learn": 1, "learn.simulate": 6},
     "learn-tokens": {"learn": 180},
     "limit-depth": {"limit": 4},
     "limit-heads": {"limit": 80},
     "limit-low-rank": {"limit": 30},
     "limit-relu": {"limit": 40},
-    "limit-scaling": {"limit": 100},
+    "limit-scaling": {"limit": 90},
     "limit-width": {"limit": 50},
 }
 

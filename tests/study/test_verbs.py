@@ -43,9 +43,9 @@ def printed(*arguments: str) -> Any:
     [
         ("audit", audit.command, {"model", "map"}),  # MODEL is the command's argument, map_file its --map
         ("fit", fit.command, {"model"}),
-        ("learn", learn.command, set()),
+        ("learn", learn.command, {"spectrum"}),
         ("learn.simulate", learn.command, {"sensing"}),
-        ("limit", limit.command, {"head_width", "scaling"}),
+        ("limit", limit.command, {"head_width", "scaling", "other_scaling", "gaussian", "kernel"}),
     ],
 )
 def test_keys_are_the_options_of_the_command(verb: str, command: Any, beyond: set[str]) -> None:

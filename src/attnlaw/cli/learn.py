@@ -41,6 +41,20 @@ def command(
     target_rank: Annotated[
         float, typer.Option(help="Rank of the target over d: κ₀ = m₀/d.", rich_help_panel=SETTINGS)
     ] = 0.5,
+    target_spike: Annotated[
+        float | None,
+        typer.Option(help="One eigenvalue of the target outside its bulk.", rich_help_panel=SETTINGS),
+    ] = None,
+    target_exponent: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead of a rank: eigenvalues k^−γ, k = 1..d, with this γ above 1/2.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    target_dimension: Annotated[
+        int, typer.Option(help="The d of --target-exponent.", rich_help_panel=SETTINGS)
+    ] = 1_000_000,
     noise: Annotated[float, typer.Option(help="Label noise Δ, a variance.", rich_help_panel=SETTINGS)] = 0.0,
     weight_decay: Annotated[
         float,
@@ -94,10 +108,11 @@ def command(
     attnlaw.aim.sweep.curve(problem, alphas) and attnlaw.aim.simulate.simulate(problem, size=D, seeds=K).
     """
     from attnlaw.aim import simulate as simulation
-    from attnlaw.aim.problem import Problem, Target
+    from attnlaw.aim.problem import Problem
     from attnlaw.aim.sweep import curve as solve_curve
     from attnlaw.aim.thresholds import thresholds as find_thresholds
     from attnlaw.cli.console import messages, print_json, progress
+    from attnlaw.study.learn_verbs import chosen_target
 
     alphas = _alphas(curve) if curve is not None else [alpha]
     problem = Problem(
@@ -105,7 +120,7 @@ def command(
         tokens=tokens,
         output=output,
         beta=beta,
-        target=Target.marchenko_pastur(target_rank),
+        target=chosen_target(target_rank, target_spike, target_exponent, target_dimension),
         noise=noise,
         weight_decay=weight_decay,
         student=student,

@@ -1,0 +1,163 @@
+"""Figures of a study of what attention learns: curves, phase diagrams, spectra and scaling laws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from attnlaw.report.figure import Figure
+from attnlaw.report.learn_charts import learning_curves, phase_diagram, scaling_law, spectrum
+from attnlaw.report.series_charts import series_chart
+from attnlaw.report.settings import MOST_CASES, cases, free, label, labelled, varied
+
+TARGET = ("target_rank", "target_spike", "target_exponent", "target_dimension")
+LEARN = ("alpha", "tokens", "output", "beta", *TARGET, "noise", "weight_decay", "student")
+
+
+def learn_figures(theory: pl.DataFrame, trained: pl.DataFrame, folder: Path) -> Iterator[Figure]:
+    """Whatever the rows of `learn` and `learn.simulate` allow; `folder` has the spectra beside them."""
+    is_power = (
+        pl.col("target_exponent").is_not_null() if "target_exponent" in theory.columns else pl.lit(False)
+    )
+    powers, plain = theory.filter(is_power), theory.filter(~is_power)
+    if plain.height:
+        yield from _error_figures(plain, trained)
+    if powers.height:
+        yield from _scaling_figure(powers)
+    if "predicted_spectra_part" in theory.columns:
+        yield from _spectrum_figures(theory, trained, folder)
+
+
+def _error_figures(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figure]:
+    names = varied(theory, LEARN)
+    if {"alpha", "target_rank"} <= set(names) and _even(theory["alpha"]) and _even(theory["target_rank"]):
+        for title, own in cases(theory, [name for name in names if name not in ("alpha", "target_rank")]):
+            caption = (
+                "Error over that of predicting nothing, by target rank and samples: dark is learned. White "
+                "lines are thresholds, where learning changes its nature."
+            )
+            chart = partial(phase_diagram, own, _thresholds(own, "target_rank"))
+            yield Figure("phases", f"Phase diagram{title}", caption, chart)
+    elif "alpha" in names and (trained.height or {"student"} >= set(names) - {"alpha", "weight_decay"}):
+        others = free(theory, [name for name in names if name not in ("alpha", "student")], "student")
+        for title, own in cases(theory, others):
+            caption = "Lines: theory in the limit of large dimension."
+            points = _points(trained, own)
+            if points is not None:
+                caption += (
+                    " Points: trained students with one standard error; where they lie on the lines, the "
+                    "theory holds at that size."
+                )
+            lines = _thresholds(own).unique("name", maintain_order=True)
+            if lines.height:
+                caption += " Dotted lines are thresholds."
+            chart = partial(learning_curves, own.sort("alpha"), points, lines if lines.height else None)
+            yield Figure("learning", f"Learning curves{title}", caption, chart)
+    elif names:
+        x = max(names, key=lambda name: (theory[name].dtype.is_numeric(), theory[name].n_unique()))
+        rows = labelled(theory, [name for name in names if name != x])
+        chart = partial(series_chart, rows, x, "estimation_error", "estimation error E")
+        caption = "One line per setting of what else varied."
+        yield Figure("error", f"Error against {x.replace('_', ' ')}", caption, chart)
+
+
+def _even(values: pl.Series) -> bool:
+    """Whether the values are three or more of equal distance, which cells of a diagram take for granted."""
+    steps = np.diff(values.unique().sort().to_numpy())
+    return steps.size > 1 and bool(np.allclose(steps, steps[0], rtol=1e-6))
+
+
+def _thresholds(rows: pl.DataFrame, *keep: str) -> pl.DataFrame:
+    """alpha and name of every threshold that the rows tell."""
+    found = [
+        {
+            "alpha": row[column],
+            "name": column.removeprefix("threshold_"),
+            **{name: row[name] for name in keep},
+        }
+        for column in rows.columns
+        if column.startswith("threshold_") and column != "threshold_peak_error"
+        for row in rows.unique(["target_rank", "noise"], maintain_order=True).iter_rows(named=True)
+        if row[column] is not None
+    ]
+    schema = {"alpha": pl.Float64, "name": pl.String, **dict.fromkeys(keep, pl.Float64)}
+    return pl.DataFrame(found, schema=schema)
+
+
+def _points(trained: pl.DataFrame, theory: pl.DataFrame) -> pl.DataFrame | None:
+    """Means over seeds of the students trained at the same settings, with standard errors."""
+    if not trained.height:
+        return None
+    own = _same(trained, theory, [name for name in LEARN if name not in ("alpha", "student")])
+    return own.group_by("alpha", "student", maintain_order=True).agg(
+        mean=pl.col("estimation_error").mean(),
+        standard_error=pl.col("estimation_error").std() / pl.len().sqrt(),
+    )
+
+
+def _same(trained: pl.DataFrame, theory: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """The trained students whose settings are among those of the theory."""
+    known = [name for name in names if name in trained.columns and name in theory.columns]
+    return trained.join(theory.select(known).unique(), on=known, how="semi", nulls_equal=True)
+
+
+def _spectrum_figures(theory: pl.DataFrame, trained: pl.DataFrame, folder: Path) -> Iterator[Figure]:
+    """The predicted spectrum of every setting that asked for it, over a histogram of trained students."""
+    asked = theory.filter(pl.col("predicted_spectra_part").is_not_null())
+    names = varied(asked, LEARN)
+    for row in asked.head(MOST_CASES).iter_rows(named=True):
+        own = theory.filter(pl.col("task") == row["task"])
+        density = _table(own, "predicted_spectra", folder)
+        eigenvalues = _table(_same(trained, own, list(LEARN)), "eigenvalues", folder)
+        if density is None or not density.height:
+            continue
+        caption = "Line: the predicted density of the learned matrix's eigenvalues."
+        if eigenvalues is not None:
+            caption += " Bars: eigenvalues of trained students, those at zero left out."
+        outliers = () if row.get("outlier") is None else (row["outlier"],)
+        if outliers:
+            caption += " The triangle is where the outlier is predicted."
+        title = f": {label({name: row[name] for name in names})}" if names else ""
+        chart = partial(spectrum, density, eigenvalues, row["atom_at_zero"], outliers)
+        yield Figure("spectrum", f"Spectrum of the learned matrix{title}", caption, chart)
+
+
+def _table(rows: pl.DataFrame, name: str, folder: Path) -> pl.DataFrame | None:
+    """The tables beside the rows in one, None without any."""
+    paths = [folder / "tables" / name / f"{task}.parquet" for task in rows["task"]]
+    parts = [pl.read_parquet(path) for path in paths if path.exists()]
+    return pl.concat(parts) if parts else None
+
+
+def _scaling_figure(theory: pl.DataFrame) -> Iterator[Figure]:
+    """Error against N/d for power-law targets, with the fitted and the predicted exponent of every line."""
+    tokens = pl.col("tokens")
+    per_sample = tokens * (tokens + 1) / 2 - pl.when(pl.col("output") == "linear").then(0).otherwise(1)
+    told = theory.filter(pl.col("leading_error").is_not_null()).with_columns(
+        ratio=pl.col("alpha") * per_sample * pl.col("target_dimension"), leading=pl.col("leading_error")
+    )
+    names = [name for name in varied(told, LEARN) if name not in ("alpha", "weight_decay")]
+    lines = []
+    for _, own in labelled(told, names).group_by("series", maintain_order=True):
+        if own["ratio"].n_unique() > 1:
+            lines.append(own.sort("ratio").with_columns(label=pl.lit(_exponents(own))))
+    if lines:
+        caption = (
+            "Error against the observations for targets whose eigenvalues fall as a power: full equations "
+            "(lines), leading-order law (dashed). Exponents are fitted to the lines; predicted "
+            "ones stand in brackets."
+        )
+        rows = pl.concat(lines).select("ratio", "label", "estimation_error", "leading")
+        yield Figure("scaling", "Scaling laws", caption, partial(scaling_law, rows))
+
+
+def _exponents(rows: pl.DataFrame) -> str:
+    """A line's label: its setting, the least-squares slope of log E against log N/d, the predicted one."""
+    slope = np.polyfit(np.log(rows["ratio"]), np.log(rows["estimation_error"]), 1)[0]
+    exponents = f"{slope:.2f} ({rows['predicted_exponent'][0]:.2f})".replace("-", "−")
+    setting = rows["series"][0].replace("target exponent", "γ")
+    return f"{setting}: {exponents}" if setting else exponents
