@@ -192,7 +192,9 @@ def attnlaw_here(arguments: list[str]) -> tuple[int, str]:
         try:
             main()
         except SystemExit as end:
-            return int(end.code or 0), tidy(out.getvalue())
+            if isinstance(end.code, str):  # what the interpreter would do: print it, and end with 1
+                return 1, tidy(f"{out.getvalue()}{end.code}")
+            return end.code or 0, tidy(out.getvalue())
     return 0, tidy(out.getvalue())
 
 
