@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +62,13 @@ def test_every_command_shows_its_help_and_its_output():
         of_verb = [(command, out) for command, out in shown if command.startswith(f"attnlaw {verb} ") and out]
         assert any("--help" in command for command, _ in of_verb), f"commands.md lacks {verb} --help"
         assert any("--help" not in command for command, _ in of_verb), f"no page shows what {verb} prints"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_a_page_names_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`(?:python )?((?:examples|studies|benchmarks|tests|src)/[\w./-]+)", text)
+    assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []
 
 
 def test_the_installed_command_prints_the_same_as_the_one_run_here():
