@@ -10,10 +10,13 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import polars as pl
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -23,8 +26,10 @@ from limits.brute_force import brute_force  # noqa: E402
 
 from attnlaw.limits import Layer, RandomInputs, Stack, output_law, sample  # noqa: E402
 
-# Longest first, so that two workers end together.
-EXPERIMENTS = ("relu", "heads", "scaling", "width", "low_rank")
+# Studies of the paper's experiments, the longest first, so that two processes end together.
+STUDIES = ("relu", "heads", "scaling", "width", "low-rank")
+SETTING = ("heads", "width", "scaling")
+DISTANCES = ("kl_to_limit", "kernel_kl_to_limit", "kl_to_other_limit", "kl_to_gaussian")
 
 
 def seconds_per_draw(run: Callable[[int], object], draws: int, repeats: int = 5) -> float:
@@ -72,23 +77,33 @@ def cost_of_width() -> float:
     return max(ratios)
 
 
-def experiment(name: str) -> tuple[str, float, str]:
+def study(name: str, out: Path) -> float:
+    """Run a shipped study in a process of its own; return the seconds that it took."""
     start = time.perf_counter()
-    script = ROOT / "examples" / f"limit_{name}.py"
+    file = ROOT / "studies" / f"limit-{name}.toml"
+    command = [Path(sys.executable).with_name("attnlaw"), "study", "run", file, "--out", out]
     one_thread = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True, env=one_thread
-    )
-    return name, time.perf_counter() - start, done.stdout
+    subprocess.run(command, capture_output=True, check=True, env=one_thread)
+    return time.perf_counter() - start
+
+
+def show(out: Path) -> None:
+    """Print the means over seeds of all distances of a study."""
+    rows = pl.read_parquet(out / "rows" / "*.parquet")
+    told = [name for name in DISTANCES if name in rows.columns]
+    for row in rows.group_by(SETTING, maintain_order=True).agg(pl.col(told).mean()).iter_rows(named=True):
+        setting = f"{row['heads']:>3} heads, n = {row['width']:>6g}, {row['scaling']:>9}"
+        print(f"    {setting}: {', '.join(f'{name} {row[name]:.3e}' for name in told if row[name])}")
 
 
 def all_experiments() -> float:
-    """Run the experiments two at a time; return the seconds that all took."""
+    """Run the studies two at a time; return the seconds that all took."""
     start = time.perf_counter()
-    with ThreadPoolExecutor(2) as pool:
-        for name, seconds, text in pool.map(experiment, EXPERIMENTS):
-            print(f"  limit_{name}.py: {seconds:.0f} s")
-            print("".join(f"    {line}\n" for line in text.splitlines()), end="")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        outs = [Path(folder, name) for name in STUDIES]
+        for name, out, seconds in zip(STUDIES, outs, pool.map(study, STUDIES, outs), strict=True):
+            print(f"  limit-{name}.toml: {seconds:.0f} s")
+            show(out)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = time.perf_counter() - start
     print(f"  {seconds:.0f} s elapsed, {used.ru_utime + used.ru_stime:.0f} s of processor time")

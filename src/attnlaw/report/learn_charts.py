@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from attnlaw.report.style import PALETTE
@@ -72,16 +73,12 @@ def spectrum(
         kept = values[values != 0.0] if atom > 0 else values
         count = max(12, min(60, round(3 * kept.size ** (1 / 3))))
         low, high = float(min(kept.min(), density["x"].min())), float(max(kept.max(), density["x"].max()))
-        width = (high - low) / count
+        numbers, ends = np.histogram(kept, bins=count, range=(low, high))
         bars = [
-            {
-                "floor": 0.0,
-                "left": low + i * width,
-                "right": low + (i + 1) * width,
-                "height": float(((kept >= low + i * width) & (kept < low + (i + 1) * width)).sum())
-                / (values.size * width),
-            }
-            for i in range(count)
+            {"floor": 0.0, "left": left, "right": right, "height": number / (values.size * (right - left))}
+            for number, left, right in zip(
+                numbers.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True
+            )
         ]
         layers.append(
             alt.Chart(alt.Data(values=bars))
