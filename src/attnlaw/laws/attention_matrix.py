@@ -31,11 +31,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import hyp1f1
 
 from attnlaw.errors import InputError
-from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.law import Complexes, Law, Reals, require_scale
 from attnlaw.laws.pieces import Bounded, Piece
 from attnlaw.laws.roots import monic_roots
 
 MOST_BETA = 26.0
+LARGEST_INVERSE_BETA = 100.0  # below 0.01 the quadrature loses digits; the law is then beta^2 times a limit
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class AttentionMatrixLaw(Law):
                 f"attention matrix: found beta {self.beta}, expected a number above 0 and at most "
                 f"{MOST_BETA:g}; give the standard deviation of a row's logits"
             )
+        require_scale("attention matrix: beta", self.beta, LARGEST_INVERSE_BETA)
         if not 0 < self.ratio < np.inf:
             raise InputError(
                 f"attention matrix: found ratio {self.ratio}, expected a number above 0; "

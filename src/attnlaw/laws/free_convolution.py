@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw.errors import InputError
 from attnlaw.laws.convolution_nodes import Nodes, biane_curve, biane_nodes, cubic_nodes, cubic_stieltjes
 from attnlaw.laws.discrete import Discrete
-from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above
 
@@ -118,6 +118,13 @@ class FreeConvolution(Law):
             )
         if not 0 < self.sigma < np.inf:
             raise InputError(f"free convolution: found sigma {self.sigma}, expected a number above 0")
+        require_scale("free convolution: sigma", self.sigma)
+        most = LARGEST_RATIO * max(abs(end) for end in self.base.support)
+        if self.sigma > most:
+            raise InputError(
+                f"free convolution: found sigma {self.sigma:g}, expected at most {most:g}: beyond it "
+                "the base law is lost in round-off; use a semicircle"
+            )
 
     @cached_property
     def _groups(self) -> tuple[Nodes, ...]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.errors import InputError
-from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
 from attnlaw.laws.pieces import Piece
 from attnlaw.laws.roots import monic_roots, smallest_root
 
@@ -47,6 +47,7 @@ class HeadNull(Law):
                 f"null of a head: found ratio {self.ratio}, expected a number above 0 and at most 1; "
                 "give d_head / N, the size of the head divided by the width of the model"
             )
+        require_scale("null of a head: ratio", self.ratio, LARGEST_RATIO)
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

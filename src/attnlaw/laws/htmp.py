@@ -25,9 +25,12 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh_tridiagonal
 
 from attnlaw.errors import InputError
-from attnlaw.laws.law import Complexes, Law, Reals, require_levels
+from attnlaw.laws.law import Complexes, Law, Reals, require_levels, require_scale
 from attnlaw.laws.pieces import Decades, HalfLine, Piece, ToZero
 from attnlaw.laws.tricomi import Cut, continued_fraction, log_growth, solve_cut
+
+# Beyond it the series of the density grow without end; below its inverse most mass lies below 1e-300.
+LARGEST_KAPPA = 1e5
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class HighTemperatureMP(Law):
     def __post_init__(self) -> None:
         if not 0 < self.kappa < np.inf:
             raise InputError(f"high-temperature law: found kappa {self.kappa}, expected a number above 0")
+        require_scale("high-temperature law: kappa", self.kappa, LARGEST_KAPPA)
         if not 0 < self.gamma < 1:
             raise InputError(
                 f"high-temperature law: found gamma {self.gamma}, expected a number between 0 and 1; "

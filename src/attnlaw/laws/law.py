@@ -19,6 +19,9 @@ from attnlaw.numerics.quadrature import gauss_legendre
 Reals = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 NODES = 400
+# Squares of parameters within it stay in float64.
+LARGEST_SCALE = 1e100
+LARGEST_RATIO = 1e12
 
 
 class Law(ABC):
@@ -179,6 +182,12 @@ class Law(ABC):
             return np.empty(0), np.empty(0)
         mass = np.concatenate(masses)
         return np.concatenate(xs), mass * ((1.0 - self.mass_of_atoms) / mass[-1])
+
+
+def require_scale(name: str, value: float, largest: float = LARGEST_SCALE) -> None:
+    """An `InputError` for a parameter whose powers would leave float64, where a law would be a wrong one."""
+    if not 1 / largest <= value <= largest:
+        raise InputError(f"{name} {value:g}: expected a number from {1 / largest:g} to {largest:g}; rescale")
 
 
 def require_levels(p: ArrayLike) -> Reals:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.errors import InputError
-from attnlaw.laws.law import Complexes, Law, Reals, require_levels
+from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_levels, require_scale
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class MarchenkoPastur(Law):
             )
         if not 0 < self.scale < np.inf:
             raise InputError(f"Marchenko-Pastur: found scale {self.scale}, expected a number above 0")
+        require_scale("Marchenko-Pastur: scale", self.scale)
+        require_scale("Marchenko-Pastur: rank ratio", self.rank_ratio, LARGEST_RATIO)
 
     def scaled(self, factor: float) -> MarchenkoPastur:
         """The law of `factor X`."""

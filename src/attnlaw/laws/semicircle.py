@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.errors import InputError
-from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.law import Complexes, Law, Reals, require_scale
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Semicircle(Law):
     def __post_init__(self) -> None:
         if not 0 < self.sigma < np.inf:
             raise InputError(f"semicircle: found sigma {self.sigma}, expected a standard deviation above 0")
+        require_scale("semicircle: sigma", self.sigma)
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
