@@ -93,7 +93,7 @@ def test_target_ranks_beyond_double_precision(rank: float) -> None:
 
 
 def test_without_data_or_under_any_penalty_nothing_is_learned() -> None:
-    """E = Q* = 3/2, a loss of 2 Q* + noise per sample; the Bayes-optimal guess is the mean, E = Q* - mean^2."""
+    """E = Q* = 3/2, loss 2 Q* + noise per sample; the Bayes-optimal guess is the mean: E = Q* - mean^2."""
     for edge in ({"alpha": 1e-14}, {"weight_decay": 1e14}):
         found = state_evolution(problem(student="factorized", **edge))
         assert found.estimation_error == pytest.approx(1.5, rel=1e-9)

@@ -36,7 +36,7 @@ from attnlaw.laws.pieces import Bounded, Piece
 from attnlaw.laws.roots import monic_roots
 
 MOST_BETA = 26.0
-LARGEST_INVERSE_BETA = 100.0  # below 0.01 the quadrature loses digits; the law is then beta^2 times a limit
+LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 
 
 @dataclass(frozen=True)
