@@ -1,14 +1,17 @@
-"""The studies that ship: each is read, expands into the tasks it speaks of, and could run."""
+"""The studies that ship: each has the tasks it speaks of and could run; a small part of it is drawn."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from attnlaw.study import Place, read_study, run
+from attnlaw.report.study_figures import study_figures
+from attnlaw.study import Place, Study, read_study, run
 from attnlaw.study.verbs import VERBS
 
 STUDIES = Path(__file__).resolve().parents[2] / "studies"
@@ -46,3 +49,52 @@ def test_the_atlas_runs(tmp_path: Path) -> None:
         assert (
             pl.scan_parquet(tmp_path / "tables" / table / "*.parquet").select(pl.len()).collect().item() > 0
         )
+
+
+# A part of each study that runs in seconds: the values kept of an argument, what is changed, and its figures.
+ALPHAS = (8e-6, 6.4e-5, 5.12e-4)
+FEW = {"draws": 400}
+DENSITIES_AND_DISTANCES = ["densities_1", "kl_to_limit_2", "w1_to_limit_3"]
+SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
+    "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning_1"]),
+    "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases_1"]),
+    "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling_1"]),
+    "learn-spectrum": ({}, {"simulate": 20}, ["spectrum_1"]),
+    "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["error_1"]),
+    "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path_3"]),
+    "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian_4"]),
+    "limit-low-rank": ({}, FEW, DENSITIES_AND_DISTANCES),
+    "limit-relu": ({"width": (16.0, 64.0)}, FEW, DENSITIES_AND_DISTANCES),
+    "limit-scaling": ({}, FEW, ["densities_1", "densities_2", "kl_to_limit_3", "w1_to_limit_4"]),
+    "limit-width": ({}, FEW, DENSITIES_AND_DISTANCES),
+}
+
+
+def small(name: str, kept: dict[str, tuple[Any, ...]], changes: dict[str, Any]) -> Study:
+    """The first two repetitions of every kept case of a shipped study, with some arguments changed."""
+    study = read_study(STUDIES / f"{name}.toml", VERBS)
+    repetitions: Counter[Any] = Counter()
+    tasks = []
+    for task in study.tasks:
+        given = dict(task.arguments)
+        repetitions[task.verb, task.arguments] += 1
+        near = all(any(given[key] == pytest.approx(v) for v in values) for key, values in kept.items())
+        if near and repetitions[task.verb, task.arguments] <= 2:
+            changed = tuple((key, changes.get(key, value)) for key, value in task.arguments)
+            tasks.append(replace(task, arguments=changed))
+    return replace(study, tasks=tuple(tasks))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_part_of_a_shipped_study_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
+    kept, changes, expected = SMALL[name]
+    report = run(small(name, kept, changes), tmp_path, Place())
+    assert not report.failures
+    figures = study_figures(pl.read_parquet(tmp_path / "rows" / "*.parquet"), tmp_path)
+    assert [figure.name for figure in figures] == expected
+    for figure in figures:
+        assert figure.draw().to_dict()
+
+
+def test_every_study_but_the_atlas_is_drawn_here() -> None:
+    assert SMALL.keys() == TASKS.keys() - {"atlas"}

@@ -9,14 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 import attnlaw
+from attnlaw.aim.scaling import scaling_law
 from attnlaw.auditing.fitting import fit_model
 from attnlaw.cli import audit, fit, learn, limit
 from attnlaw.cli.app import app
+from attnlaw.limits import (
+    Layer,
+    RandomInputs,
+    Scores,
+    distances,
+    gaussian_covariance,
+    gaussian_law,
+    output_law,
+)
 from attnlaw.study import read_study, run
 from attnlaw.study.verb import Arguments
 from attnlaw.study.verbs import VERBS
@@ -99,6 +110,62 @@ def test_a_law_is_what_the_command_prints(tmp_path: Path) -> None:
         step = density["y"][1] - density["y"][0]
         # The trapezium rule over four and a half deviations: what lies beyond is below 1e-3 for these laws.
         assert density["density"].sum() * step == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_target_with_a_spike_is_what_the_command_prints(tmp_path: Path) -> None:
+    text = 'verb = "learn"\n[fixed]\ntarget_spike = 8.0\nalpha = 0.4\nnoise = 0.5\nweight_decay = 0.6\n'
+    (row,) = rows(tmp_path, text + "spectrum = true\n").to_dicts()
+    options = ("--target-spike", "8", "--alpha", "0.4", "--noise", "0.5", "--weight-decay", "0.6")
+    found = printed("learn", *options)
+    assert found["problem"]["target"] == {"kind": "marchenko-pastur", "rank_ratio": 0.5, "spikes": [8.0]}
+    (outlier,) = found["prediction"]["spectrum"]["outliers"]
+    assert row["outlier"] == outlier["location"] > row["top_edge"]
+    density = pl.read_parquet(tmp_path / "out" / row["predicted_spectra_part"]).sort("x")
+    x, height = density["x"].to_numpy(), density["density"].to_numpy()
+    # 300 points that crowd at the edges: the trapezium rule errs by about 1/300^2, and a root's end by 1e-4.
+    assert np.trapezoid(height, x) + row["atom_at_zero"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_spectrum_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    assert "predicted_spectra_part" not in rows(tmp_path, 'verb = "learn"\n').columns
+
+
+def test_power_law_targets_are_those_of_the_scaling_law(tmp_path: Path) -> None:
+    text = 'verb = "learn"\n[fixed]\ntarget_exponent = 1.5\ntarget_dimension = 1000\nnoise = 0.5\n'
+    found = rows(tmp_path, text + "[grid]\nalpha = [0.008, 0.016]\n")
+    law = scaling_law(1.5, 1000, [8.0, 16.0], noise=0.5, weight_decay=0.1)
+    # Both solve the same equations, apart here and together there, to residuals of about 1e-12.
+    errors = [prediction.estimation_error for prediction in law.predictions]
+    assert found["estimation_error"].to_list() == pytest.approx(errors, rel=1e-9)
+    assert found["leading_error"].to_list() == pytest.approx(list(law.leading), rel=1e-9)
+    assert found["predicted_exponent"].to_list() == [law.predicted_exponent] * 2
+    options = ("--target-exponent", "1.5", "--target-dimension", "1000", "--noise", "0.5", "--alpha", "0.008")
+    assert printed("learn", *options)["prediction"]["estimation_error"] == found["estimation_error"][0]
+
+
+def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> None:
+    asked = 'scaling = "1/n"\nother_scaling = "1/sqrt(n)"\ngaussian = true\nkernel = true\n'
+    text = f'verb = "limit"\n[fixed]\ndraws = 20000\nheads = 1\n{asked}[grid]\nwidth = [64, inf]\n'
+    finite, infinite = rows(tmp_path, text).to_dicts()
+    layer = Layer(RandomInputs(4), heads=1, width=64, scores=Scores(scaling="1/n"))
+    law, other = (output_law(one, 20_000, finite["seed"]) for one in (layer, Layer(RandomInputs(4), heads=1)))
+    kl = distances(law, other).kl
+    assert kl is not None
+    assert (finite["kl_to_other_limit"], finite["kl_to_other_limit_error"]) == (kl.value, kl.error)
+    # The limit of 1/n is Gaussian; the paper's recipe is biased upwards, by less than 0.01 at 20,000 draws.
+    assert abs(infinite["kl_to_gaussian"]) < 1e-12
+    assert finite["kl_to_limit"] < finite["kernel_kl_to_limit"] < finite["kl_to_limit"] + 0.01
+    assert infinite["kernel_kl_to_limit"] is None
+
+
+def test_the_gaussian_of_the_same_variance_is_that_of_many_heads(tmp_path: Path) -> None:
+    text = 'verb = "limit"\n[fixed]\ndraws = 20000\nheads = 2\ngaussian = true\n'
+    (row,) = rows(tmp_path, text).to_dicts()
+    covariance, _ = gaussian_covariance(Layer(RandomInputs(4)), 200_000, seed=0)
+    law = output_law(Layer(RandomInputs(4), heads=2), 20_000, seed=1)
+    kl = distances(law, gaussian_law(float(covariance[0, 0]))).kl
+    assert kl is not None
+    assert abs(row["kl_to_gaussian"] - kl.value) < 4 * np.hypot(row["kl_to_gaussian_error"], kl.error)
 
 
 def test_a_stack_has_its_path_in_the_row(tmp_path: Path) -> None:
