@@ -56,3 +56,26 @@ def test_bad_options_end_in_one_line(options, tmp_path):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert str(options[0]) in done.stderr
+
+
+def test_a_map_describes_the_model(tmp_path):
+    """The names of a map are what is looked for: the right ones give the rows, others none."""
+    table = tmp_path / "decoder.toml"
+    text = """
+        name = "mine"
+        stored_out_in = false
+        [[stacks]]
+        layer = "h.{layer}."
+        heads = "n_head"
+        depth = ["n_layer"]
+        attention = { "query,key,value" = "attn.c_attn.weight", output = "attn.c_proj.weight" }
+        feed_forward = [{ in = "mlp.c_fc.weight", out = "mlp.c_proj.weight" }]
+    """
+    table.write_text(text)
+    options = ["--layers", "0", "--only", "qk", "--json"]
+    own = attnlaw("fit", TINY, "--map", table, *options)
+    known = attnlaw("fit", TINY, *options)
+    assert json.loads(own.stdout)["matrices"] == json.loads(known.stdout)["matrices"]
+    table.write_text(text.replace("c_attn", "c_other"))
+    refused = attnlaw("fit", TINY, "--map", table, *options)
+    assert refused.returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ def fit_model(
     *,
     name: str | None = None,
     heads: int | None = None,
+    map: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     layers: str | None = None,
     only: str | None = None,
     jobs: int | None = None,
@@ -36,8 +39,7 @@ def fit_model(
 ) -> Fits:
     """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
 
-    `source`, `name`, `heads`, `layers`, `only` and `jobs` are those of `attnlaw.audit`; `seed` fixes the
-    draws of the nulls and of the bootstrap.
+    `seed` fixes the draws of the nulls and of the bootstrap; the rest is as in `attnlaw.audit`.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))
@@ -47,7 +49,7 @@ def fit_model(
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: expected a positive number")
-    model = open_model(source, heads, name)
+    model = open_model(source, heads, name, map, adapter)
     measured = measure(model, Selection.parse(layers, only, len(model.layers)), jobs, progress)
     spectra = frame(spectrum_rows(model, measured), SPECTRA)
     return fit_spectra(spectra, frame(matrix_rows(model, measured, None), MATRICES), seed, progress)

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
+from attnlaw.cli.options import Adapter, Heads, Jobs, Layers, Map, Models, Only
+
 
 def command(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL...", help="Checkpoint files, directories, shard indexes or hub ids."),
-    ],
+    models: Models,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Fit laws; write the rows (parquet), summary.json and report.html."),
@@ -22,21 +21,11 @@ def command(
         typer.Option(metavar="pdf|svg|png", help="With --out: every chart for a two-column paper, too."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
-    layers: Annotated[str | None, typer.Option(metavar="0:4", help="Only these layers (as a slice).")] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(metavar="qk,vo,...", help="Only these: qk, vo, cross, ffn, embedding, unembedding."),
-    ] = None,
-    heads: Annotated[
-        int | None, typer.Option(help="Attention heads, where no config.json tells their number.")
-    ] = None,
-    map_file: Annotated[
-        Path | None,
-        typer.Option("--map", metavar="FILE.toml", help="The names of an architecture of your own."),
-    ] = None,
-    adapter: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A LoRA adapter to add to the model.")
-    ] = None,
+    layers: Layers = None,
+    only: Only = None,
+    heads: Heads = None,
+    map_file: Map = None,
+    adapter: Adapter = None,
     samples: Annotated[
         int | None, typer.Option(help="Training samples n: show proxy / sqrt(n) too (not a bound by itself).")
     ] = None,
@@ -44,7 +33,7 @@ def command(
         bool,
         typer.Option("--approximate", help="Estimate matrices of shorter side 3072 and more, with errors."),
     ] = False,
-    jobs: Annotated[int | None, typer.Option(help="Threads; all cores unless given.")] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Read a trained Transformer, show the spectra of its heads and what they imply for generalization.
 

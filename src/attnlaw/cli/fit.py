@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlaw.cli.options import Adapter, Heads, Jobs, Layers, Map, Models, Only
+
 if TYPE_CHECKING:
     from attnlaw.auditing.fits import Fits
 
 
 def command(
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Checkpoint files, directories or shard indexes.")
-    ],
+    models: Models,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write fits and curves (parquet), and the figures.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the laws as JSON and nothing else.")] = False,
-    layers: Annotated[str | None, typer.Option(metavar="0:4", help="Only these layers (as a slice).")] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(metavar="qk,vo,...", help="Only these: qk, vo, cross, ffn, embedding, unembedding."),
-    ] = None,
-    heads: Annotated[
-        int | None, typer.Option(help="Attention heads, where no config.json tells their number.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Threads that measure; all cores unless given.")] = None,
+    layers: Layers = None,
+    only: Only = None,
+    heads: Heads = None,
+    map_file: Map = None,
+    adapter: Adapter = None,
+    jobs: Jobs = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the nulls and of the bootstrap.")] = 0,
     figures: Annotated[
         str | None, typer.Option(metavar="pdf|svg|png", help="Draw the map of laws into --out.")
@@ -40,7 +37,7 @@ def command(
     heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), heavier than the null
     power-law tail: the bulk follows none of these, the tail a power of exponent alpha
 
-    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., seed=...)
+    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., map=..., seed=...)
     """
     from attnlaw.errors import InputError, printable
     from attnlaw.records.files import usable_directory
@@ -60,7 +57,15 @@ def command(
         try:
             with progress(f"fit {printable(Path(model).name)}") as report:
                 one = fit_model(
-                    model, layers=layers, only=only, heads=heads, jobs=jobs, seed=seed, progress=report
+                    model,
+                    layers=layers,
+                    only=only,
+                    heads=heads,
+                    map=map_file,
+                    adapter=adapter,
+                    jobs=jobs,
+                    seed=seed,
+                    progress=report,
                 )
         except InputError as error:
             # The other models are still fitted and written; the exit status tells of this one.
