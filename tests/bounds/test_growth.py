@@ -7,7 +7,7 @@ from scipy.stats import linregress
 from attnlaw.bounds.growth import growth
 from attnlaw.errors import InputError
 
-DEPTH, WIDTH, SEED = (part.ravel() for part in np.meshgrid([2, 4, 8], [64, 128, 256], [0, 1]))
+DEPTH, WIDTH, SEED = (part.ravel() for part in np.meshgrid([2, 4, 8], [64, 256, 1024], [0, 1]))
 
 
 def test_on_a_full_grid_each_exponent_is_a_simple_regression():

@@ -90,3 +90,9 @@ def test_the_same_seed_gives_the_same_spectrum() -> None:
     first, second = (approximate_spectrum(MATRICES["power law 1"], seed=7) for _ in range(2))
     np.testing.assert_array_equal(first.values, second.values)
     np.testing.assert_array_equal(first.counts, second.counts)
+
+
+def test_small_matrices_are_factorised() -> None:
+    """Up to twice the deflated directions nothing would be gained."""
+    assert approximate_spectrum(np.eye(128)).multiplicities is None
+    assert approximate_spectrum(np.eye(129)).multiplicities is not None
