@@ -3,9 +3,9 @@
     python mutants/run.py [PACKAGE...] [--count 200] [--seed 0]      (default: bounds spectra limits aim)
 
 cosmic-ray makes the mutants (of operators, numbers, comparisons, branches) in a copy of the project; each
-runs the tests and doctests of its own package, but for the slowest, until the first failure. Prints the survivors and the score of
-each package, and writes both to mutants/results.json. Mutants of type annotations are left out: nothing runs
-them.
+runs the tests and doctests of its own package, but for the slowest, until the first failure. Prints the
+survivors and the score of each package, and writes both to mutants/results.json. Mutants of type annotations
+are left out: nothing runs them.
 """
 
 from __future__ import annotations
