@@ -68,7 +68,8 @@ def test_every_command_shows_its_help_and_its_output():
 def test_files_that_a_page_names_are_there(page):
     text = page.read_text(encoding="utf-8")
     named = re.findall(r"`(?:python )?((?:examples|studies|benchmarks|tests|src)/[\w./-]+)", text)
-    assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []
+    real = [path for path in named if not any(Path(part).stem.isupper() for part in Path(path).parts)]
+    assert [path for path in real if not (ROOT / path).exists()] == []  # NAME.py stands for yours
 
 
 def test_the_installed_command_prints_the_same_as_the_one_run_here():
