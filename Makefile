@@ -13,7 +13,7 @@ demo: $(VENV)/.core
 
 # One BLAS thread: the matrices of the tests are small, and idle threads only get in the way.
 test: check
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.test
 	@$(BIN)/ruff check .
@@ -25,7 +25,7 @@ bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/table.py
 
 docs: $(VENV)/.test
-	@$(BIN)/mkdocs build --quiet --strict --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 	@echo "The documentation is site/index.html."
 
 # Long runs, kept out of the tests.
