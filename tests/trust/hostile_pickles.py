@@ -141,11 +141,8 @@ def long_bytes(_folder: Path) -> bytes:
 
 def laughs(_folder: Path) -> bytes:
     """A billion laughs: 40 tuples, each ten times the last, as a table's key; its hash takes for ever."""
-    parts = [b"\x80\x02}", b")"]
-    for place in range(40):
-        slot = bytes([place])
-        parts.append(b"q" + slot + b"0(" + (b"h" + slot) * 10 + b"t")
-    return b"".join(parts) + b"K\1s."
+    levels = [b"q" + bytes([place]) + (b"h" + bytes([place])) * 9 + b"t" for place in range(40)]
+    return b"\x80\x02}" + b"(" * 40 + b")" + b"".join(levels) + b"K\1s."
 
 
 def deep(_folder: Path) -> bytes:

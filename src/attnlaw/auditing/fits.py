@@ -13,7 +13,7 @@ import polars as pl
 
 from attnlaw.fits.describe import LEVEL
 from attnlaw.fits.null import false_alarms
-from attnlaw.records.files import replacing, usable_directory
+from attnlaw.records.files import parquet, replacing, usable_directory
 
 # Columns of a row that the JSON of a matrix repeats under the same name.
 PLAIN = ("law", "random_p_value", "outliers", "kappa", "noise_level", "threshold", "rank_fraction", "status")
@@ -99,7 +99,7 @@ class Fits:
         folder = usable_directory(directory)
         with ExitStack() as drafts:  # both are written before the first takes an older one's place
             for name, table in (("fits", self.matrices), ("curves", self.curves)):
-                table.write_parquet(drafts.enter_context(replacing(folder / f"{name}.parquet")))
+                drafts.enter_context(replacing(folder / f"{name}.parquet")).write_bytes(parquet(table))
         return folder
 
     def _repr_html_(self) -> str:

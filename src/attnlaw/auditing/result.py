@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.errors import InputError
-from attnlaw.records.files import replacing, to_json, usable_directory
+from attnlaw.records.files import parquet, replacing, to_json, usable_directory
 from attnlaw.report.saved import AuditRows
 
 
@@ -66,7 +66,7 @@ class Audit(AuditRows):
         texts = {"summary.json": to_json(self.as_json(as_list)) + "\n", "report.html": page}
         with ExitStack() as drafts:  # all are written before the first takes an older one's place
             for name, table in self.tables().items():
-                table.write_parquet(drafts.enter_context(replacing(folder / f"{name}.parquet")))
+                drafts.enter_context(replacing(folder / f"{name}.parquet")).write_bytes(parquet(table))
             for name, text in texts.items():
                 drafts.enter_context(replacing(folder / name)).write_text(text, encoding="utf-8")
         for stale in {"fits", "curves"} - self.tables().keys():  # of rows that are replaced

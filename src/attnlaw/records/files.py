@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnlaw.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @contextmanager
@@ -59,6 +63,13 @@ def usable_directory(path: str | os.PathLike[str]) -> Path:
     if not os.access(folder, os.W_OK):
         raise InputError(f"{folder}: cannot be written to; choose another directory")
     return folder
+
+
+def parquet(table: pl.DataFrame) -> bytes:
+    """A table as the bytes of a parquet file: written by Python, a full disk is an OSError that says so."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer)
+    return buffer.getvalue()
 
 
 def to_json(value: Any, indent: int | None = 2) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.records.files import replacing
+from attnlaw.records.files import parquet, replacing
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store
 from attnlaw.study.task import Outcome, Task
@@ -31,7 +31,7 @@ def export(study: Study, store: Store) -> Path:
     finished = [(task, outcomes[task.key]) for task in study.tasks if task.key in outcomes]
     target = store.folder / "rows" / "rows.parquet"
     with replacing(target) as draft:
-        rows_frame(finished).write_parquet(draft)
+        draft.write_bytes(parquet(rows_frame(finished)))
     _link_tables(store.folder, [dict(outcome.parts) for _, outcome in finished])
     return target
 
