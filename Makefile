@@ -13,7 +13,7 @@ demo: $(VENV)/.core
 
 # One BLAS thread: the matrices of the tests are small, and idle threads only get in the way.
 test: check
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered
 
 check: $(VENV)/.test
 	@$(BIN)/ruff check .
