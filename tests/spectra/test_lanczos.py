@@ -96,3 +96,13 @@ def test_small_matrices_are_factorised() -> None:
     """Up to twice the deflated directions nothing would be gained."""
     assert approximate_spectrum(np.eye(128)).multiplicities is None
     assert approximate_spectrum(np.eye(129)).multiplicities is not None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_singular_value_lies_within_the_error_of_the_largest(seed: int) -> None:
+    """Values so close that 40 steps do not tell them apart: the error must say so, and hold."""
+    values = 1.0 + 1e-3 * np.random.default_rng(seed).random(300)
+    found = approximate_spectrum(_rotated(values, 320, seed), seed)
+    assert found.multiplicities is not None
+    assert 1e-9 < found.multiplicities.spectral_error < 1e-3
+    assert np.min(np.abs(values - found.spectral)) <= found.multiplicities.spectral_error

@@ -1,0 +1,31 @@
+"""Counts of operations against counts by hand, and the expected time of a measurement."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnlaw.checkpoints import open_model
+from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
+from attnlaw.spectra.measure import Selection, expected_seconds
+
+
+def test_counts_by_hand() -> None:
+    # A Gram matrix of side 2 over 5 columns, and 9 * 2^3 for its eigenvalues.
+    assert matrix_operations(2, 5, False) == matrix_operations(5, 2, False) == 2 * 2 * 5 + 9 * 8
+    # Six products with 64 columns, forty with 17 at 2.5 times the price; each is two products of 2 n m.
+    assert matrix_operations(100, 200, True) == 4 * 100 * 200 * (6 * 64 + 2.5 * 40 * 17)
+    # All entries of a 2 x 5 product through 3, and two triangular factors.
+    assert product_operations(2, 3, 5) == 2 * 2 * 3 * 5 + 4 * 9 * (2 + 5)
+
+
+def test_expected_time_of_the_shipped_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 heads of size 32 in width 128, for QK and VO; feed-forward 128 x 512 and back; one layer or four."""
+    monkeypatch.setattr("attnlaw.spectra.measure.operations_per_second", lambda: 1e9)
+    model = open_model("examples/tiny-decoder")
+    layer = 2 * 4 * product_operations(128, 32, 128) + 2 * matrix_operations(128, 512, False)
+    assert expected_seconds(model, Selection(layers=range(1)), jobs=1) == pytest.approx(layer / 1e9)
+    assert expected_seconds(model, Selection(), jobs=2) == pytest.approx(4 * layer / 1e9 / 2)
+
+
+def test_the_rate_is_measured() -> None:
+    assert operations_per_second() > 1e7
