@@ -34,7 +34,7 @@ mutants: $(VENV)/.test
 	@$(BIN)/python mutants/run.py
 
 fuzz: $(VENV)/.test
-	@$(BIN)/python fuzz/run.py
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python fuzz/run.py --minutes 10
 
 # The tests with the oldest versions that pyproject.toml allows, in an environment of their own.
 floors:
