@@ -124,10 +124,16 @@ def test_a_worker_and_its_successor_are_killed(tmp_path: Path) -> None:
         [sys.executable, DRIVER, file, tmp_path / "out", "1"], stdout=subprocess.PIPE
     ) as driver:
         until(lambda: len(calls(tmp_path)) > 2)
-        first = _children(driver.pid)[1]
+        tracker, first = _children(driver.pid)
         os.kill(first, signal.SIGKILL)
-        until(lambda: len(_children(driver.pid)) > 1 and _children(driver.pid)[1] != first)
-        os.kill(_children(driver.pid)[1], signal.SIGKILL)
+        successors: list[int] = []
+
+        def replaced() -> bool:
+            successors[:] = [child for child in _children(driver.pid) if child not in (tracker, first)]
+            return bool(successors)
+
+        until(replaced)
+        os.kill(successors[0], signal.SIGKILL)
         assert driver.stdout is not None
         told = json.loads(driver.stdout.read())
     assert (told["done"], told["failed"], told["missing"]) == (8, 0, 0)
