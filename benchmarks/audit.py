@@ -86,10 +86,16 @@ def attnlaw(folder: str) -> object:
     return lambda: audit(folder)
 
 
+def feed_forward(folder: str) -> object:
+    from attnlaw.auditing import audit
+
+    return lambda: audit(folder, only="ffn")
+
+
 def approximate(folder: str) -> object:
     from attnlaw.auditing import audit
 
-    return lambda: audit(folder, approximate=True)
+    return lambda: audit(folder, only="ffn", approximate=True)
 
 
 def weightwatcher(folder: str) -> object:
@@ -192,7 +198,9 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as name:
         make_llama(Path(name))
-        exact, estimated = (side(label, Path(name)) for label in ("attnlaw", "approximate"))
+        exact, factorised, estimated = (
+            side(label, Path(name)) for label in ("attnlaw", "feed_forward", "approximate")
+        )
     claims.add(
         "peak memory at two layers of LLaMA-7B's size, MB",
         f"{exact['peak']:.0f} MB in {exact['after']:.0f} s",
@@ -202,11 +210,11 @@ def main() -> int:
         least=False,
     )
     claims.add(
-        "feed-forward matrices of that size, `--approximate`",
+        "the six feed-forward matrices of that model, `--approximate`",
         f"{estimated['after']:.0f} s",
-        f"all values: {exact['after']:.0f} s (both with the heads)",
-        exact["after"] / estimated["after"],
-        1.2,
+        f"all their values: {factorised['after']:.0f} s",
+        factorised["after"] / estimated["after"],
+        1.0,
     )
     return claims.finish()
 

@@ -16,6 +16,7 @@ class Claims:
 
     def add(self, task: str, ours: str, peer: str, measured: float, goal: float, least: bool = True) -> None:
         """A ratio that should be at least `goal` (or a quantity at most `goal`, with least=False)."""
+        measured = float(measured)
         holds = measured >= goal if least else measured <= goal
         self.rows.append(
             {

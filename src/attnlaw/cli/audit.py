@@ -31,7 +31,7 @@ def command(
     ] = None,
     approximate: Annotated[
         bool,
-        typer.Option("--approximate", help="Estimate matrices of shorter side 3072 and more, with errors."),
+        typer.Option("--approximate", help="Estimate matrices of shorter side 4096 and more, with errors."),
     ] = False,
     jobs: Jobs = None,
 ) -> None:

@@ -35,7 +35,7 @@ BY_DEFAULT = ("qk", "vo", "cross", "ffn")
 # Elements of float64 matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B.
 IN_FLIGHT = 10**8
 # On request, matrices whose shorter side is at least this are approximated: below it that saves no time.
-LARGE = 3072
+LARGE = 4096
 
 
 @dataclass(frozen=True)
