@@ -7,24 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from cli.in_process import runner
 
 from attnlaw.cli import lens
 from attnlaw.errors import InputError
 from attnlaw.lens import linearise
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
-app = typer.Typer()
-app.command()(lens.command)
-
-
-def run(*arguments: object, status: int = 0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if status == 0 and result.exception is not None:
-        raise result.exception
-    assert result.exit_code == status
-    return result
+run = runner(lens.command)
 
 
 def test_json_is_the_library_call():

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
+from cli.in_process import runner
 from safetensors.numpy import load_file, save_file
-from typer.testing import CliRunner
 
 from attnlaw.checkpoints import open_model
 from attnlaw.cli import limit
@@ -20,16 +19,7 @@ from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widt
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 QUANTITIES = {"score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit"}
-app = typer.Typer()
-app.command()(limit.command)
-
-
-def run(*arguments: str, status: int = 0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if status == 0 and result.exception is not None:
-        raise result.exception
-    assert result.exit_code == status
-    return result
+run = runner(limit.command)
 
 
 def test_json_is_the_library_call():

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw.errors import InputError
-from attnlaw.study import Result, Verb
+from attnlaw.study import Result, Study, Verb, read_study
 
 
 def _called(log: str | None, x: float) -> None:
@@ -93,3 +93,15 @@ VERBS = {
     "recovers": Verb(recovers),
     "torn": Verb(torn),
 }
+
+
+def study(folder: Path, text: str) -> Study:
+    """A study of these verbs, written to the folder, which stands for LOG in its text."""
+    file = folder / "study.toml"
+    file.write_text(text.replace("LOG", str(folder)))
+    return read_study(file, VERBS)
+
+
+def rows(out: Path) -> pl.DataFrame:
+    """What a run exported."""
+    return pl.read_parquet(out / "rows" / "*.parquet")

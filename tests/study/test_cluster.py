@@ -13,10 +13,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from study.sample_verbs import VERBS, calls
+from study.sample_verbs import VERBS, calls, rows, study
 
 from attnlaw.errors import InputError
-from attnlaw.study import Place, Study, read_study, run, status
+from attnlaw.study import Place, read_study, run, status
 from attnlaw.study.cluster import AHEAD
 from attnlaw.study.engine import Stop
 from attnlaw.study.run import Estimate
@@ -31,16 +31,6 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A scheduler with two worker processes, which studies use by its address."""
     with Place(jobs=2).open(tmp_path_factory.mktemp("cluster"), Stop()) as engine:
         yield Place(dask=engine.client.scheduler_info()["address"])  # type: ignore[attr-defined]
-
-
-def study(folder: Path, text: str) -> Study:
-    file = folder / "study.toml"
-    file.write_text(text.replace("LOG", str(folder)))
-    return read_study(file, VERBS)
-
-
-def rows(out: Path) -> pl.DataFrame:
-    return pl.read_parquet(out / "rows" / "*.parquet")
 
 
 def until(condition: Callable[[], object]) -> None:

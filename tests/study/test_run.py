@@ -13,25 +13,15 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pytest
-from study.sample_verbs import VERBS, calls
+from study.sample_verbs import VERBS, calls, rows, study
 
 from attnlaw import __version__
 from attnlaw.errors import InputError
-from attnlaw.study import Study, read_study, resume, run, status
+from attnlaw.study import read_study, resume, run, status
 from attnlaw.study.run import Estimate
 from attnlaw.study.store import locked
 
 DRIVER = Path(__file__).parent / "driver.py"
-
-
-def study(folder: Path, text: str) -> Study:
-    file = folder / "study.toml"
-    file.write_text(text.replace("LOG", str(folder)))
-    return read_study(file, VERBS)
-
-
-def rows(out: Path) -> pl.DataFrame:
-    return pl.read_parquet(out / "rows" / "*.parquet")
 
 
 ARGUMENTS = ("verb", "x", "seconds", "log", "seed")

@@ -14,6 +14,7 @@ import polars as pl
 from attnlaw.fits.describe import LEVEL
 from attnlaw.fits.null import false_alarms
 from attnlaw.records.files import parquet, replacing, usable_directory
+from attnlaw.records.stack import distinct_names, stacked
 
 # Columns of a row that the JSON of a matrix repeats under the same name.
 PLAIN = ("law", "random_p_value", "outliers", "kappa", "noise_level", "threshold", "rank_fraction", "status")
@@ -55,24 +56,8 @@ class Fits:
 
     def __add__(self, other: Fits) -> Fits:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
-        taken = set(self.models)
-        names: dict[str, str] = {}
-        for model in other.models:
-            number, name = 1, model
-            while name in taken:
-                number += 1
-                name = f"{model} ({number})"
-            names[model] = name
-            taken.add(name)
-        renamed = pl.col("model").replace(names)
-        curves = pl.concat([self.curves, other.curves.with_columns(renamed)])
-        # Models of one shape share a null.
-        repeated = (pl.col("curve") == "null") & pl.struct("curve", "null_shape").is_duplicated()
-        first = pl.struct("curve", "null_shape").is_first_distinct()
-        return Fits(
-            pl.concat([self.matrices, other.matrices.with_columns(renamed)]),
-            curves.filter(~repeated | first),
-        )
+        names = distinct_names(self.models, other.models)
+        return Fits(stacked(self.matrices, other.matrices, names), stacked(self.curves, other.curves, names))
 
     def rejections(self) -> dict[str, Rejections]:
         """Of each model: the matrices that are not random, against a freshly initialised one."""

@@ -16,8 +16,8 @@ from attnlaw.checkpoints import open_model
 from attnlaw.errors import InputError
 from attnlaw.fits.describe import describe
 from attnlaw.fits.fit import null_for, obstacle
-from attnlaw.records.fit_schema import CURVES, FITS, PLACE
-from attnlaw.records.schema import MATRICES, SPECTRA, frame
+from attnlaw.records.fit_schema import CURVES, FITS
+from attnlaw.records.schema import MATRICES, PLACE, SPECTRA, frame
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 

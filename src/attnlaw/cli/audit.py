@@ -40,42 +40,30 @@ def command(
     The same from Python: attnlaw.audit(MODEL, layers=..., only=..., heads=..., map=..., adapter=...,
     samples=..., jobs=...); with --out DIR also .fitted().save(DIR, figures=...)
     """
-    from attnlaw.auditing import Audit, audit
+    from attnlaw.auditing import audit
     from attnlaw.cli.audit_table import show
     from attnlaw.cli.console import messages, output, print_json, progress
-    from attnlaw.errors import InputError, printable
-    from attnlaw.records.files import usable_directory
+    from attnlaw.cli.models import each_model, require_output
 
-    if figures is not None and (out is None or figures not in ("pdf", "svg", "png")):
-        raise InputError(f"--figures {figures}: expected pdf, svg or png, together with --out DIR")
-    if out is not None:
-        usable_directory(out)  # before the work, not after it
-    done: Audit | None = None
-    failures = 0
-    for model in models:
-        try:
-            with progress(f"audit {printable(Path(model).name)}") as report:
-                one = audit(
-                    model,
-                    layers=layers,
-                    only=only,
-                    heads=heads,
-                    map=map_file,
-                    adapter=adapter,
-                    samples=samples,
-                    approximate=approximate,
-                    jobs=jobs,
-                    progress=report,
-                    expect=_tell_expected,
-                )
-        except InputError as error:
-            # The other models are still audited and written; the exit status tells of this one.
-            messages.print(f"attnlaw: {error}", markup=False, soft_wrap=True)
-            failures += 1
-            continue
-        if not json:
-            show(one, output)
-        done = one if done is None else done + one
+    require_output(out, figures)
+    done, failed = each_model(
+        "audit",
+        models,
+        lambda model, report: audit(
+            model,
+            layers=layers,
+            only=only,
+            heads=heads,
+            map=map_file,
+            adapter=adapter,
+            samples=samples,
+            approximate=approximate,
+            jobs=jobs,
+            progress=report,
+            expect=_tell_expected,
+        ),
+        lambda one: None if json else show(one, output),
+    )
     if done is not None and json:
         print_json(done.as_json(as_list=len(models) > 1))
     if done is not None and out is not None:
@@ -83,7 +71,7 @@ def command(
             done = done.fitted(progress=report)
         done.save(out, as_list=len(models) > 1, figures=figures)
         messages.print(f"wrote {out / 'report.html'} and the rows beside it", markup=False, soft_wrap=True)
-    if failures:
+    if failed:
         raise typer.Exit(1)
 
 

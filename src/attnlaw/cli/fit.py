@@ -39,42 +39,30 @@ def command(
 
     The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., map=..., seed=...)
     """
-    from attnlaw.errors import InputError, printable
-    from attnlaw.records.files import usable_directory
+    from attnlaw.cli.models import each_model, require_output
 
-    if figures is not None and (out is None or figures not in ("pdf", "svg", "png")):
-        raise InputError(f"--figures {figures}: expected pdf, svg or png, together with --out DIR")
-    if out is not None:
-        usable_directory(out)  # before the work, not after it
+    require_output(out, figures)
 
     from attnlaw.auditing.fitting import fit_model
-    from attnlaw.cli.console import messages, output, print_json, progress
+    from attnlaw.cli.console import messages, output, print_json
     from attnlaw.cli.fit_table import show, show_together
 
-    done: Fits | None = None
-    failures = 0
-    for model in models:
-        try:
-            with progress(f"fit {printable(Path(model).name)}") as report:
-                one = fit_model(
-                    model,
-                    layers=layers,
-                    only=only,
-                    heads=heads,
-                    map=map_file,
-                    adapter=adapter,
-                    jobs=jobs,
-                    seed=seed,
-                    progress=report,
-                )
-        except InputError as error:
-            # The other models are still fitted and written; the exit status tells of this one.
-            messages.print(f"attnlaw: {error}", markup=False, soft_wrap=True)
-            failures += 1
-            continue
-        done = one if done is None else done + one
-        if not json:
-            show(one, output)
+    done, failed = each_model(
+        "fit",
+        models,
+        lambda model, report: fit_model(
+            model,
+            layers=layers,
+            only=only,
+            heads=heads,
+            map=map_file,
+            adapter=adapter,
+            jobs=jobs,
+            seed=seed,
+            progress=report,
+        ),
+        lambda one: None if json else show(one, output),
+    )
     if done is not None and json:
         print_json(done.as_json(as_list=len(models) > 1))
     elif done is not None:
@@ -84,7 +72,7 @@ def command(
         if figures is not None:
             _draw(done, out, figures)
         messages.print(f"wrote {out / 'fits.parquet'} and what belongs to it", markup=False, soft_wrap=True)
-    if failures:
+    if failed:
         raise typer.Exit(1)
 
 

@@ -77,10 +77,6 @@ class AttentionMatrixLaw(Law):
         return ((0.0, ends[0]),) if len(ends) == 1 else ((0.0, ends[0]), (ends[1], ends[2]))
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
-    @property
     def pieces(self) -> tuple[Piece, ...]:
         """The intervals; a single one is divided where a gap would open, since the density is sharp there."""
         if len(self.intervals) == 2:

@@ -140,10 +140,6 @@ class FreeConvolution(Law):
         ]
         return tuple(sorted(pairs))
 
-    @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
     def density(self, x: ArrayLike) -> Reals:
         return np.asarray(-self.stieltjes(x).imag / np.pi)
 

@@ -54,10 +54,6 @@ class HeadNull(Law):
         return ((self._layout.low, self._layout.high),)
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
-    @property
     def pieces(self) -> tuple[Piece, ...]:
         return (self._layout,)
 

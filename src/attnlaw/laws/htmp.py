@@ -78,10 +78,6 @@ class HighTemperatureMP(Law):
         return ((0.0, np.inf),)
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
-    @property
     def pieces(self) -> tuple[Piece, ...]:
         """Below, along and beyond the stretch where f oscillates: the bulk when kappa is large."""
         scale = self.gamma / self.b

@@ -27,9 +27,9 @@ LARGEST_RATIO = 1e12
 class Law(ABC):
     """A probability law on the line with finitely many intervals and atoms.
 
-    A law states its `intervals`, `atoms`, `density` and `stieltjes`; the rest follows by quadrature over its
-    `pieces`, by default `x = middle - half cos(theta)` on each interval, exact for square-root edges to many
-    digits. A law whose last interval ends at infinity states its own pieces.
+    A law states its `intervals`, `density` and `stieltjes`, and `atoms` if it has any; the rest follows by
+    quadrature over its `pieces`, by default `x = middle - half cos(theta)` on each interval, exact for
+    square-root edges to many digits. A law whose last interval ends at infinity states its own pieces.
 
     >>> from attnlaw.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -43,9 +43,9 @@ class Law(ABC):
         """The intervals that carry the density, in ascending order."""
 
     @property
-    @abstractmethod
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        """Pairs (location, weight) in ascending order of location."""
+        """Pairs (location, weight) in ascending order of location; none unless a law has them."""
+        return ()
 
     @abstractmethod
     def density(self, x: ArrayLike) -> Reals:

@@ -45,10 +45,6 @@ class Lognormal(Law):
         return ((self.x_min, np.inf),)
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
-    @property
     def pieces(self) -> tuple[Piece, ...]:
         middle, s_min = float(np.exp(self.mu)), self._s_min
         if s_min >= 0:

@@ -43,10 +43,6 @@ class PowerLaw(Law):
         return ((self.x_min, np.inf),)
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
-    @property
     def pieces(self) -> tuple[Piece, ...]:
         return (HeavyHalfLine(self.x_min, 1 / (self.alpha - 1)),)
 

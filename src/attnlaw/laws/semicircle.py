@@ -30,10 +30,6 @@ class Semicircle(Law):
     def intervals(self) -> tuple[tuple[float, float], ...]:
         return ((-2.0 * self.sigma, 2.0 * self.sigma),)
 
-    @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
     def density(self, x: ArrayLike) -> Reals:
         """`sqrt(4 sigma^2 - x^2) / (2 pi sigma^2)`."""
         x = np.asarray(x, dtype=float)

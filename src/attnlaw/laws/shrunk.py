@@ -32,10 +32,6 @@ class Shrunk(Law):
     def intervals(self) -> tuple[tuple[float, float], ...]:
         return tuple((float(y[0]), float(y[-1])) for _, y, _ in self._maps)
 
-    @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ()
-
     def nodes(self) -> tuple[Reals, Reals]:
         points, weights = self.base.nodes()
         return points - 2 * self.base.sigma**2 * self.base.stieltjes(points).real, weights

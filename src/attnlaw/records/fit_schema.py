@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from attnlaw.records.schema import MATRICES, Schema
-
-PLACE: Schema = {name: MATRICES[name] for name in ("model", "layer", "stack", "head", "expert", "kind")}
+from attnlaw.records.schema import PLACE, Schema
 
 FITS: Schema = {
     **PLACE,

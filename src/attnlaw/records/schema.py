@@ -16,7 +16,7 @@ import polars as pl
 
 Schema = dict[str, pl.DataType]
 
-_PLACE: Schema = {
+PLACE: Schema = {
     "model": pl.String(),
     "layer": pl.Int32(),
     "stack": pl.String(),
@@ -26,7 +26,7 @@ _PLACE: Schema = {
 }
 
 MATRICES: Schema = {
-    **_PLACE,
+    **PLACE,
     "family": pl.String(),
     "tensors": pl.List(pl.String()),
     "rows": pl.Int32(),
@@ -57,7 +57,7 @@ MATRICES: Schema = {
     "attnlaw_version": pl.String(),
 }
 
-SPECTRA: Schema = {**_PLACE, "singular_values": pl.List(pl.Float64())}
+SPECTRA: Schema = {**PLACE, "singular_values": pl.List(pl.Float64())}
 
 LAYERS: Schema = {
     "model": pl.String(),

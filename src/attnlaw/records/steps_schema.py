@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from attnlaw.records.schema import Schema
+from attnlaw.records.schema import PLACE, Schema
 
 PROXIES = ("spectrum_adaptive", "edelman", "trauger_tewari")
 STEP_GROUPS = ("qk", "vo", "cross", "ffn")
@@ -31,12 +31,7 @@ STEPS: Schema = {
 
 STEP_MATRICES: Schema = {
     "step": pl.Int64(),
-    "model": pl.String(),
-    "layer": pl.Int32(),
-    "stack": pl.String(),
-    "head": pl.Int32(),
-    "expert": pl.Int32(),
-    "kind": pl.String(),
+    **PLACE,
     "spectral_norm": pl.Float64(),
     "log10_contribution": pl.Float64(),
     "stable_rank": pl.Float64(),

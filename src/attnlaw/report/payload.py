@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from attnlaw.records.remarks import proxy_rows, remarks
+from attnlaw.records.schema import PLACE
 from attnlaw.report.saved import AuditRows, short_names
 
-PLACE = ("model", "layer", "stack", "head", "expert", "kind")
 # Said elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
 # Columns of the page's table, with their headings; the download has all.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +14,7 @@ from attnlaw.errors import InputError
 from attnlaw.records.fit_schema import CURVES, FITS
 from attnlaw.records.remarks import proxy_rows, remarks
 from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, Schema
+from attnlaw.records.stack import distinct_names, stacked
 
 TABLES = ("matrices", "spectra", "layers")
 # Written where laws were fitted to the spectra.
@@ -52,11 +53,11 @@ class AuditRows:
 
     def __add__(self, other: Self) -> Self:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
-        names = _distinct(self.names, other.names)
+        names = distinct_names(self.names, other.names)
         renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
         mine, theirs = self.tables(), other.tables()
         tables = {
-            name: _stacked(mine.get(name), theirs.get(name), names)
+            name: stacked(mine.get(name), theirs.get(name), names)
             for name in KEPT
             if name in mine or name in theirs
         }
@@ -160,33 +161,3 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     every = list(names)
     ends = {name: name.rstrip("/").rpartition("/")[2] or name for name in every}
     return ends if len(set(ends.values())) == len(every) else {name: name for name in every}
-
-
-def _distinct(taken: Iterable[str], names: Iterable[str]) -> dict[str, str]:
-    """Each name, with a number where it is taken."""
-    used, chosen = set(taken), {}
-    for name in names:
-        number, free = 1, name
-        while free in used:
-            number += 1
-            free = f"{name} ({number})"
-        chosen[name] = free
-        used.add(free)
-    return chosen
-
-
-def _stacked(
-    first: pl.DataFrame | None, second: pl.DataFrame | None, names: Mapping[str, str]
-) -> pl.DataFrame:
-    """One table over the other; rows written by different versions may lack columns, which are null then."""
-    parts = [] if first is None else [first]
-    if second is not None:
-        parts.append(
-            second.with_columns(pl.col("model").replace(names)) if "model" in second.columns else second
-        )
-    table = pl.concat(parts, how="diagonal_relaxed")
-    if "curve" not in table.columns:
-        return table
-    # Models of one shape share a null.
-    again = (pl.col("curve") == "null") & ~pl.struct("curve", "null_shape").is_first_distinct()
-    return table.filter(~again)
