@@ -3,9 +3,9 @@
     python mutants/run.py [PACKAGE...] [--count 200] [--seed 0]      (default: bounds spectra limits aim)
 
 cosmic-ray makes the mutants (of operators, numbers, comparisons, branches) in a copy of the project; each
-runs the tests and doctests of its own package, but for the slowest, until the first failure. Prints the
-survivors and the score of each package, and writes both to mutants/results.json. Mutants of type annotations
-are left out: nothing runs them.
+runs the tests and doctests of its own package, but for the slowest, the quickest first, until the first
+failure. Prints the survivors and the score of each package, and writes both to mutants/results.json. Mutants
+of type annotations are left out: nothing runs them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{copy / 'src'}",
+            "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy / 'mutants'}",
+            "DURATIONS": f"{folder}/durations.json",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -92,7 +94,7 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
             )
             return done.stdout or ""
 
-        tests = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+        tests = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "quick_first"]
         tests += [f"tests/{package}", f"src/attnlaw/{package}", "-k", f"not ({PACKAGES[package]})"]
         started = time.perf_counter()
         call(*tests, capture=True)
@@ -100,7 +102,7 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
         tool = str(Path(sys.executable).with_name("cosmic-ray"))
         config, session = Path(folder) / "config.toml", Path(folder) / "session.sqlite"
         command = shlex.join(tests)
-        config.write_text(CONFIG.format(package=package, timeout=3 * whole + 30, command=command))
+        config.write_text(CONFIG.format(package=package, timeout=2 * whole + 10, command=command))
         call(tool, "init", str(config), str(session))
         kept = sample(copy, session, count, seed)
         print(f"{package}: {kept} mutants, tests take {whole:.0f} s", flush=True)
