@@ -6,7 +6,8 @@
 | K     | batches of the jackknife                                                              |
 
 `p(y) = E N(y; mu, v)`: the density needs no kernel estimate, only an average over draws of (mu, v)
-(Rao-Blackwell), and moments follow in closed form: `E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`.
+(Rao-Blackwell), and moments follow in closed form: `E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`. Where
+mu = 0, draws of nearly equal v are merged first (see `merging`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from attnlaw.errors import InputError
+from attnlaw.limits.merging import merged
 from attnlaw.limits.wishart import Array, streams
 
 BATCHES = 40
@@ -96,7 +98,7 @@ class Law:
 
     def distribution(self, y: Array) -> Array:
         """P(Y <= y) of each of the K batches, (K, points)."""
-        return _by_batch(self, y, _normal_distribution, lambda table: table.mean(axis=0))
+        return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
 
     def density(self, y: Array) -> Array:
         """p(y) without atoms, averaged over the batches (whose sizes differ by one draw at most).
@@ -169,14 +171,20 @@ def _batches(draws: int) -> int:
 
 
 def _by_batch(
-    law: Law, y: Array, table: Callable[[Array, Array, Array], Array], reduce: Callable[[Array], Array]
+    law: Law, y: Array, table: Callable[[Array, Array, Array], Array], reduce: Callable[[Array, Array], Array]
 ) -> Array:
+    """Weighted averages over the normals of each batch, (K, points)."""
     k = _batches(len(law.variances))
-    means = np.zeros(len(law.variances)) if law.means is None else law.means
+    means: list[Array] | list[None] = [None] * k if law.means is None else np.array_split(law.means, k)
     rows = []
-    for v, mu in zip(np.array_split(law.variances, k), np.array_split(means, k), strict=True):
+    for draws, centres in zip(np.array_split(law.variances, k), means, strict=True):
+        if centres is None:
+            v, weights = merged(draws)
+            mu = np.zeros_like(v)
+        else:
+            v, weights, mu = draws, np.full(len(draws), 1 / len(draws)), centres
         step = max(1, _SLAB // len(v))
-        slabs = [reduce(table(y[i : i + step], mu, v)) for i in range(0, len(y), step)]
+        slabs = [reduce(table(y[i : i + step], mu, v), weights) for i in range(0, len(y), step)]
         rows.append(np.concatenate(slabs))
     return np.stack(rows)
 
@@ -191,14 +199,14 @@ def _log_normals(y: Array, mu: Array, v: Array) -> Array:
     return table
 
 
-def log_mean(table: Array) -> Array:
-    """log of the mean of exp(table) over its rows, without underflow.
+def log_mean(table: Array, weights: Array | None = None) -> Array:
+    """log of the mean of exp(table) over its rows, without underflow; `weights` add up to one.
 
     >>> log_mean(np.array([[-1000.0], [-1000.0]])).tolist()
     [-1000.0]
     """
     top = np.maximum(table.max(axis=0), -1e300)
-    result: Array = top + np.log(np.exp(table - top).mean(axis=0))
+    result: Array = top + np.log(np.average(np.exp(table - top), axis=0, weights=weights))
     return result
 
 
