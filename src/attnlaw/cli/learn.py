@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlaw.cli.uncertain import with_error
+
 if TYPE_CHECKING:
     from attnlaw.aim.prediction import Prediction
     from attnlaw.aim.simulate import Measurement
@@ -71,7 +73,12 @@ def command(
         typer.Option(metavar="D", help="Also train real students at dimension D.", rich_help_panel=RUN),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(metavar="K", help="Students to train, each on its own data.", rich_help_panel=RUN)
+        int,
+        typer.Option(
+            metavar="K",
+            help="Students to train, each on its own data; in parentheses the standard error of the mean.",
+            rich_help_panel=RUN,
+        ),
     ] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.", rich_help_panel=RUN)] = 0,
     thresholds: Annotated[
@@ -248,10 +255,7 @@ def _number(value: float | None) -> str:
 
 def _measured(measurement: Measurement, name: str) -> str:
     estimate = getattr(measurement, name, None)
-    if estimate is None:
-        return ""
-    error = "" if estimate.standard_error is None else f" ± {estimate.standard_error:.1g}"
-    return f"{estimate.mean:.5g}{error}"
+    return "" if estimate is None else with_error(estimate.mean, estimate.standard_error)
 
 
 def _escape(text: str) -> str:

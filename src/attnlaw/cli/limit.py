@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnlaw.cli.uncertain import with_error
+
 if TYPE_CHECKING:
     from attnlaw.limits import Estimate, WidthRow
     from attnlaw.limits.inputs import Inputs
@@ -183,25 +185,8 @@ def _as_json(row: WidthRow) -> dict[str, Any]:
     return result
 
 
-def _text(value: Estimate | None) -> str:
-    """A value with its standard error in units of the last digit, in parentheses.
-
-    >>> from attnlaw.limits import Estimate
-    >>> [_text(Estimate(*pair)) for pair in ((0.0221738, 0.00037), (3.0, 0.0), (1.2e-5, 6e-7), (123.0, 20.0))]
-    ['0.0222(4)', '3', '1.20(6)e-05', '123(20)']
-    """
-    if value is None:
-        return "-"
-    if value.error == 0:
-        return f"{value.value:.6g}"
-    place = math.floor(math.log10(value.error))
-    if place >= 0:
-        return f"{value.value:.0f}({value.error:.0f})"
-    unit = round(value.error / 10**place)
-    if place >= -4 or abs(value.value) >= 0.1:
-        return f"{value.value:.{-place}f}({unit})"
-    exponent = max(place, math.floor(math.log10(abs(value.value)))) if value.value else place
-    return f"{value.value / 10.0**exponent:.{exponent - place}f}({unit})e{exponent:03d}"
+def _text(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else with_error(estimate.value, estimate.error)
 
 
 def _tables(title: str, rows: Sequence[WidthRow]) -> list[Any]:
