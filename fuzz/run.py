@@ -3,8 +3,8 @@
 A case is a mutation of an earlier one; those that reach new pairs of lines in attnlaw join the pool (a
 greybox fuzzer in the manner of AFL). Allowed: a model or a study, or an `InputError` of one printable line.
 Findings (any other exception, more than five seconds, more than 4 GB, a crash) are written to
-tests/trust/corpus/READER/, where the normal tests replay them. Each reader runs in a process of its own,
-so that a crash is a finding too.
+tests/trust/corpus/READER/, where the normal tests replay them. Each reader runs in a process of its own, so
+that a crash is a finding too; as many at once as there are cores.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -148,10 +149,9 @@ def main() -> None:
     if given.child:
         fuzz(given.readers[0], given.minutes * 60, given.seed, given.child)
         return
-    failed = False
-    for reader in given.readers or TARGETS:
-        failed |= supervise(reader, given.minutes, given.seed)
-    sys.exit(failed)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(lambda name: supervise(name, given.minutes, given.seed), given.readers or TARGETS)
+        sys.exit(any(list(found)))
 
 
 def supervise(reader: str, minutes: float, seed: int) -> bool:

@@ -4,8 +4,8 @@
 
 cosmic-ray makes the mutants (of operators, numbers, comparisons, branches) in a copy of the project; each
 runs the tests and doctests of its own package, but for the slowest, the quickest first, until the first
-failure. Prints the survivors and the score of each package, and writes both to mutants/results.json. Mutants
-of type annotations are left out: nothing runs them.
+failure; as many packages at once as there are cores. Prints the survivors and the score of each package, and
+writes both to mutants/results.json. Mutants of type annotations are left out: nothing runs them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -135,16 +136,18 @@ def main() -> None:
     arguments = parser.parse_args()
     target = ROOT / "mutants" / "results.json"
     results = json.loads(target.read_text()) if target.exists() else {}
-    for package in arguments.packages:
-        found = results[package] = run(package, arguments.count, arguments.seed)
-        target.write_text(json.dumps(results, indent=1) + "\n")
-        for survivor in found["survivors"]:
-            changed = [
-                line
-                for line in survivor["diff"].splitlines()
-                if line[:1] in "+-" and line[:3] not in ("+++", "---")
-            ]
-            print(f"survived {survivor['file']}:{survivor['line']}", *changed, sep="\n    ")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = pool.map(lambda package: run(package, arguments.count, arguments.seed), arguments.packages)
+        for package, found in zip(arguments.packages, done, strict=True):
+            results[package] = found
+            target.write_text(json.dumps(results, indent=1) + "\n")
+            for survivor in found["survivors"]:
+                changed = [
+                    line
+                    for line in survivor["diff"].splitlines()
+                    if line[:1] in "+-" and line[:3] not in ("+++", "---")
+                ]
+                print(f"survived {survivor['file']}:{survivor['line']}", *changed, sep="\n    ")
     for package, found in results.items():
         killed, mutants, minutes = (found[name] for name in ("killed", "mutants", "minutes"))
         print(f"{package:8} {killed} of {mutants} killed ({killed / max(mutants, 1):.0%}) in {minutes} min")
