@@ -249,3 +249,26 @@ def test_a_layer_without_feed_forward_has_factors_of_one_there():
     assert np.exp(log_layer_factor(bare, 1.13)) == pytest.approx(attention, rel=1e-12)
     assert log_sensitivity(bare, "vo", 0) == 0
     assert np.exp(log_sensitivity(bare, "qk", 1)) == pytest.approx(2 * np.linalg.norm(layer.vo[1], 2))
+
+
+def test_sensitivities_of_a_gated_decoder_layer_by_hand():
+    layer = made_layer(np.random.default_rng(7), gated=True, cross=True)
+    measured = spectra(layer)
+    inner, gate, outer = (np.linalg.norm(m, 2) for m in (layer.inner, layer.gate, layer.outer))
+    feed_forward = 2 * gate * inner * outer
+    cross = sum(
+        np.linalg.norm(b, 2) * (1 + 4 * np.linalg.norm(a, 2))
+        for a, b in zip(layer.cross_qk, layer.cross_vo, strict=True)
+    )
+    expected = {
+        "qk": 2 * np.linalg.norm(layer.vo[1], 2) * cross * feed_forward,
+        "vo": cross * feed_forward,
+        "cross_qk": 2 * np.linalg.norm(layer.cross_vo[1], 2) * feed_forward,
+        "cross_vo": feed_forward,
+        "ffn_in": outer * gate,
+        "ffn_gate": outer * inner,
+        "ffn_out": 1.0,
+    }
+    for kind, gamma in expected.items():
+        head = None if kind.startswith("ffn") else 1
+        assert np.exp(log_sensitivity(measured, kind, head)) == pytest.approx(gamma, rel=1e-12), kind

@@ -17,6 +17,8 @@ def test_on_a_full_grid_each_exponent_is_a_simple_regression():
     found = growth(DEPTH, WIDTH, y)
     assert found.depth == pytest.approx(linregress(np.log10(DEPTH), y).slope, rel=1e-12)
     assert found.width == pytest.approx(linregress(np.log10(WIDTH), y).slope, rel=1e-12)
+    for error, variable in ((found.depth_error, DEPTH), (found.width_error, WIDTH)):
+        assert error == pytest.approx(found.residual / np.sqrt(18) / np.std(np.log10(variable)), rel=1e-12)
 
 
 def test_standard_errors_are_the_spread_of_the_exponents_over_repetitions():
