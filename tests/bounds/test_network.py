@@ -185,6 +185,7 @@ def test_a_network_of_zeros_has_the_root_of_its_depth_and_one():
     assert found.adaptivity is None
     assert set(found.per_layer_adaptivity) == {None}
     assert found.log_alpha == (-np.inf, -np.inf, -np.inf, 0.0)
+    assert {(part.p, part.continuous_p) for part in found.contributions} == {(0.0, 0.0)}  # its rank, 0
 
 
 def test_one_layer_of_identities_by_hand():
