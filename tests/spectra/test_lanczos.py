@@ -106,3 +106,20 @@ def test_a_singular_value_lies_within_the_error_of_the_largest(seed: int) -> Non
     assert found.multiplicities is not None
     assert 1e-9 < found.multiplicities.spectral_error < 1e-3
     assert np.min(np.abs(values - found.spectral)) <= found.multiplicities.spectral_error
+
+
+def test_a_separated_largest_value_is_known_to_round_off() -> None:
+    values = np.concatenate([[4.0], np.linspace(1.0, 0.01, 299)])
+    found = approximate_spectrum(_rotated(values, 320, 0))
+    assert found.multiplicities is not None
+    assert found.spectral == pytest.approx(4.0, rel=1e-13)
+    assert found.multiplicities.spectral_error < 1e-12
+
+
+@pytest.mark.parametrize("rank", [1, 3, 20])
+def test_a_matrix_of_low_rank_is_found_whole(rank: int) -> None:
+    """Lanczos reaches an invariant space at once, and round-off behind it must add nothing."""
+    values = np.linspace(2.0, 1.0, rank)
+    found = approximate_spectrum(_rotated(np.concatenate([values, np.zeros(300 - rank)]), 320, 1))
+    assert found.spectral == pytest.approx(2.0, rel=1e-12)
+    assert found.nuclear == pytest.approx(values.sum(), rel=1e-6)
