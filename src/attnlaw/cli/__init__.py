@@ -23,6 +23,8 @@ def main() -> None:
             sys.stdout.flush()
     except InputError as error:
         sys.exit(f"attnlaw: {error}")
+    except MemoryError as error:
+        sys.exit(f"attnlaw: this does not fit into memory ({error or 'no size given'}); choose smaller sizes")
     except BrokenPipeError:  # the reader, such as head, has seen enough
         _drop_output()
         sys.exit(1)
