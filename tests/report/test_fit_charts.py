@@ -1,10 +1,8 @@
-"""Charts of fits: built from rows alone, with what the rows say in them."""
-
-import polars as pl
+"""The chart of fits: built from rows alone, with what the rows say in it."""
 
 from attnlaw.records.fit_schema import FITS
 from attnlaw.records.schema import frame
-from attnlaw.report.fit_charts import LAW_COLOURS, fitted_spectrum, law_map
+from attnlaw.report.fit_charts import LAW_COLOURS, law_map
 from attnlaw.report.style import save_chart
 
 
@@ -34,14 +32,3 @@ def test_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path):
     assert line["title"]["text"] == "model"
     assert line["hconcat"][0]["encoding"]["color"]["scale"]["domain"] == list(LAW_COLOURS)
     assert "</svg>" in save_chart(chart, tmp_path / "map.svg").read_text()
-
-
-def test_spectrum_is_a_density_under_its_curves():
-    curve = pl.DataFrame({"x": [0.0, 1.0], "density": [1.0, 1.0]})
-    values = [0.1, 0.2, 0.2, 0.9, 1.0]
-    chart = fitted_spectrum(values, curve, curve, "learned").to_dict()
-    bars, lines = (layer["data"]["values"] for layer in chart["layer"])
-    assert abs(sum(bar["density"] * (bar["high"] - bar["low"]) for bar in bars) - 1.0) < 1e-12
-    assert {line["curve"] for line in lines} == {"null", "learned"}
-    alone = fitted_spectrum(values, curve, None).to_dict()["layer"][1]["data"]["values"]
-    assert {line["curve"] for line in alone} == {"null"}

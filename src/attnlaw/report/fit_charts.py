@@ -1,4 +1,4 @@
-"""Charts of fitted laws: which law each head follows, and one spectrum with its law and its null."""
+"""The chart of fitted laws: which law each head and matrix follows."""
 
 from __future__ import annotations
 
@@ -63,67 +63,6 @@ def law_map(fits: pl.DataFrame) -> Any:
             )
         )
     return alt.vconcat(*lines, spacing=18)
-
-
-def fitted_spectrum(
-    singular_values: list[float], null: pl.DataFrame, law: pl.DataFrame | None, name: str | None = None
-) -> Any:
-    """Histogram of one spectrum with the density of its null, and of its law where it has one of its own.
-
-    `null` and `law` have columns `x` and `density` in units of singular values.
-    """
-    import altair as alt
-
-    names = ["null"] + ([name or "law"] if law is not None else [])
-    bars = _histogram(singular_values)
-    lines = [
-        row | {"curve": label}
-        for label, curve in zip(names, (null, law), strict=False)
-        if curve is not None
-        for row in curve.select("x", "density").to_dicts()
-    ]
-    top = 1.15 * max(bar["density"] for bar in bars)
-    x = alt.Scale(domain=[0, 1.03 * max(singular_values)], nice=False)
-    y = alt.Scale(domain=[0, top])
-    histogram = (
-        alt.Chart(alt.Data(values=bars))
-        .mark_rect(color="#CFD8DC", stroke="white", strokeWidth=0.5)
-        .encode(
-            x=alt.X("low:Q", scale=x, title="singular value"),
-            x2="high:Q",
-            y=alt.Y("density:Q", scale=y, title="density"),
-            y2=alt.datum(0),
-        )
-    )
-    curves = (
-        alt.Chart(alt.Data(values=lines))
-        .mark_line(clip=True)
-        .encode(
-            x=alt.X("x:Q", scale=x),
-            y=alt.Y("density:Q", scale=y),
-            color=alt.Color(
-                "curve:N",
-                title=None,
-                scale=alt.Scale(domain=names, range=["#555555", PALETTE[1]][: len(names)]),
-            ),
-            strokeDash=alt.StrokeDash(
-                "curve:N", title=None, scale=alt.Scale(domain=names, range=[[4, 3], [1, 0]][: len(names)])
-            ),
-        )
-    )
-    return (histogram + curves).properties(width=300, height=180)
-
-
-def _histogram(values: list[float], most: int = 40) -> list[dict[str, float]]:
-    count = max(8, min(most, round(len(values) ** 0.5 * 2)))
-    width = max(values) / count
-    heights = [0] * count
-    for value in values:
-        heights[min(int(value / width), count - 1)] += 1
-    return [
-        {"low": i * width, "high": (i + 1) * width, "density": height / (len(values) * width)}
-        for i, height in enumerate(heights)
-    ]
 
 
 def _short(model: str) -> str:
