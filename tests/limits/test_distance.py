@@ -9,7 +9,18 @@ import pytest
 from scipy import stats
 
 from attnlaw.errors import InputError
-from attnlaw.limits import Law, Layer, RandomInputs, distances, gaussian_law, kernel_kl, output_law
+from attnlaw.limits import (
+    Law,
+    Layer,
+    RandomInputs,
+    Stack,
+    distances,
+    gaussian_law,
+    kernel_kl,
+    output_law,
+    sample_stack,
+    stack_law,
+)
 from attnlaw.limits.kernel_density import gaussian_kde
 from attnlaw.limits.mixture import jackknife
 
@@ -38,6 +49,26 @@ def test_shifted_normals(shift):
     assert found.w1.value == pytest.approx(abs(shift), abs=1e-5)
     assert found.ks.value == pytest.approx(2 * stats.norm.cdf(abs(shift) / 2) - 1, abs=1e-5)
     assert found.residual < 1e-8
+
+
+@pytest.mark.parametrize("shift", [0.5, -1e6])
+def test_a_shift_leaves_variance_and_kurtosis(shift):
+    law = normal(shift, 2.0)
+    assert law.variance().value == pytest.approx(2.0, rel=1e-12)
+    assert law.kurtosis().value == pytest.approx(3.0, rel=1e-12)
+
+
+def test_kurtosis_of_a_law_with_a_mean_is_that_of_its_draws():
+    # ReLU tokens have a mean, which a residual hands on: about the mean 3.60, about zero 4.07.
+    stack = Stack(Layer(RandomInputs(2, "relu")), residual=True)
+    found = stack_law(stack, 50_000, seed=1).law.kurtosis()
+    y = sample_stack(stack, 400_000, seed=2).outputs[:, 0, 0]
+    z = (y - y.mean()) / y.std()
+    kurtosis, skewness = (z**4).mean(), (z**3).mean()
+    influence = z**4 - 2 * kurtosis * z**2 - 4 * skewness * z
+    error = math.hypot(influence.std() / math.sqrt(len(y)), found.error)
+    assert found.value == pytest.approx(kurtosis, abs=4 * error)
+    assert error < 0.05
 
 
 def test_a_student_law_against_scipy():

@@ -6,8 +6,8 @@
 | K     | batches of the jackknife                                                              |
 
 `p(y) = E N(y; mu, v)`: the density needs no kernel estimate, only an average over draws of (mu, v)
-(Rao-Blackwell), and moments follow in closed form: `E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`. Where
-mu = 0, draws of nearly equal v are merged first (see `merging`).
+(Rao-Blackwell), and moments follow in closed form: `E y^3 = E[mu^3 + 3 mu v]`,
+`E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`. Where mu = 0, draws of nearly equal v are merged first (see `merging`).
 """
 
 from __future__ import annotations
@@ -73,14 +73,17 @@ class Law:
         return jackknife(lambda mean: float(mean[1] - mean[0] ** 2), self._moments())
 
     def kurtosis(self) -> Estimate:
-        """E y^4 / (E y^2)^2: 3 for a Gaussian; the error by the jackknife over batches."""
-        return jackknife(lambda mean: float(mean[2] / mean[1] ** 2), self._moments())
+        """E (y - E y)^4 / (Var y)^2: 3 for a Gaussian; the error by the jackknife over batches."""
+        return jackknife(_kurtosis, self._moments())
 
     def _moments(self) -> Array:
-        """mu, E y^2 and E y^4 given (mu, v), (draws, 3)."""
+        """E y, E y^2, E y^3 and E y^4 given (mu, v), (draws, 4), of y less its mean over all draws."""
         v = self.variances
-        mu = np.zeros_like(v) if self.means is None else self.means
-        return np.stack([mu, mu**2 + v, mu**4 + 6 * mu**2 * v + 3 * v**2], axis=-1)
+        mu = np.zeros_like(v) if self.means is None else self.means - self.means.mean()
+        return np.stack(
+            [mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2],
+            axis=-1,
+        )
 
     def draw(self, seed: int) -> Array:
         """One draw of the coordinate for each (mu, v).
@@ -162,6 +165,12 @@ def gaussian_law(variance: float) -> Law:
     """
     constant = np.full(BATCHES, variance)
     return Law(constant, None, constant)
+
+
+def _kurtosis(mean: Array) -> float:
+    """The fourth central moment over the squared variance, from the moments about any point."""
+    one, two, three, four = (float(moment) for moment in mean)
+    return (four - 4 * one * three + 6 * one**2 * two - 3 * one**4) / (two - one**2) ** 2
 
 
 def _batches(draws: int) -> int:
