@@ -60,7 +60,7 @@ def proxies(network: Network, per_application: bool = False) -> Proxies:
             value_of_adaptivity(curves[of_layer == layer], chosen[of_layer == layer])
             for layer in range(len(network.layers))
         ),
-        rank_count=all(part.p == 0 for part in parts),
+        rank_count=all(part.p == 0 for part in parts if part.log_value > -np.inf),
         log_error=_log_error(parts, proxy(chosen, depth)),
     )
 
