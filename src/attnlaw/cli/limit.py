@@ -167,10 +167,9 @@ def _estimate(value: Estimate | None) -> dict[str, float] | None:
     return None if value is None else {"value": value.value, "error": value.error}
 
 
-QUANTITIES = ("score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit")
-
-
 def _as_json(row: WidthRow) -> dict[str, Any]:
+    from attnlaw.limits import QUANTITIES
+
     width = "inf" if row.width == math.inf else int(row.width)
     result: dict[str, Any] = {"width": width} | {name: _estimate(getattr(row, name)) for name in QUANTITIES}
     if row.path is not None:
@@ -193,6 +192,8 @@ def _tables(title: str, rows: Sequence[WidthRow]) -> list[Any]:
     """What the terminal shows: a heading, the table, and for stacks the tokens' path."""
     from rich.table import Table
     from rich.text import Text
+
+    from attnlaw.limits import QUANTITIES
 
     table = Table(box=None, pad_edge=False)
     names = ("width", "Var p", "Var y", "kurtosis", "KL", "W1", "KS")

@@ -1,6 +1,6 @@
 """The law of an attention layer at initialisation: at infinite width, and exactly at any finite one."""
 
-from attnlaw.limits.compare import WidthRow, compare_widths, density_rows
+from attnlaw.limits.compare import QUANTITIES, WidthRow, compare_widths, density_rows
 from attnlaw.limits.distance import Distances, distances
 from attnlaw.limits.finite import output_law, sample
 from attnlaw.limits.inputs import GivenInputs, RandomInputs
@@ -12,6 +12,7 @@ from attnlaw.limits.scores import Scores
 from attnlaw.limits.stack import PathPoint, Stack, StackLaw, StackSample, sample_stack, stack_law
 
 __all__ = [
+    "QUANTITIES",
     "Distances",
     "Estimate",
     "GivenInputs",

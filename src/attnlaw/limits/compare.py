@@ -13,6 +13,9 @@ from attnlaw.limits.finite import output_law
 from attnlaw.limits.mixture import Estimate, Law
 from attnlaw.limits.stack import Stack, StackLaw, stack_law
 
+# The estimates of a row, in the order in which they are shown.
+QUANTITIES = ("score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit")
+
 
 @dataclass(frozen=True, eq=False)
 class WidthRow:

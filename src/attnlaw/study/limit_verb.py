@@ -10,8 +10,6 @@ from attnlaw.study.task import Result
 if TYPE_CHECKING:
     from attnlaw.limits import Estimate, Stack
 
-QUANTITIES = ("score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit")
-
 
 def limit(
     *,
@@ -40,7 +38,7 @@ def limit(
     """
     import polars as pl
 
-    from attnlaw.limits import compare_widths, density_rows, distances, gaussian_law, kernel_kl
+    from attnlaw.limits import QUANTITIES, compare_widths, density_rows, distances, gaussian_law, kernel_kl
 
     given = (tokens, heads, width, activation, mask, depth, residual, normalise, head_width)
     widths = [width] if width == math.inf else [width, math.inf]
