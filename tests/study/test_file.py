@@ -184,6 +184,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         ('verb = "limit"\n[fixed]\ntoken = 5', "token: found 5"),
         ('verb = "limit"\n[fixed]\nmask = "mask"', "mask 'mask' is unknown"),
         ('verb = "limit"\n[fixed]\ndraws = 0', "draws: found 0"),
+        ('verb = "limit"\n[fixed]\ndraws = 39', "draws: found 39, expected at least 40"),
     ],
 )
 def test_arguments_that_cannot_work_are_told_before_the_run(tmp_path: Path, text: str, expected: str) -> None:

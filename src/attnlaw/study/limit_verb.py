@@ -81,9 +81,10 @@ def check_limit(
 ) -> None:
     """An `InputError` for a layer, a number of draws or a token that cannot be."""
     from attnlaw.errors import InputError
+    from attnlaw.limits.mixture import BATCHES
 
-    if draws < 2:
-        raise InputError(f"draws: found {draws}, expected at least 2")
+    if draws < BATCHES:
+        raise InputError(f"draws: found {draws}, expected at least {BATCHES}, for a standard error")
     stack = _stack(**arguments, scaling=scaling)
     if other_scaling is not None:
         _stack(**arguments, scaling=other_scaling)
