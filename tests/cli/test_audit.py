@@ -1,7 +1,9 @@
 """The audit command as a user types it: a process of its own, its output, its exit status."""
 
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 from safetensors.numpy import save_file
+
+from attnlaw.auditing import audit as attnlaw_audit
+from attnlaw.cli import audit
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -149,6 +154,14 @@ def test_a_terminal_without_unicode_gets_question_marks():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_help_names_every_option_that_python_takes():
+    """Options less what the terminal alone has; `figures` is an argument of `save`."""
+    named = re.findall(r"(\w+)=\.\.\.", audit.command.__doc__.split("The same from Python:")[1])
+    options = {name.removesuffix("_file") for name in inspect.signature(audit.command).parameters}
+    assert sorted(named) == sorted(options - {"models", "out", "json"})
+    assert set(named) - {"figures"} <= inspect.signature(attnlaw_audit).parameters.keys()
 
 
 def test_bad_usage_is_status_2():

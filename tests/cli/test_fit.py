@@ -1,12 +1,17 @@
 """The fit command as a user types it: a process of its own, its output, its exit status."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
+
+from attnlaw.auditing.fitting import fit_model
+from attnlaw.cli import fit
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -79,3 +84,18 @@ def test_a_map_describes_the_model(tmp_path):
     table.write_text(text.replace("c_attn", "c_other"))
     refused = attnlaw("fit", TINY, "--map", table, *options)
     assert refused.returncode == 1
+
+
+def test_help_names_every_option_that_python_takes():
+    """Options less what the terminal alone has."""
+    named = re.findall(r"(\w+)=\.\.\.", fit.command.__doc__.split("The same from Python:")[1])
+    options = {name.removesuffix("_file") for name in inspect.signature(fit.command).parameters}
+    assert sorted(named) == sorted(options - {"models", "out", "json", "figures"})
+    assert set(named) <= inspect.signature(fit_model).parameters.keys()
+
+
+def test_out_writes_what_its_help_says(tmp_path):
+    assert attnlaw("fit", TINY, "--layers", "0", "--only", "qk", "--out", tmp_path).returncode == 0
+    (told,) = re.findall(r"--out +DIR +(Write .*?\.)(?: |$)", attnlaw("fit", "--help").stdout, re.MULTILINE)
+    assert re.findall(r"\w+\.parquet", told) == ["fits.parquet", "curves.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.parquet", "fits.parquet"]

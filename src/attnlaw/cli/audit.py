@@ -38,7 +38,7 @@ def command(
     """Read a trained Transformer, show the spectra of its heads and what they imply for generalization.
 
     The same from Python: attnlaw.audit(MODEL, layers=..., only=..., heads=..., map=..., adapter=...,
-    samples=..., jobs=...); with --out DIR also .fitted().save(DIR, figures=...)
+    samples=..., approximate=..., jobs=...); with --out DIR also .fitted().save(DIR, figures=...)
     """
     from attnlaw.auditing import audit
     from attnlaw.cli.audit_table import show

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def command(
     models: Models,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write fits and curves (parquet), and the figures.")
+        Path | None, typer.Option(metavar="DIR", help="Write fits.parquet and curves.parquet.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the laws as JSON and nothing else.")] = False,
     layers: Layers = None,
@@ -27,7 +27,7 @@ def command(
     jobs: Jobs = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the nulls and of the bootstrap.")] = 0,
     figures: Annotated[
-        str | None, typer.Option(metavar="pdf|svg|png", help="Draw the map of laws into --out.")
+        str | None, typer.Option(metavar="pdf|svg|png", help="With --out: the map of laws, too.")
     ] = None,
 ) -> None:
     """Tell noise from what attention learns in theory, heavy tails, and neither, matrix by matrix.
@@ -37,7 +37,8 @@ def command(
     heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), heavier than the null
     power-law tail: the bulk follows none of these, the tail a power of exponent alpha
 
-    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., map=..., seed=...)
+    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., map=...,
+    adapter=..., jobs=..., seed=...); with --out DIR also .save(DIR)
     """
     from attnlaw.cli.models import each_model, require_output
 
