@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -14,3 +18,23 @@ def test_what_does_not_fit_into_memory_is_said_in_one_line(monkeypatch):
         cli.main()
     assert "does not fit into memory (Unable to allocate 2.00 EiB" in str(end.value)
     assert str(end.value).endswith("; choose smaller sizes")
+
+
+def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch):
+    monkeypatch.setattr("attnlaw.cli.app.app", lambda: Path("a\nb" * 3000).stat())
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert str(end.value).startswith(r"attnlaw: a\nba\nb")
+    assert str(end.value).endswith(": File name too long; give another path")
+    assert len(str(end.value)) < 2100
+
+
+def test_closed_streams():
+    command = f'"{sys.executable}" -c "from attnlaw.cli import main; main()" --version'
+    out = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
+    assert (out.returncode, out.stderr) == (
+        1,
+        "attnlaw: standard output is closed; give it another place, such as /dev/null\n",
+    )
+    assert subprocess.run(f"{command} 2>&-", shell=True, capture_output=True).returncode == 0
+    assert subprocess.run(f"{command} >&- 2>&-", shell=True, capture_output=True).returncode == 1

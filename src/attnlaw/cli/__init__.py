@@ -8,10 +8,14 @@ from io import TextIOWrapper
 
 
 def main() -> None:
-    """Run `attnlaw`; bad input ends in one line on standard error and exit status 1."""
+    """Run `attnlaw`; bad input, and what the system refuses, end in one line and exit status 1."""
     from attnlaw.cli.app import app
     from attnlaw.errors import InputError
 
+    if sys.stderr is None:  # closed: there is nowhere to say anything
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
+    if sys.stdout is None:
+        sys.exit("attnlaw: standard output is closed; give it another place, such as /dev/null")
     # A terminal that cannot show a bar or a Greek letter gets a question mark, not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -30,7 +34,7 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         if error.filename is not None:
-            raise
+            sys.exit(f"attnlaw: {InputError(f'{error.filename}: {error.strerror}; give another path')}")
         _drop_output()
         sys.exit(f"attnlaw: standard output cannot be written ({error.strerror}); give it another place")
 
