@@ -10,15 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
+from attnlaw.records.laws import LAW_NAMES
 
-# Law, the letter that stands for it in a map of heads, and its colour.
-LETTERS = {
-    "random": ("r", "bright_black"),
-    "learned": ("L", "green"),
-    "heavy-tailed": ("H", "red"),
-    "power-law tail": ("P", "yellow"),
-    "neither": ("·", "default"),
-}
+# The letter that stands for each law in a map of heads, and its colour.
+_STYLES = (("r", "bright_black"), ("L", "green"), ("H", "red"), ("P", "yellow"), ("·", "default"))
+LETTERS = dict(zip(LAW_NAMES, _STYLES, strict=True))
 
 
 def show(fits: Fits, console: Console) -> None:
