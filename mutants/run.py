@@ -111,18 +111,19 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
         call(tool, "exec", str(config), str(session))
         with sqlite3.connect(session) as store:
             rows = store.execute(
-                "select module_path, start_pos_row, operator_name, test_outcome, diff from mutation_specs "
+                "select module_path, start_pos_row, operator_name, test_outcome, output, diff from mutation_specs "
                 "join work_results using (job_id) order by module_path, start_pos_row"
             ).fetchall()
     survivors = [
         {"file": file, "line": line, "operator": operator, "diff": diff}
-        for file, line, operator, outcome, diff in rows
+        for file, line, operator, outcome, _, diff in rows
         if outcome == "SURVIVED"
     ]
     return {
         "package": package,
         "mutants": len(rows),
         "killed": len(rows) - len(survivors),
+        "timed_out": sum(output == "timeout" for *_, output, _ in rows),
         "minutes": round((time.perf_counter() - started) / 60, 1),
         "survivors": survivors,
     }
@@ -149,8 +150,11 @@ def main() -> None:
                 ]
                 print(f"survived {survivor['file']}:{survivor['line']}", *changed, sep="\n    ")
     for package, found in results.items():
-        killed, mutants, minutes = (found[name] for name in ("killed", "mutants", "minutes"))
-        print(f"{package:8} {killed} of {mutants} killed ({killed / max(mutants, 1):.0%}) in {minutes} min")
+        killed, mutants, late, minutes = (found[key] for key in ("killed", "mutants", "timed_out", "minutes"))
+        share = f"{killed / max(mutants, 1):.0%}"
+        print(
+            f"{package:8} {killed} of {mutants} killed ({share}, {late} by the time limit) in {minutes} min"
+        )
 
 
 if __name__ == "__main__":
