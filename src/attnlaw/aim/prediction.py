@@ -14,22 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from attnlaw.aim.outliers import Outlier, lone_modes
 from attnlaw.aim.problem import Problem
 from attnlaw.laws.law import Law
-
-
-@dataclass(frozen=True)
-class Outlier:
-    """A target eigenvalue outside the bulk, where the trained matrix shows it, and the squared overlap."""
-
-    target: float
-    location: float
-    overlap: float
-
-    def describe(self) -> dict[str, float]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -78,8 +65,9 @@ class Prediction:
         }
 
     def _bulk(self) -> list[tuple[float, float]]:
-        """Intervals of the spectrum without those that one listed outlier fills alone."""
-        seen = np.array([outlier.location for outlier in self.outliers])
-        return [
-            (low, high) for low, high in self.spectrum.intervals if not np.any((seen > low) & (seen < high))
-        ]
+        """Intervals of the spectrum without those that one mode of the target fills alone."""
+        modes = lone_modes(self.problem.target, self.noise_level)
+        pairs = list(self.spectrum.intervals)
+        # A threshold cuts intervals away from below: those that are left are the upper ones.
+        kept = modes[len(modes) - len(pairs) :] if modes else [None] * len(pairs)
+        return [pair for pair, mode in zip(pairs, kept, strict=True) if mode is None]

@@ -204,16 +204,24 @@ def biane_curve(s: Reals, p: Reals, a: float, u: Reals) -> tuple[Reals, Reals, R
     return x, np.sqrt(t), slope
 
 
+def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
+    """The atoms of s that blur into each component, components in ascending order."""
+    return _held(s, *biane_components(s, p, a))
+
+
 def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     """Nodes of a discrete law convolved with a semicircle: heavy components, then those of one light atom."""
     low, high = biane_components(s, p, a)
-    inside = [slice(first, last) for first, last in zip(*(np.searchsorted(s, (low, high))), strict=True)]
-    light = np.array([p[part].size == 1 and p[part][0] < LIGHT for part in inside])
+    light = np.array([p[part].size == 1 and p[part][0] < LIGHT for part in _held(s, low, high)])
     groups = []
     for chosen, count in ((~light, CLUSTER_NODES), (light, SINGLE_NODES)):
         if chosen.any():
             groups.append(_component_nodes(s, p, a, low[chosen], high[chosen], count))
     return tuple(groups)
+
+
+def _held(s: Reals, low: Reals, high: Reals) -> list[slice]:
+    return [slice(first, last) for first, last in zip(*np.searchsorted(s, (low, high)), strict=True)]
 
 
 def _component_nodes(s: Reals, p: Reals, a: float, low: Reals, high: Reals, count: int) -> Nodes:

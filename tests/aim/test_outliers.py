@@ -1,0 +1,58 @@
+"""Outliers: which modes of a power law stand alone, and what is left of the spectrum beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq, minimize_scalar
+
+from attnlaw.aim.outliers import find_outliers
+from attnlaw.aim.problem import Problem, Target
+from attnlaw.aim.state_evolution import state_evolution
+
+WEAK = Problem(1e-5, target=Target.power_law(1.0, 10**6), noise=0.5, weight_decay=0.005)
+
+
+def gap_between(values: np.ndarray, weights: np.ndarray, a: float, low: int) -> float | None:
+    """Where `sum p/(u-s)^2` is least between two neighbouring atoms, if a gap opens there (Biane)."""
+
+    def blur(u: float) -> float:
+        return float((weights / (u - values) ** 2).sum())
+
+    left, right = values[low], values[low + 1]
+    least = minimize_scalar(blur, bounds=(left, right), method="bounded", options={"xatol": 1e-9 * right})
+    return float(least.x) if least.fun < 1 / a**2 else None
+
+
+@pytest.mark.parametrize("student", ["factorized", "direct"])
+def test_a_weak_mode_inside_the_bulk_leaves_the_bulk(student: str) -> None:
+    """The fourth mode has an overlap of 2% by the formula for spikes, but no gap parts it from the bulk."""
+    found = state_evolution(Problem(**{**vars(WEAK), "student": student}))
+    values, weights = WEAK.target.law.arrays
+    a, b = found.noise_level, found.threshold or 0.0
+    gaps = [gap_between(values, weights, a, values.size - 2 - k) for k in range(5)]
+    alone = next(k for k, gap in enumerate(gaps) if gap is None)
+    assert [outlier.target for outlier in found.outliers] == pytest.approx(values[::-1][:alone])
+    # The bulk ends where the sum passes 1/a^2 below the last gap, at x(u) = u + a^2 sum p/(u-s).
+    edge = brentq(
+        lambda u: (weights / (u - values) ** 2).sum() - 1 / a**2,
+        values[-alone - 1] * (1 + 1e-9),
+        gaps[alone - 1],
+        xtol=1e-12,
+    )
+    top = found.shrinkage * (edge + a**2 * (weights / (edge - values)).sum() - b)
+    ((low, high),) = found.describe()["spectrum"]["edges"]
+    assert high == pytest.approx(top, rel=1e-9)
+    assert low == 0.0 if student == "factorized" else low < 0
+    assert all(outlier.location > high for outlier in found.outliers)
+
+
+def test_a_mode_is_seen_where_a_random_matrix_shows_it() -> None:
+    target, a = Target.power_law(1.0, 900), 9.0
+    noise = np.random.default_rng(3).normal(size=(900, 900)) / np.sqrt(900)
+    seen = np.linalg.eigvalsh(np.diag(target.quantiles(900)) + a * (noise + noise.T) / np.sqrt(2))
+    outliers = find_outliers(target, a, 0.0, 1.0)
+    assert len(outliers) == 2
+    # An outlier of overlap w fluctuates by a sqrt(2 w/d): four of them.
+    for outlier, place in zip(outliers, seen[::-1], strict=False):
+        assert place == pytest.approx(outlier.location, abs=4 * a * np.sqrt(2 * outlier.overlap / 900))
