@@ -140,6 +140,11 @@ def write(path: Path, text: str) -> Path:
         (["--width", "0"], "width is 0; expected an integer of at least 1"),
         (["--heads", "0"], "heads is 0"),
         (["--tokens", "0"], "tokens is 0"),
+        (
+            ["--tokens", "20000", "--width", "inf"],
+            "tokens is 20000; their Gram matrix and its root take more",
+        ),
+        (["--tokens", "6000", "--heads", "1", "--depth", "2"], "more than 4: choose fewer tokens"),
         (["--mask", "diagonal"], "mask 'diagonal' is unknown"),
         (["--activation", "swish"], "activation 'swish' is unknown"),
         (["--depth", "0"], "depth is 0"),

@@ -184,6 +184,8 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         ('verb = "limit"\n[fixed]\ntoken = 5', "token: found 5"),
         ('verb = "limit"\n[fixed]\nmask = "mask"', "mask 'mask' is unknown"),
         ('verb = "limit"\n[fixed]\ndraws = 0', "draws: found 0"),
+        ('verb = "limit"\n[fixed]\ntokens = 20000\nwidth = 8', "more than 4 GiB of memory"),
+        ('verb = "limit"\n[fixed]\nactivation = "relu"\nwidth = 1e9', "about 120 GiB of memory"),
         ('verb = "limit"\n[fixed]\ndraws = 39', "draws: found 39, expected at least 40"),
     ],
 )

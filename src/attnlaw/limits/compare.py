@@ -10,6 +10,7 @@ import numpy as np
 
 from attnlaw.limits.distance import distances
 from attnlaw.limits.finite import output_law
+from attnlaw.limits.memory import check_memory
 from attnlaw.limits.mixture import Estimate, Law
 from attnlaw.limits.stack import Stack, StackLaw, stack_law
 
@@ -48,7 +49,7 @@ def compare_widths(
     """The law of one output coordinate of one token at each width, against the limit of infinite width.
 
     All widths use the same seed and so share their normals, which makes distances to the limit precise.
-    The stack's own width is not used.
+    The stack's own width is not used. Fails for sizes that would take more than 4 GiB of memory.
 
     >>> from attnlaw.limits import Layer, RandomInputs
     >>> stack = Stack(Layer(RandomInputs(4), heads=2))
@@ -58,7 +59,10 @@ def compare_widths(
     """
     report = progress or (lambda done, total: None)
     stacks = {width: replace(stack, layer=stack.layer.at_width(width)) for width in widths}
-    limit, limit_path = _law(replace(stack, layer=stack.layer.at_width(math.inf)), draws, seed, token)
+    widest = replace(stack, layer=stack.layer.at_width(math.inf))
+    for one in (widest, *stacks.values()):
+        check_memory(one, draws)
+    limit, limit_path = _law(widest, draws, seed, token)
     rows: list[WidthRow] = []
     for width in widths:
         report(len(rows), len(widths))
@@ -72,8 +76,7 @@ def compare_widths(
 
 
 def _law(stack: Stack, draws: int, seed: int, token: int) -> tuple[Law, StackLaw | None]:
-    if stack.blocks == ("attention",) and not stack.residual:
-        # One layer: the token's own row of scores suffices.
+    if stack.is_layer:
         return output_law(stack.layer, draws, seed, token, stack.normalise), None
     found = stack_law(stack, draws, seed, token)
     return found.law, found

@@ -25,6 +25,15 @@ from attnlaw.limits.wishart import Array, Streams, streams
 _CHUNK = 2**15
 
 
+def chunk_size(draws: int, numbers_per_draw: int) -> int:
+    """How many draws the first and largest chunk holds.
+
+    >>> chunk_size(100_000, 8), chunk_size(3, 10**9)
+    (4096, 1)
+    """
+    return min(draws, max(1, _CHUNK // numbers_per_draw))
+
+
 def chunks(draws: int, numbers_per_draw: int) -> list[int]:
     """The sizes of the chunks that `draws` are split into.
 
@@ -33,7 +42,7 @@ def chunks(draws: int, numbers_per_draw: int) -> list[int]:
     """
     if draws < 1:
         raise InputError(f"draws is {draws}; expected an integer of at least 1")
-    size = max(1, _CHUNK // numbers_per_draw)
+    size = chunk_size(draws, numbers_per_draw)
     return [min(size, draws - start) for start in range(0, draws, size)]
 
 

@@ -27,6 +27,10 @@ from attnlaw.limits.wishart import Array, Streams, bartlett, root_of_rows, symme
 _SLAB = 2**17
 # Fourth powers of larger entries of a Gram matrix, and of the inverse, leave float64.
 LARGEST = 1e15
+# A law that would take more memory than this is refused.
+MOST_BYTES = 2**32
+# Arrays of a Gram matrix's size that stand side by side while its root is taken.
+ROOT_ARRAYS = 7
 
 
 class Inputs(Protocol):
@@ -48,6 +52,9 @@ class Inputs(Protocol):
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
         """Roots (draws or 1, s, m + r) of X X^T / n at width n."""
 
+    def root_numbers(self, width: int, draws: int) -> int:
+        """Numbers in the largest array that `roots` makes."""
+
 
 @dataclass(frozen=True)
 class RandomInputs:
@@ -67,6 +74,12 @@ class RandomInputs:
 
     def __post_init__(self) -> None:
         _check_count("tokens", self.tokens)
+        most = math.isqrt(MOST_BYTES // (8 * ROOT_ARRAYS))
+        if self.tokens > most:
+            raise InputError(
+                f"tokens is {self.tokens}; their Gram matrix and its root take more than "
+                f"{MOST_BYTES // 2**30} GiB of memory, so choose at most {most}"
+            )
         activation(self.activation)
 
     def least_width(self) -> int:
@@ -94,6 +107,11 @@ class RandomInputs:
         slab = max(1, _SLAB // (self.tokens * width))
         parts = [self._drawn(width, scale[i : i + slab], draw, m) for i in range(0, draws, slab)]
         return np.concatenate(parts)
+
+    def root_numbers(self, width: int, draws: int) -> int:
+        """A root for each draw; X itself, of one draw at least, where it is drawn."""
+        drawn = 0 if activation(self.activation).linear else self.tokens * width
+        return max(draws * self.tokens * min(self.tokens, width), drawn)
 
     def _drawn(self, width: int, scale: Array, draw: Streams, m: int) -> Array:
         normals = draw.inputs.standard_normal((len(scale), self.tokens, width))
@@ -181,6 +199,10 @@ class GivenInputs:
         b = np.linalg.cholesky(z @ np.swapaxes(z, -1, -2))
         rotated: Array = self._root @ np.linalg.solve(b, z)
         return rotated
+
+    def root_numbers(self, width: int, draws: int) -> int:
+        """A root for each draw at most."""
+        return draws * self._root.size
 
 
 def _check_count(name: str, value: int) -> None:

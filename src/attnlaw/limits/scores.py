@@ -57,7 +57,7 @@ class Scores:
 
     def allowed(self, tokens: int) -> BoolArray:
         """The mask as an s x s array; a softmax row without any allowed entry is an error."""
-        i, j = np.indices((tokens, tokens))
+        i, j = np.ogrid[:tokens, :tokens]
         if not isinstance(self.mask, str):
             mask = np.asarray(self.mask, dtype=np.bool_)
         elif self.mask == "none":

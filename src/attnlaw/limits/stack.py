@@ -67,6 +67,11 @@ class Stack:
         """The names of the blocks in order."""
         return ("attention",) * self.depth if self.mlp is None else ("attention", "mlp") * self.depth
 
+    @property
+    def is_layer(self) -> bool:
+        """Whether this is the layer alone, whose law needs one token's own row of scores only."""
+        return self.blocks == ("attention",) and not self.residual
+
 
 @dataclass(frozen=True, eq=False)
 class StackSample:

@@ -79,8 +79,9 @@ def check_limit(
     kernel: bool,
     **arguments: Any,
 ) -> None:
-    """An `InputError` for a layer, a number of draws or a token that cannot be."""
+    """An `InputError` for a layer, a number of draws or a token that cannot be, and for too much memory."""
     from attnlaw.errors import InputError
+    from attnlaw.limits.memory import check_memory
     from attnlaw.limits.mixture import BATCHES
 
     if draws < BATCHES:
@@ -90,6 +91,7 @@ def check_limit(
         _stack(**arguments, scaling=other_scaling)
     if not 1 <= token <= stack.layer.tokens:
         raise InputError(f"token: found {token}, expected one of the {stack.layer.tokens} tokens, from 1")
+    check_memory(stack, draws)
 
 
 def _stack(

@@ -1,0 +1,75 @@
+"""The memory that a law takes: told beforehand against what is traced, and refused before it is taken."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from attnlaw.errors import InputError
+from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widths, output_law, stack_law
+from attnlaw.limits.memory import peak_bytes
+
+ROOT = np.random.default_rng(0).standard_normal((200, 300)) / 17
+
+
+def traced_peak(stack: Stack, draws: int) -> int:
+    tracemalloc.start()
+    try:
+        if stack.is_layer:
+            output_law(stack.layer, draws, seed=0, normalise=stack.normalise)
+        else:
+            stack_law(stack, draws, seed=0)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("stack", "draws"),
+    [
+        (Stack(Layer(RandomInputs(500), heads=2)), 40),
+        (Stack(Layer(RandomInputs(300), width=1000)), 40),
+        (Stack(Layer(RandomInputs(300), width=50), normalise=True), 400),
+        (Stack(Layer(RandomInputs(4, "relu"), width=10**6)), 4),
+        (Stack(Layer(RandomInputs(4), heads=10**5)), 40),
+        (Stack(Layer(RandomInputs(100), heads=8), depth=2), 4),
+        (Stack(Layer(RandomInputs(100), heads=8, width=1000), depth=2, residual=True), 4),
+        (Stack(Layer(RandomInputs(100)), depth=20, residual=True), 4),
+        (Stack(Layer(GivenInputs(ROOT @ ROOT.T), width=500), residual=True), 4),
+        (Stack(Layer(RandomInputs(20), width=10**4), mlp="relu"), 80),
+    ],
+)
+def test_the_peak_is_told_beforehand(stack, draws):
+    traced, told = traced_peak(stack, draws), peak_bytes(stack, draws)
+    assert traced < told < 3 * traced
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RandomInputs(20_000), "tokens is 20000; .* take more than 4 GiB of memory, .* at most 8757"),
+        (lambda: RandomInputs(10**400), "more than 4 GiB"),
+        (
+            lambda: law(Layer(RandomInputs(4, "relu"), width=10**9)),
+            "tokens is 4; .*width 1000000000 .* 120 GiB",
+        ),
+        (lambda: law(Layer(RandomInputs(2000), heads=64), depth=2), "heads 64, depth 2 and infinite width"),
+        (lambda: law(Layer(RandomInputs(6000), width=10**5)), "choose fewer tokens"),
+    ],
+)
+def test_more_than_the_memory_is_refused_before_it_is_taken(make, message):
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=message):
+            make()
+        # The mask, one byte a pair of tokens, is there before.
+        assert tracemalloc.get_traced_memory()[1] < 1.2 * 6000**2
+    finally:
+        tracemalloc.stop()
+
+
+def law(layer: Layer, depth: int = 1) -> object:
+    return compare_widths(Stack(layer, depth), (layer.width, math.inf), 50_000, seed=0)
