@@ -160,6 +160,7 @@ def test_layers_that_cannot_be_meant_are_refused_in_one_line(text):
 
 def test_only_names_groups_once_each_and_refuses_others():
     assert Selection.parse(None, "vo,qk,vo", depth=1).groups == ("vo", "qk")
+    assert Selection.parse(0, ["vo", "qk"], depth=2) == Selection(range(1), ("vo", "qk"))
     with pytest.raises(InputError, match=r"--only mlp: unknown; choose from qk, vo, cross, ffn"):
         Selection.parse(None, "qk,mlp", depth=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from zlib import crc32
@@ -47,13 +47,16 @@ class Selection:
     approximate: bool = False
 
     @classmethod
-    def parse(cls, layers: str | None, only: str | None, depth: int, approximate: bool = False) -> Selection:
-        """From `"0:4"` (as a slice) or `"3"`, and `"qk,vo"`.
+    def parse(
+        cls, layers: str | int | None, only: str | Sequence[str] | None, depth: int, approximate: bool = False
+    ) -> Selection:
+        """From `"0:4"` (as a slice) or `"3"`, and `"qk,vo"`; in Python also `3` and `["qk", "vo"]`.
 
         >>> Selection.parse("1:3", "qk", depth=4)
         Selection(layers=range(1, 3), groups=('qk',), approximate=False)
         """
-        groups = tuple(dict.fromkeys(only.split(","))) if only is not None else BY_DEFAULT
+        named = only.split(",") if isinstance(only, str) else only
+        groups = tuple(dict.fromkeys(named)) if named is not None else BY_DEFAULT
         for group in groups:
             if group not in GROUPS:
                 raise InputError(
@@ -62,7 +65,7 @@ class Selection:
         if layers is None:
             return cls(None, groups, approximate)
         try:
-            chosen = _slice(depth, layers)
+            chosen = _slice(depth, str(layers))
         except (ValueError, TypeError) as error:
             raise InputError(f"--layers {layers}: expected START:STOP, such as 0:4, or one number") from error
         if not chosen:
