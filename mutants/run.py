@@ -111,8 +111,8 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
         call(tool, "exec", str(config), str(session))
         with sqlite3.connect(session) as store:
             rows = store.execute(
-                "select module_path, start_pos_row, operator_name, test_outcome, output, diff from mutation_specs "
-                "join work_results using (job_id) order by module_path, start_pos_row"
+                "select module_path, start_pos_row, operator_name, test_outcome, output, diff "
+                "from mutation_specs join work_results using (job_id) order by module_path, start_pos_row"
             ).fetchall()
     survivors = [
         {"file": file, "line": line, "operator": operator, "diff": diff}
@@ -152,9 +152,7 @@ def main() -> None:
     for package, found in results.items():
         killed, mutants, late, minutes = (found[key] for key in ("killed", "mutants", "timed_out", "minutes"))
         share = f"{killed / max(mutants, 1):.0%}"
-        print(
-            f"{package:8} {killed} of {mutants} killed ({share}, {late} by the time limit) in {minutes} min"
-        )
+        print(f"{package:8} {killed} of {mutants} killed ({share}, {late} by time) in {minutes} min")
 
 
 if __name__ == "__main__":
