@@ -1,4 +1,5 @@
-"""Run every benchmark, print the table of all claims, and write it to docs/benchmarks.md.
+"""Run every benchmark, print the table of all claims, and write it to docs/benchmarks.md; to README.md the
+rows that have a peer.
 
     python benchmarks/table.py [NAME...]      (default: audit fit limit learn study report)
 
@@ -27,10 +28,12 @@ this page. A claim that no longer holds makes it fail.
 
 {machine}
 
-| task | attnlaw | against | measured | claimed |
-|---|---|---|---|---|
-{rows}
+{table}
 """
+HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
+ALONE = "no peer"
+# Where the table stands in README.md.
+START, END = "<!-- measured -->\n", "<!-- end of measured -->"
 
 
 def machine() -> str:
@@ -45,6 +48,12 @@ def machine() -> str:
 
 def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def write_between(file: Path, table: str) -> None:
+    before, rest = file.read_text(encoding="utf-8").split(START)
+    after = rest.split(END)[1]
+    file.write_text(f"{before}{START}{table}{END}{after}", encoding="utf-8")
 
 
 def main() -> int:
@@ -64,10 +73,12 @@ def main() -> int:
         f"{'' if row['holds'] else ', MISSED'} |"
         for row in rows
     ]
-    text = TEXT.format(machine=machine(), rows="\n".join(lines))
+    text = TEXT.format(machine=machine(), table=HEAD + "\n".join(lines))
     print(text)
     if set(chosen) == set(SCRIPTS):
         (ROOT / "docs" / "benchmarks.md").write_text(text, encoding="utf-8")
+        compared = [line for row, line in zip(rows, lines, strict=True) if row["peer"] != ALONE]
+        write_between(ROOT / "README.md", HEAD + "\n".join(compared) + "\n")
     return int(status != 0)
 
 
