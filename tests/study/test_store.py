@@ -32,10 +32,10 @@ def test_an_outcome_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: P
     with open_store(tmp_path / "out", create=True) as store:
         store.add([first])
         assert store.outcomes() == {"k": first}
-        assert store.failures() == {"k": True}
+        assert list(store.ends()) == [("k", 0.5, "failed")]
         store.add([second])
         assert store.outcomes() == {"k": second}
-        assert store.failures() == {"k": False}
+        assert list(store.ends()) == [("k", 1.5, None)]
         store.drop(["k"])
         assert store.outcomes() == {}
 

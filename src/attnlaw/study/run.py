@@ -7,17 +7,19 @@ every outcome as it comes, and exports the rows at its end, also when it is stop
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlaw.errors import InputError
 from attnlaw.study.engine import Engine, Policy, Stop
-from attnlaw.study.export import export
+from attnlaw.study.export import ROWS, export
 from attnlaw.study.file import Study
 from attnlaw.study.places import Place
-from attnlaw.study.store import Store, is_locked, locked, open_store
+from attnlaw.study.store import KEY, STORE, Store, is_locked, locked, open_store
 from attnlaw.study.task import Outcome, Task
 
 Progress = Callable[[int, int], None]
@@ -93,14 +95,15 @@ def run(
     after the first task. SIGINT and SIGTERM stop the run; everything finished is kept. An `InputError` tells
     of another run at work in `out` and, before anything is computed, of an argument that cannot work.
     """
+    _require_store_of_rows(Path(out))
     with locked(out), open_store(out, create=True) as store:
         if force:
             store.drop(task.key for task in study.tasks)
-        known = store.failures()
+        errors = {key: error for key, _, error in store.ends()}
         todo = [
             task
             for task in study.tasks
-            if known.get(task.key, True) and (retry_failed or task.key not in known)
+            if task.key not in errors or (retry_failed and errors[task.key] is not None)
         ]
         study.check(todo)
         _tidy(store.folder)
@@ -165,19 +168,35 @@ def _estimate(todo: list[Task], firsts: Mapping[str, Outcome], workers: int) -> 
     return Estimate(len(todo), workers, firsts[todo[0].verb].seconds, max(total / workers, longest))
 
 
+def _require_store_of_rows(folder: Path) -> None:
+    """An `InputError` for rows that were exported elsewhere: they would be replaced, and lost."""
+    rows = folder / ROWS
+    if os.path.lexists(rows) and not os.path.lexists(folder / STORE):
+        raise InputError(
+            f"{rows}: rows without their store ({STORE}) would be lost; choose another directory"
+        )
+
+
 def _tidy(folder: Path) -> None:
     """Remove what killed workers left: drafts of parts, and markers. The lock is held: nobody needs them."""
-    for name in ("drafts", "running"):
+    for name, pattern in (("drafts", rf"{KEY}-\w+-.+\.parquet"), ("running", KEY)):
         for path in (folder / name).glob("*"):
-            path.unlink(missing_ok=True)
+            if re.fullmatch(pattern, path.name) and path.is_file():
+                path.unlink(missing_ok=True)
 
 
 def _report(study: Study, store: Store, **rest: Any) -> Report:
-    outcomes = store.outcomes()
-    found = [(task, outcomes[task.key]) for task in study.tasks if task.key in outcomes]
-    failures = tuple(Failure(task.columns, one.error) for task, one in found if one.error is not None)
-    seconds = sum(one.seconds for _, one in found)
-    return Report(len(study.tasks), len(found) - len(failures), failures, seconds=seconds, **rest)
+    wanted = {task.key for task in study.tasks}
+    errors, done, seconds = {}, 0, 0.0
+    for key, took, error in store.ends():
+        if key in wanted:
+            seconds += took
+            if error is None:
+                done += 1
+            else:
+                errors[key] = error
+    failures = tuple(Failure(task.columns, errors[task.key]) for task in study.tasks if task.key in errors)
+    return Report(len(study.tasks), done, failures, seconds=seconds, **rest)
 
 
 def reasons(failures: tuple[Failure, ...], most: int = 5) -> list[str]:

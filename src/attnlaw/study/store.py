@@ -3,30 +3,40 @@
 DIR/store.sqlite   rows by key (WAL: readers and a killed writer do no harm)
 DIR/lock           held by the run at work; freed by the system when that process ends, however it ends
 DIR/parts/         large tables, each named by its task's key
+
+A store may come from somebody else: whatever is read from it is checked, and shown only if it is printable.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, NoReturn
 
-from attnlaw.errors import InputError
+from attnlaw.errors import InputError, printable
 from attnlaw.records.files import usable_directory
 from attnlaw.study.task import Outcome
 
-NAME = "store.sqlite"
+STORE = "store.sqlite"
 TABLE = """
 CREATE TABLE IF NOT EXISTS outcomes (
     key TEXT PRIMARY KEY, row TEXT, parts TEXT NOT NULL, error TEXT,
     seconds REAL NOT NULL, attempts INTEGER NOT NULL
 ) WITHOUT ROWID
 """
+# A key as it stands in the names of files.
+KEY = "[0-9a-f]{32}"
+# What a lock says while it is held.
+HOLDER = re.compile(r"(process \d+ on \S+)?")
+LONGEST_HOLDER = 400
 
 
 @dataclass(frozen=True)
@@ -49,34 +59,77 @@ class Store:
 
     def outcomes(self) -> dict[str, Outcome]:
         """All that was kept, by key."""
-        rows = self.connection.execute("SELECT key, row, parts, error, seconds, attempts FROM outcomes")
-        return {
-            key: Outcome(key, seconds, row, _pairs(parts), error, attempts=attempts)
-            for key, row, parts, error, seconds, attempts in rows
-        }
+        found = {}
+        query = "SELECT row, parts, attempts, key, seconds, error FROM outcomes"
+        for row, parts, attempts, *ends in self.connection.execute(query):
+            key, seconds, error = self._ends(*ends)
+            if not (row is None or isinstance(row, str)) or not isinstance(attempts, int):
+                self.refuse(f"the row or the attempts of task {key} are of another type")
+            found[key] = Outcome(key, seconds, row, self._parts(key, parts), error, attempts=attempts)
+        return found
 
-    def failures(self) -> dict[str, bool]:
-        """For every kept key, whether the task failed."""
-        return {
-            key: bool(failed)
-            for key, failed in self.connection.execute("SELECT key, error NOTNULL FROM outcomes")
-        }
+    def ends(self) -> Iterator[tuple[str, float, str | None]]:
+        """Key, seconds and error (None: it is done) of every task that was kept, without its row."""
+        for row in self.connection.execute("SELECT key, seconds, error FROM outcomes"):
+            yield self._ends(*row)
+
+    def values(self, outcome: Outcome) -> dict[str, Any]:
+        """The row of a finished task: numbers, texts, and lists of them, by name."""
+        try:
+            row = json.loads(outcome.row or "", parse_constant=float)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict) or not all(_is_plain(value) for value in row.values()):
+            self.refuse(f"the row of task {outcome.key} is no JSON object of plain values")
+        return row
+
+    def _ends(self, key: Any, seconds: Any, error: Any) -> tuple[str, float, str | None]:
+        if not isinstance(key, str) or not (error is None or isinstance(error, str)):
+            self.refuse(f"the key or the error of task {key!r} is no text")
+        if not isinstance(seconds, float) or not 0.0 <= seconds < math.inf:
+            self.refuse(f"task {key} took {seconds!r} seconds")
+        return key, seconds, None if error is None else printable(error)
+
+    def _parts(self, key: str, text: Any) -> tuple[tuple[str, str], ...]:
+        """Names and paths of the tables of a task; a path is what `write_part` makes it, and nothing else."""
+        if text == "[]":
+            return ()
+        try:
+            pairs = tuple((name, path) for name, path in json.loads(text))
+        except (TypeError, ValueError, RecursionError):
+            pairs = ((None, None),)
+        for name, path in pairs:
+            if not isinstance(name, str) or not name.isidentifier() or path != f"parts/{name}/{key}.parquet":
+                self.refuse(f"task {key} has a table that is not parts/NAME/{key}.parquet")
+        return pairs
+
+    def refuse(self, found: str) -> NoReturn:
+        """An `InputError` that tells what the store should not hold."""
+        raise InputError(
+            f"{self.folder / STORE}: {found}; the store is damaged: run the study in another directory"
+        )
 
 
-def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    return () if text == "[]" else tuple((name, path) for name, path in json.loads(text))
+def _is_plain(value: Any) -> bool:
+    """Whether a value fits a cell of a table: a finite number of 64 bits, a text, null, or a list of them."""
+    if isinstance(value, list):
+        return all(not isinstance(one, list) and _is_plain(one) for one in value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return value is None or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 @contextmanager
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
     """The store in a directory; without `create`, an `InputError` where there is none."""
     folder = usable_directory(directory) if create else Path(directory)
-    path = folder / NAME
-    if not create and not path.is_file():
+    path = folder / STORE
+    if not _is_file(path) and not create:
         raise InputError(f"{folder}: holds no study; start it with: attnlaw study run FILE --out {folder}")
     try:
         connection = sqlite3.connect(path, timeout=30.0)
         try:
+            _require_own(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(TABLE)
@@ -89,23 +142,48 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
         ) from error
 
 
+def _require_own(connection: sqlite3.Connection, path: Path) -> None:
+    """An `InputError` for a database of anything but our table: views and triggers compute what they like."""
+    found = connection.execute("SELECT type, name, sql LIKE 'CREATE TABLE%' FROM sqlite_master").fetchall()
+    strange = [name for kind, name, plain in found if (kind, name, plain) != ("table", "outcomes", 1)]
+    if strange:
+        raise InputError(f"{path}: not a study's store (it has {strange[0]}); choose another directory")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there; an `InputError` where something else is, or nobody can look."""
+    try:
+        there = path.exists()
+        plain = path.is_file()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be looked at ({error.strerror}); choose another directory"
+        ) from error
+    if there and not plain:
+        raise InputError(f"{path}: not a plain file; choose another directory")
+    return plain
+
+
 @contextmanager
 def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the directory's lock, or refuse with a line that names the run which has it."""
     path = usable_directory(directory) / "lock"
-    with path.open("a+") as file:
+    _is_file(path)
+    with ExitStack() as stack:
         try:
+            file = stack.enter_context(path.open("a+", errors="replace"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            file.seek(0)
             raise InputError(
-                f"{path.parent}: another run of this study is at work ({file.read().strip() or 'starting'}); "
+                f"{path.parent}: another run of this study is at work ({_holder(file) or 'starting'}); "
                 "wait for its end, look with attnlaw study status, or choose another directory"
             ) from error
         except OSError as error:
             raise InputError(
                 f"{path}: cannot be locked ({error.strerror}); choose another directory"
             ) from error
+        if not HOLDER.fullmatch(_holder(file)):
+            raise InputError(f"{path}: a file of another program has this name; choose another directory")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
         file.flush()
@@ -113,10 +191,16 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
         file.truncate(0)
 
 
+def _holder(file: IO[str]) -> str:
+    """What a run writes into the lock that it holds."""
+    file.seek(0)
+    return file.read(LONGEST_HOLDER).strip()
+
+
 def is_locked(directory: str | os.PathLike[str]) -> bool:
     """Whether a run is at work in the directory."""
     path = Path(directory) / "lock"
-    if not path.exists():
+    if not _is_file(path):
         return False
     with path.open("r") as file:
         try:
