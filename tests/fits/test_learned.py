@@ -50,8 +50,12 @@ def test_spectra_drawn_from_the_theory_are_plausible_and_their_parameters_inside
     # Nine in ten are promised; fewer than this many come once in a thousand.
     enough = stats.binom.ppf(0.001, trials, 0.9)
     assert sum(fit.plausible for fit in fits) >= enough
-    assert sum(fit.noise_range[0] <= noise <= fit.noise_range[1] for fit in fits) >= enough
-    assert sum(fit.threshold_range[0] <= threshold <= fit.threshold_range[1] for fit in fits) >= enough
+    for name, true in (("noise_level", noise), ("threshold", threshold), ("target_rank", target_rank)):
+        found = [getattr(fit, name) for fit in fits if fit.plausible]
+        assert sum(parameter.low <= true <= parameter.high for parameter in found) >= enough
+        for parameter in found:
+            if parameter.value is not None:
+                assert parameter.low <= parameter.value <= parameter.high <= 3 * parameter.low
 
 
 def test_state_evolution_and_the_fit_speak_of_the_same_law():
@@ -62,18 +66,45 @@ def test_state_evolution_and_the_fit_speak_of_the_same_law():
     levels = 1 - prediction.rank_fraction * (np.arange(k) + 0.5) / k
     fit = fit_learned(prediction.spectrum.quantile(levels), size)
     assert fit.plausible
-    assert fit.noise_range[0] <= prediction.noise_level <= fit.noise_range[1]
-    assert fit.threshold_range[0] <= prediction.threshold <= fit.threshold_range[1]
+    assert fit.noise_level.low <= prediction.noise_level <= fit.noise_level.high
+    assert fit.threshold.low <= prediction.threshold <= fit.threshold.high
+    assert fit.target_rank.low <= 0.5 <= fit.target_rank.high
     assert fit.rank_fraction == pytest.approx(prediction.rank_fraction, abs=1 / size)
 
 
 def test_a_threshold_in_a_wide_gap_is_identified_and_scales_with_the_matrix():
     values = trained(np.random.default_rng(1), 512, 0.1, 0.5, 1.2)
     one, other = fit_learned(values, 512), fit_learned(0.01 * values, 512)
-    assert one.threshold == pytest.approx(1.2, rel=0.15)  # within the range, a factor of 1.1 to either side
-    assert other.threshold == pytest.approx(0.01 * one.threshold)
+    # Within the range, a factor of 1.1 to either side.
+    assert one.threshold.value == pytest.approx(1.2, rel=0.15)
+    assert other.threshold.value == pytest.approx(0.01 * one.threshold.value)
+    assert other.scale.value == pytest.approx(0.01 * one.scale.value)
     assert other.distance == pytest.approx(one.distance)
-    assert one.noise_level is None  # hidden: it moves the edges of the bulk by less than their fluctuations
+    # Every law with such a gap has as many values above it as the target has directions.
+    assert one.target_rank.value == pytest.approx(0.1, rel=0.01)
+    # Hidden: it moves the edges of the bulk by less than their fluctuations.
+    assert one.noise_level.value is None
+
+
+def test_a_target_rank_that_two_laws_differ_in_is_not_identified():
+    """Two laws of the theory whose ranks differ by a factor of four, and one spectrum that both fit."""
+    values = trained(np.random.default_rng(200), 200, 0.5, 0.5, 1.5)
+    fit = fit_learned(values, 200)
+    assert fit.plausible
+    for target_rank in (0.25, 1.0):
+        distances = [law_distance(values, 200, target_rank, noise) for noise in (0.25, 0.35, 0.5, 0.7, 1.0)]
+        assert min(distances) <= np.sqrt(fit.distance**2 + (1.5 / values.size) ** 2)
+        assert fit.target_rank.low <= target_rank <= fit.target_rank.high
+    assert fit.target_rank.value is None
+
+
+def law_distance(values, size, target_rank, noise):
+    """Relative distance of the values to the quantiles of one law, cut at their number, at the best scale."""
+    law = FreeConvolution(MarchenkoPastur(target_rank), noise)
+    k = values.size
+    cut = law.quantile(np.array([1 - k / size]))[0]
+    x = law.quantile(1 - (np.arange(k)[::-1] + 0.5) / size) - cut
+    return np.sqrt(np.mean((values - x * (x @ values) / (x @ x)) ** 2) / np.mean(values**2))
 
 
 def test_a_random_head_is_not_plausible_and_its_parameters_are_withheld():
@@ -81,8 +112,8 @@ def test_a_random_head_is_not_plausible_and_its_parameters_are_withheld():
     product = rng.standard_normal((256, 64)) @ rng.standard_normal((64, 256))
     fit = fit_learned(np.linalg.svd(product, compute_uv=False)[:64], 256)
     assert not fit.plausible
-    assert fit.noise_level is None
-    assert fit.threshold is None
+    for parameter in (fit.noise_level, fit.threshold, fit.target_rank, fit.scale):
+        assert (parameter.value, parameter.low, parameter.high) == (None, None, None)
 
 
 def test_density_and_distribution_function_belong_to_the_positive_part():

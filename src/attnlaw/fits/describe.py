@@ -122,9 +122,11 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
         **{name: heavy.statistics.get(name) for name in ("kappa_low", "kappa_high")},
         **{name: learned.parameters.get(name) for name in ("noise_level", "threshold", "target_rank")},
         **{
-            name: learned.statistics.get(name)
-            for name in ("noise_low", "noise_high", "threshold_low", "threshold_high", "rank_fraction")
+            f"{name}_{end}": learned.statistics.get(f"{name}_{end}")
+            for name in ("noise", "threshold", "target_rank")
+            for end in ("low", "high")
         },
+        "rank_fraction": learned.statistics.get("rank_fraction"),
         "learned_distance": learned.statistics.get("distance"),
         "ks_random": random.ks,
         "ks_tail": tail.ks,

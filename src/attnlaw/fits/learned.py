@@ -13,7 +13,8 @@ symmetric nor positive semidefinite: its N singular values are fitted, the zeros
 
 Fit: least Wasserstein-2 distance of the k values to the law's quantiles over a grid of (k0, delta), b from
 `mu_delta(x > b) = rho` (anywhere in the gap where that leaves it free), r by least squares. A parameter is
-reported where the law fits and all laws that fit about as well agree on it within a factor of three.
+identified where the law fits and all laws that fit about as well agree on it within a factor of three, none
+of them at an end of its grid.
 """
 
 from __future__ import annotations
@@ -42,11 +43,23 @@ AGREEMENT = 3.0
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """What the data say about one parameter: from `low` to `high` in all laws that fit about as well.
+
+    `value` is that of the best law, None where it is not identified; all are None where no law fits.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
 class Learned:
-    """The best law, its distance, and what the data say about its parameters (None: not identifiable).
+    """The best law, its distance, and what the data say about its parameters.
 
     `distance` is relative: the root mean square distance of quantiles over that of the values; `plausible`
-    says that spectra drawn from the law lie as far from it. The ranges are of laws that fit about as well.
+    says that spectra drawn from the law lie as far from it.
     """
 
     law: Rectified
@@ -54,11 +67,10 @@ class Learned:
     rank_fraction: float
     distance: float
     plausible: bool
-    noise_level: float | None
-    noise_range: tuple[float, float]
-    threshold: float | None
-    threshold_range: tuple[float, float]
-    target_rank: float
+    noise_level: Parameter
+    threshold: Parameter
+    target_rank: Parameter
+    scale: Parameter
 
     @property
     def top(self) -> float:
@@ -111,34 +123,33 @@ def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
     squares = ((values - r[:, None] * shifted) ** 2).mean(axis=1) / (values**2).mean()
     best = int(squares.argmin())
     alike = squares <= squares[best] + (ALIKE / k) ** 2
-    noise_range, threshold_range = (_ends(values_alike[alike]) for values_alike in (r * family.noise, r * b))
-    bounded = not np.isin(family.noise[alike], NOISES[[0, -1]]).any()
     distance = float(np.sqrt(squares[best]))
     plausible = distance <= RESOLUTION / k
+
+    def parameter(of_laws: Reals, inside: bool = True) -> Parameter:
+        return _parameter(of_laws[best], of_laws[alike], inside) if plausible else Parameter()
+
+    noise_inside = not np.isin(family.noise[alike], NOISES[[0, -1]]).any()
+    rank_inside = not np.isin(family.target_rank[alike], TARGET_RANKS[[0, -1]]).any()
     k0, delta = float(family.target_rank[best]), float(family.noise[best])
-    base = FreeConvolution(MarchenkoPastur(k0), delta)
     return Learned(
-        law=Rectified(base, float(b[best]), float(r[best])),
+        law=Rectified(FreeConvolution(MarchenkoPastur(k0), delta), float(b[best]), float(r[best])),
         table=_table(k0, delta),
         rank_fraction=k / size,
         distance=distance,
         plausible=plausible,
-        noise_level=float(r[best] * delta) if plausible and bounded and _agree(noise_range) else None,
-        noise_range=noise_range,
-        threshold=float(r[best] * b[best]) if plausible and _agree(threshold_range) else None,
-        threshold_range=threshold_range,
-        target_rank=k0,
+        noise_level=parameter(r * family.noise, noise_inside),
+        threshold=parameter(r * b),
+        target_rank=parameter(family.target_rank, rank_inside),
+        scale=parameter(r),
     )
 
 
-def _ends(values: Reals) -> tuple[float, float]:
-    """Least and largest value, half a step of the grid further."""
+def _parameter(best: float, alike: Reals, inside: bool) -> Parameter:
+    """The range over laws alike, half a step of the grid further; the value where the ends agree."""
     half_step = 2.0 ** (STEP / 2)
-    return float(values.min() / half_step), float(values.max() * half_step)
-
-
-def _agree(ends: tuple[float, float]) -> bool:
-    return ends[1] <= AGREEMENT * ends[0]
+    low, high = float(alike.min() / half_step), float(alike.max() * half_step)
+    return Parameter(float(best) if inside and high <= AGREEMENT * low else None, low, high)
 
 
 @lru_cache(maxsize=1024)

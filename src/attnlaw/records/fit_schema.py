@@ -2,6 +2,8 @@
 
 `fits`: one row per matrix. `null_scale`, `null_edge`, `edge_scale`, `noise_*` and `threshold*` are in units
 of singular values, `x_min` is an eigenvalue (a squared one). `null_shape` names the null's row in `curves`.
+`noise_*`, `threshold*` and `target_rank*` are null where the learned law does not fit; where it fits, a value
+that is not identified between its `_low` and `_high` is null.
 
 `curves`: what a report draws over a spectrum. Rows of `curve` "null" (one per `null_shape`, no matrix): the
 density of the null over singular values at scale 1, to be read as `x * null_scale`, `density / null_scale`.
@@ -47,6 +49,8 @@ FITS: Schema = {
     "threshold_high": pl.Float64(),
     "rank_fraction": pl.Float64(),
     "target_rank": pl.Float64(),
+    "target_rank_low": pl.Float64(),
+    "target_rank_high": pl.Float64(),
     "learned_distance": pl.Float64(),
     "ks_random": pl.Float64(),
     "ks_tail": pl.Float64(),
