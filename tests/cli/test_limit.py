@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from attnlaw.checkpoints import open_model
 from attnlaw.cli import limit
+from attnlaw.cli.uncertain import with_error
 from attnlaw.errors import InputError
 from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widths
 
@@ -32,7 +33,8 @@ def test_json_is_the_library_call():
     rows = compare_widths(Stack(Layer(RandomInputs(4), heads=2)), (16, math.inf), 2000, 3)
     assert [row["width"] for row in found["rows"]] == [16, "inf"]
     for row, expected in zip(found["rows"], rows, strict=True):
-        assert set(row) == QUANTITIES | {"width"}
+        assert set(row) == QUANTITIES | {"width", "residual_of_distances"}
+        assert row["residual_of_distances"] == expected.residual
         for name in QUANTITIES:
             estimate = getattr(expected, name)
             assert row[name] == (
@@ -41,6 +43,16 @@ def test_json_is_the_library_call():
     assert found["rows"][0]["kl_to_limit"]["value"] > 0
     assert found["rows"][1]["kl_to_limit"] is None
     assert found["rows"][1]["score_variance"] == {"value": 1.0, "error": 0.0}
+
+
+def test_json_tells_what_repeats_it():
+    settings = {"draws": 400, "seed": 7, "mask": "band:1", "depth": 2, "token": 3}
+    options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
+    found = json.loads(run("--json", "--residual", "--normalise", "--width", "8", *options).stdout)
+    settings |= {"residual": True, "normalise": True, "tokens": 4, "heads": 2, "activation": "identity"}
+    assert {name: found[name] for name in settings} == settings
+    plain = json.loads(run("--json", "--width", "inf", "--draws", "100").stdout)
+    assert [plain[name] for name in ("residual", "normalise", "mask", "token")] == [False, False, "none", 1]
 
 
 def test_several_head_counts_give_a_list():
@@ -73,7 +85,24 @@ def test_depth_adds_the_path_of_the_tokens():
     )
     found = json.loads(run("--json", *arguments).stdout)
     assert [point["depth"] for point in found["rows"][0]["path"]] == [0, 1, 2, 3]
-    assert "mean cosine between tokens" in run(*arguments).stdout
+    shown = run(*arguments).stdout.splitlines()
+    start = next(i for i, line in enumerate(shown) if "mean cosine between tokens" in line)
+    assert shown[start + 1].split() == ["depth", "8", "inf"]
+    for depth, line in enumerate(shown[start + 2 :]):
+        cosines = [row["path"][depth]["cosine"] for row in found["rows"]]
+        assert line.split() == [str(depth), *(with_error(one["value"], one["error"]) for one in cosines)]
+
+
+def test_one_token_has_no_cosines():
+    shown = run("--tokens", "1", "--residual", "--width", "8,inf", "--draws", "400").stdout
+    assert shown.startswith("1 token, 2 heads, identity activation")
+    assert "cosine" not in shown
+
+
+def test_help_speaks_of_the_token_that_is_read():
+    shown = " ".join(run("--help").stdout.split())
+    assert "y_1" not in shown
+    assert "p_11" not in shown
 
 
 @pytest.mark.parametrize("ending", ["npy", "csv", "txt"])

@@ -54,8 +54,9 @@ def command(
 ) -> None:
     """The law of an attention layer's output at initialisation: exactly at any width, against the limit.
 
-    The law is that of one coordinate of y_1; standard errors stand in units of the last digit. Var p is
-    the variance of the score p_11, the randomness of the inputs included.
+    The law is that of one coordinate of y_i, the output of token i (--token); standard errors
+    stand in units of the last digit. Var p is the variance of the score p_ii, the randomness of
+    the inputs included.
 
     The same from Python: attnlaw.limits.compare_widths(Stack(Layer(inputs, heads=H)), widths, draws, seed)
     """
@@ -78,17 +79,20 @@ def command(
     random = embeddings is None and gram is None
     name = (activation or "identity") if random else None
     if json:
+        shared = {"mask": mask, "depth": depth, "residual": residual, "normalise": normalise, "token": token}
+        shared |= {"draws": draws, "seed": seed}
         results = [
-            {"tokens": inputs.tokens, "heads": h, "activation": name, "rows": [_as_json(row) for row in rows]}
+            {"tokens": inputs.tokens, "heads": h, "activation": name}
+            | shared
+            | {"rows": [_as_json(row) for row in rows]}
             for h, rows in zip(counts, tables, strict=True)
         ]
         print_json(results[0] if len(results) == 1 else results)
     else:
         for h, rows in zip(counts, tables, strict=True):
             source = f"{name} activation" if name else "given tokens"
-            for part in _tables(
-                f"{inputs.tokens} tokens, {h} {'head' if h == 1 else 'heads'}, {source}", rows
-            ):
+            sizes = f"{_counted(inputs.tokens, 'token')}, {_counted(h, 'head')}"
+            for part in _tables(f"{sizes}, {source}", rows):
                 output.print(part)
     if figure is not None:
         _draw(figure, counts, tables)
@@ -172,6 +176,7 @@ def _as_json(row: WidthRow) -> dict[str, Any]:
 
     width = "inf" if row.width == math.inf else int(row.width)
     result: dict[str, Any] = {"width": width} | {name: _estimate(getattr(row, name)) for name in QUANTITIES}
+    result["residual_of_distances"] = row.residual
     if row.path is not None:
         result["path"] = [
             {
@@ -203,18 +208,19 @@ def _tables(title: str, rows: Sequence[WidthRow]) -> list[Any]:
         table.add_row(_name(row.width), *(_text(getattr(row, quantity)) for quantity in QUANTITIES))
     heading = Text(f"{title}; KL, W1 and KS to the limit", style="bold")
     shown = [heading, table]
-    if rows[0].path is not None:
+    paths = [row.path.path() for row in rows if row.path is not None and row.path.cosines is not None]
+    if paths:
         path = Table(box=None, pad_edge=False)
-        path.add_column("width", justify="right")
-        points = [row.path.path() for row in rows if row.path is not None]
-        for point in points[0]:
-            path.add_column(str(point.depth), justify="right")
-        for row, line in zip(rows, points, strict=True):
-            path.add_row(
-                _name(row.width), *("-" if p.cosine is None else f"{p.cosine.value:.3f}" for p in line)
-            )
+        for name in ("depth", *(_name(row.width) for row in rows)):
+            path.add_column(name, justify="right", no_wrap=True)
+        for points in zip(*paths, strict=True):
+            path.add_row(str(points[0].depth), *(_text(point.cosine) for point in points))
         shown += [Text("mean cosine between tokens, by depth", style="bold"), path]
     return shown
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _name(width: float) -> str:
