@@ -7,7 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 from study.sample_verbs import rows, study
+from typer.testing import CliRunner
 
+from attnlaw.cli.app import app
 from attnlaw.errors import InputError
 from attnlaw.study import run, status
 from attnlaw.study.export import export
@@ -71,3 +73,19 @@ def test_rows_without_their_store_are_not_written_over(tmp_path: Path) -> None:
     ):
         run(study(tmp_path, DRAWS), tmp_path / "out")
     assert pl.read_parquet(copied)["x"].to_list() == [9.0]
+
+
+def test_names_with_escapes_are_written_out(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('verb = "learn"\n[grid]\nalpha = [0.1]\n')
+    out = tmp_path / "a\x1b[2Jb\nc"
+    for verb in ("run", "export"):
+        shown = CliRunner().invoke(app, ["study", verb, str(file), "--out", str(out)])
+        assert shown.exit_code == 0
+        assert "\x1b" not in shown.output
+    assert f"wrote {tmp_path}/a\\x1b[2Jb\\nc/rows/rows.parquet\n" in shown.output
+    more = tmp_path / "more.toml"
+    more.write_text('verb = "learn"\n[grid]\nalpha = [0.1, 0.2]\n')
+    shown = CliRunner().invoke(app, ["study", "status", str(more), "--out", str(out)])
+    assert "go on with: " in shown.output
+    assert "a\\x1b[2Jb\\nc'\n" in shown.output

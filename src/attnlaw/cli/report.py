@@ -27,8 +27,9 @@ def command(
     The same from Python: attnlaw.report.write.write_report([DIR, ...], out=DIR, figures="pdf")
     """
     from attnlaw.cli.console import messages
+    from attnlaw.errors import printable
     from attnlaw.report.write import write_report
 
     page = write_report(directories, out, figures)
     also = f" and {page.parent / 'figures'}" if figures else ""
-    messages.print(f"wrote {page}{also}", markup=False, soft_wrap=True)
+    messages.print(printable(f"wrote {page}{also}"), markup=False, soft_wrap=True)

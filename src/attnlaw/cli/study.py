@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlaw.errors import printable
+
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
     from attnlaw.study.places import Place
@@ -108,7 +110,7 @@ def export_command(file: File, out: Out) -> None:
     study = _read(file)
     with open_store(out) as store:
         written = export(study, store)
-    messages.print(f"wrote {written}", markup=False, soft_wrap=True)
+    messages.print(printable(f"wrote {written}"), markup=False, soft_wrap=True)
 
 
 def _read(file: Path) -> Study:
@@ -124,7 +126,7 @@ def _compute(
     from attnlaw.cli.console import messages, print_json, progress
 
     study = _read(file)
-    with progress(f"study {file.name}") as shown:
+    with progress(printable(f"study {file.name}")) as shown:
         report = function(
             study,
             out,
@@ -180,4 +182,4 @@ def _tell(report: Report, file: Path, out: Path) -> None:
     elif report.missing and not report.running:
         lines.append(f"go on with: {again}")
     for line in lines:
-        messages.print(line, markup=False, soft_wrap=True)
+        messages.print(printable(line), markup=False, soft_wrap=True)
