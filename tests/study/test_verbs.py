@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 import attnlaw
@@ -33,6 +34,16 @@ from attnlaw.study.verb import Arguments
 from attnlaw.study.verbs import VERBS
 
 TINY = Path("examples/tiny-decoder").absolute()
+MAP = """
+name = "mine"
+stored_out_in = false
+[[stacks]]
+layer = "h.{layer}."
+heads = "n_head"
+depth = ["n_layer"]
+attention = { "query,key,value" = "attn.c_attn.weight", output = "attn.last.weight" }
+feed_forward = [{ in = "mlp.first.weight", out = "mlp.last.weight" }]
+"""
 
 
 def rows(folder: Path, text: str) -> pl.DataFrame:
@@ -53,7 +64,7 @@ def printed(*arguments: str) -> Any:
     ("verb", "command", "beyond"),
     [
         ("audit", audit.command, {"model", "map"}),  # MODEL is the command's argument, map_file its --map
-        ("fit", fit.command, {"model"}),
+        ("fit", fit.command, {"model", "map"}),
         ("learn", learn.command, {"spectrum"}),
         ("learn.simulate", learn.command, {"sensing"}),
         ("limit", limit.command, {"head_width", "scaling", "other_scaling", "gaussian", "kernel"}),
@@ -62,6 +73,51 @@ def printed(*arguments: str) -> Any:
 def test_keys_are_the_options_of_the_command(verb: str, command: Any, beyond: set[str]) -> None:
     options = set(inspect.signature(command).parameters)
     assert set(Arguments(VERBS[verb]).types) - options == beyond
+
+
+def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
+    """Names of one's own and LoRA on one weight are the merged weights under known names."""
+    tensors = load_file(TINY / "model.safetensors")
+    rng = np.random.default_rng(4)
+    down, up = rng.standard_normal((2, 128)), rng.standard_normal((512, 2))
+    merged, own = tmp_path / "merged", tmp_path / "own"
+    for folder in (merged, own, tmp_path / "adapter"):
+        folder.mkdir()
+        shutil.copy(TINY / "config.json", folder)
+    prefix = next(name.removesuffix("h.0.mlp.c_fc.weight") for name in tensors if "h.0.mlp.c_fc.w" in name)
+    changed = tensors[f"{prefix}h.0.mlp.c_fc.weight"].astype(np.float64) + 3 * (up @ down).T
+    save_file(tensors | {f"{prefix}h.0.mlp.c_fc.weight": changed}, merged / "model.safetensors")
+    renamed = {
+        name.replace("c_fc", "first").replace("c_proj", "last"): value for name, value in tensors.items()
+    }
+    save_file(renamed, own / "model.safetensors")
+    at = f"base_model.model.{prefix}h.0.mlp.first"
+    lora = {f"{at}.lora_A.weight": down, f"{at}.lora_B.weight": up}
+    save_file(lora, tmp_path / "adapter" / "adapter_model.safetensors")
+    config = {
+        "peft_type": "LORA",
+        "r": 2,
+        "lora_alpha": 6,
+        "fan_in_fan_out": True,
+        "target_modules": ["first"],
+    }
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "own.toml").write_text(MAP.replace("h.{layer}.", f"{prefix}h.{{layer}}."))
+    text = 'verb = ["audit", "fit"]\n[fixed]\nonly = "ffn"\nlayers = "0"\n'
+    rows(tmp_path, text + 'model = "own"\nmap = "own.toml"\nadapter = "adapter"\n')
+    tables = {
+        name: pl.read_parquet(tmp_path / "out" / "tables" / name / "*.parquet")
+        for name in ("matrices", "fits")
+    }
+    expected = attnlaw.audit(merged, only="ffn", layers="0").matrices["spectral_norm"].to_list()
+    # The same float64 products, summed in another order.
+    assert tables["matrices"]["spectral_norm"].to_list() == pytest.approx(expected, rel=1e-12)
+    fits = fit_model(merged, only="ffn", layers="0").matrices
+    assert tables["fits"]["law"].to_list() == fits["law"].to_list()
+    assert tables["fits"]["wasserstein"].to_list() == pytest.approx(fits["wasserstein"].to_list(), rel=1e-9)
+    plain = fit_model(TINY, only="ffn", layers="0").matrices["wasserstein"]
+    assert plain[0] != pytest.approx(fits["wasserstein"][0], rel=1e-3)
+    assert plain[1] == pytest.approx(fits["wasserstein"][1], rel=1e-9)  # without an adapter of its own
 
 
 def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:

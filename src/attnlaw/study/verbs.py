@@ -70,12 +70,16 @@ def fit(
     layers: str | None = None,
     only: str | None = None,
     heads: int | None = None,
+    map: str | None = None,
+    adapter: str | None = None,
     seed: int = 0,
 ) -> Result:
     """`attnlaw fit MODEL`: how many matrices follow which law as a row; fits and curves as tables."""
     from attnlaw.auditing.fitting import fit_model
 
-    found = fit_model(model, layers=layers, only=only, heads=heads, seed=seed, jobs=1)
+    found = fit_model(
+        model, layers=layers, only=only, heads=heads, map=map, adapter=adapter, seed=seed, jobs=1
+    )
     laws = dict(found.matrices["law"].drop_nulls().value_counts().iter_rows())
     (rejections,) = found.rejections().values()
     values = {
@@ -97,7 +101,7 @@ def _check_model(*, model: str, **_: Any) -> None:
 # The table: a new verb is a function and a line here.
 VERBS = {
     "audit": Verb(audit, check=_check_model, files=("model", "map", "adapter")),
-    "fit": Verb(fit, check=_check_model, files=("model",)),
+    "fit": Verb(fit, check=_check_model, files=("model", "map", "adapter")),
     "learn": Verb(learn, check=check_learn),
     "learn.simulate": Verb(simulate, draws=True, check=check_simulate),
     "limit": Verb(limit, draws=True, check=check_limit),
