@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -98,6 +100,59 @@ def test_places_that_cannot_be_written(earlier: Path, verb: str, out: str) -> No
     refused = CliRunner().invoke(app, [verb, str(earlier / "one"), "--out", str(earlier / out)])
     assert isinstance(refused.exception, InputError)
     assert out.split("/")[-1] in str(refused.exception) or "config.json" in str(refused.exception)
+
+
+@pytest.fixture(name="read_only")
+def _read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory that nobody may write to: by its rights, for root immutable, else as the system is told."""
+    folder = tmp_path / "read-only"
+    folder.mkdir()
+    folder.chmod(0o555)
+    if os.access(folder, os.W_OK) and shutil.which("chattr"):
+        subprocess.run(["chattr", "+i", folder], check=False, capture_output=True)
+    if os.access(folder, os.W_OK):
+        granted = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder and granted(path, mode))
+    yield folder
+    if shutil.which("chattr"):
+        subprocess.run(["chattr", "-i", folder], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("verb", ["audit", "fit", "report", "study"])
+def test_a_directory_that_is_read_only(earlier: Path, read_only: Path, verb: str) -> None:
+    """Refused before the work, whatever the verb; nothing is left behind."""
+    from typer.testing import CliRunner
+
+    from attnlaw.cli.app import app
+    from attnlaw.errors import InputError
+
+    study = earlier / "study.toml"
+    study.write_text(STUDY)
+    given = {"report": [earlier / "out"], "study": ["run", study]}.get(verb, [earlier / "one"])
+    refused = CliRunner().invoke(app, [verb, *map(str, given), "--out", str(read_only)])
+    assert isinstance(refused.exception, InputError)
+    assert str(refused.exception) == f"{read_only}: cannot be written to; choose another directory"
+    assert not list(read_only.iterdir())
+
+
+@pytest.mark.parametrize("name", [*SAVED, "report.html", "figures"])
+def test_a_directory_in_the_place_of_a_file(name: str, tmp_path: Path) -> None:
+    """Or a file in that of the figures: no file of the earlier run is replaced, not even the first."""
+    from attnlaw import audit
+    from attnlaw.errors import InputError
+
+    out = audit(checkpoint(tmp_path / "one", 1)).fitted().save(tmp_path / "out")
+    (out / name).unlink(missing_ok=True)
+    if name == "figures":
+        (out / name).write_text("mine")
+    else:
+        (out / name).mkdir()
+    before = contents(out)
+    later = audit(checkpoint(tmp_path / "two", 2))
+    with pytest.raises(InputError, match=f"{name}: .*; choose another"):
+        later.save(out, figures="svg")
+    assert contents(out) == before
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from attnlaw.errors import InputError
-from attnlaw.records.files import parquet, replacing, to_json, usable_directory
-from attnlaw.report.saved import AuditRows
+from attnlaw.records.files import parquet, replaceable, replacing, to_json, usable_directory
+from attnlaw.report.saved import KEPT, AuditRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +64,16 @@ class Audit(AuditRows):
         folder = usable_directory(directory)
         page = audit_page(self)
         texts = {"summary.json": to_json(self.as_json(as_list)) + "\n", "report.html": page}
+        stale = [replaceable(folder / f"{name}.parquet") for name in KEPT if name not in self.tables()]
+        if figures is not None:
+            usable_directory(folder / "figures")
         with ExitStack() as drafts:  # all are written before the first takes an older one's place
             for name, table in self.tables().items():
                 drafts.enter_context(replacing(folder / f"{name}.parquet")).write_bytes(parquet(table))
             for name, text in texts.items():
                 drafts.enter_context(replacing(folder / name)).write_text(text, encoding="utf-8")
-        for stale in {"fits", "curves"} - self.tables().keys():  # of rows that are replaced
-            (folder / f"{stale}.parquet").unlink(missing_ok=True)
+        for path in stale:  # of rows that are replaced
+            path.unlink(missing_ok=True)
         if figures is not None:
             save_figures(audit_figures(self), folder / "figures", figures)
         return folder

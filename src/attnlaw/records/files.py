@@ -29,7 +29,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     target.read_text()
     'whole'
     """
-    target = Path(path)
+    target = replaceable(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
@@ -49,6 +49,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         ) from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def replaceable(path: str | os.PathLike[str]) -> Path:
+    """The path; an `InputError` where a directory stands, which no file can replace."""
+    target = Path(path)
+    if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
+        raise InputError(f"{target}: cannot be written (a directory is there); choose another directory")
+    return target
 
 
 def usable_directory(path: str | os.PathLike[str]) -> Path:
