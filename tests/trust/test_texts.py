@@ -130,6 +130,11 @@ def test_adapters(changes: dict[str, Any], tmp_path: Path) -> None:
     [
         ('name = "mine"', "name = " + "[" * 5000),
         ('name = "mine"', "name = " + "9" * 5000),
+        ('name = "mine"', "name = 0x" + "f" * 5000),
+        ('name = "mine"', "name = [{a = -0x1" + "0" * 16 + "}]"),
+        ('name = "mine"', "name = " + "[{a = " * 40 + "1" + "}]" * 40),
+        ('name = "mine"', "name" + ".a" * 200_000 + " = 1"),
+        ('name = "mine"', "name" + '."\\""' * 100_000 + " = 1"),
         ('name = "mine"', "name = 1979-05-27T07:32:00Z"),
         ('name = "mine"', 'name = "a"\n"\\u001b[2J" = 1'),
         ("encoder.layer.{layer}.", "{layer}{layer}{layer}"),

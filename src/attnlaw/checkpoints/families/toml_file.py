@@ -13,7 +13,6 @@ Only `name` and, in every stack, `layer` and `attention` must be there. Names ar
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 from attnlaw.checkpoints.families.family import Family, Stack
 from attnlaw.errors import InputError
-from attnlaw.plain_files import read_bounded
+from attnlaw.plain_files import parse_toml, read_bounded
 
 PLAIN = {"query", "key", "value", "output"}
 LATENT = {*PLAIN, "latent", "shared_key"}
@@ -52,12 +51,8 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     True
     """
     file = Path(path)
-    data = read_bounded(file, megabytes=4, remedy="give a TOML file")
-    try:
-        values = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not valid TOML ({error}); correct the file") from error
-    family: Family = _record(Family, values, str(file))
+    data = read_bounded(file, megabytes=1, remedy="give a TOML file")
+    family: Family = _record(Family, parse_toml(data, str(file)), str(file))
     if not family.stacks:
         raise InputError(f"{file}: stacks: none given; describe the layers in [[stacks]]")
     return family
