@@ -15,6 +15,7 @@ from attnlaw.records.fit_schema import CURVES, FITS
 from attnlaw.records.remarks import proxy_rows, remarks
 from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, Schema
 from attnlaw.records.stack import distinct_names, stacked
+from attnlaw.report.summary_row import COLUMNS, from_row
 
 TABLES = ("matrices", "spectra", "layers")
 # Written where laws were fitted to the spectra.
@@ -115,12 +116,21 @@ def _no_number(text: str) -> float:
 
 
 def read_audit_study(rows: pl.DataFrame, folder: Path) -> AuditRows | None:
-    """The models that a study audited, from its rows and the tables beside them; None without them."""
+    """The models that a study audited, from its rows and the tables beside them; None without them.
+
+    An `InputError` where the rows lack what a page must tell.
+    """
     done = rows.filter((pl.col("verb") == "audit") & (pl.col("status") != "failed"))
     places = {name: [folder / "tables" / name / f"{task}.parquet" for task in rows["task"]] for name in KEPT}
     parts = {name: [path for path in paths if path.exists()] for name, paths in places.items()}
     if not done.height or not all(parts[name] for name in TABLES):
         return None
+    missing = [name for name in COLUMNS if name not in rows.columns]
+    if missing:
+        raise InputError(
+            f"{folder}: the rows of audits have no {missing[0]}, as those of an older version; compute them "
+            f"again with: attnlaw study run FILE --out {folder} --force"
+        )
     tables = {
         name: pl.concat([pl.read_parquet(path) for path in paths], how="diagonal_relaxed")
         for name, paths in parts.items()
@@ -128,28 +138,9 @@ def read_audit_study(rows: pl.DataFrame, folder: Path) -> AuditRows | None:
     }
     names = dict(tables["matrices"].select("task", "model").unique().iter_rows())
     summaries = tuple(
-        _summary(row, names[row["task"]]) for row in done.iter_rows(named=True) if row["task"] in names
+        from_row(row, names[row["task"]]) for row in done.iter_rows(named=True) if row["task"] in names
     )
     return AuditRows(summaries, **{name: table.drop("task") for name, table in tables.items()})
-
-
-def _summary(row: dict[str, Any], model: str) -> dict[str, Any]:
-    """The summary of an audit whose row a study keeps."""
-    log10 = {name.removeprefix("log10_"): {"log10": row[name]} for name in row if name.startswith("log10_")}
-    fixed = {name.removeprefix("fixed_p_"): log10.pop(name) for name in list(log10) if "fixed_p_" in name}
-    same = ("family", "hidden_size", "activation", "value_of_adaptivity", "rank_count", "attnlaw_version")
-    return {
-        "model": model,
-        "layers": row["depth"],
-        "heads": row["head_count"],
-        "matrices": row["matrix_count"],
-        **{name: row[name] for name in same},
-        "proxies": None if row["log10_spectrum_adaptive"] is None else {**log10, "fixed_p": fixed},
-        "per_application": None,
-        "extensions": [],
-        "warnings": row["warnings"] or [],
-        "meaning": None,
-    }
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

@@ -33,6 +33,7 @@ def audit(
 ) -> Result:
     """`attnlaw audit MODEL`: the summary as a row; matrices, spectra and layers as tables."""
     from attnlaw.auditing import audit as run_audit
+    from attnlaw.report.summary_row import to_row
 
     found = run_audit(
         model,
@@ -45,23 +46,8 @@ def audit(
         approximate=approximate,
         jobs=1,
     )
-    summary = found.summary
-    named = {"layers": "depth", "heads": "head_count", "matrices": "matrix_count"}
-    plain = ("family", "layers", "distinct_layers", "hidden_size", "heads", "matrices", "activation")
-    rest = ("value_of_adaptivity", "rank_count", "warnings")
-    values = {
-        **{named.get(name, name): summary.get(name) for name in plain},
-        **_proxies(summary.get("proxies") or {}),
-        **{name: summary.get(name) for name in rest},
-    }
-    return Result(values, {"matrices": found.matrices, "spectra": found.spectra, "layers": found.layers})
-
-
-def _proxies(proxies: dict[str, Any]) -> dict[str, float | None]:
-    """log10 of every proxy in a column of its own."""
-    fixed = {f"fixed_p_{p}": value for p, value in proxies.get("fixed_p", {}).items()}
-    flat = {name: value for name, value in proxies.items() if name != "fixed_p"} | fixed
-    return {f"log10_{name}": value["log10"] for name, value in flat.items()}
+    tables = {"matrices": found.matrices, "spectra": found.spectra, "layers": found.layers}
+    return Result(to_row(found.summary), tables)
 
 
 def fit(

@@ -1,0 +1,98 @@
+"""A study's audits as a report reads them: the summaries of the audits, and what a page must tell."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+import transformers
+
+import attnlaw
+from attnlaw import study
+from attnlaw.auditing.summary import MEANING
+from attnlaw.report.saved import AuditRows, read_audit_study
+from attnlaw.report.write import write_report
+from attnlaw.spectra import lanczos, measure
+from attnlaw.study.file import read_study
+from attnlaw.study.verbs import VERBS
+
+TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
+
+
+def run(folder: Path, text: str) -> Path:
+    (folder / "study.toml").write_text(f'verb = "audit"\n{text}')
+    report = study.run(read_study(folder / "study.toml", VERBS), folder / "out")
+    assert not report.failures
+    return folder / "out"
+
+
+def read(folder: Path) -> AuditRows:
+    found = read_audit_study(pl.read_parquet(folder / "rows" / "rows.parquet"), folder)
+    assert found is not None
+    return found
+
+
+def expected(**options: Any) -> dict[str, Any]:
+    """The summary of the audit itself; log10_alpha and its error stand in the table of layers."""
+    summary = attnlaw.audit(options.pop("model"), **options).summary
+    kept = {name: value for name, value in summary.items() if "log10_alpha" not in name}
+    return {"value_of_adaptivity_error": None} | kept
+
+
+def test_the_label_the_disclaimer_and_the_samples_reach_the_page(tmp_path: Path) -> None:
+    folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nsamples = 1000\n')
+    (summary,) = read(folder).summaries
+    assert summary == expected(model=TINY, samples=1000)
+    assert (summary["extensions"], summary["meaning"]) == (["pre-norm"], MEANING)
+    source = write_report([folder]).read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert data["meaning"] == MEANING
+    assert "not guarantees" in source
+    remarks = " ".join(data["models"][0]["remarks"])
+    assert "Extension beyond the paper's setting: pre-norm." in remarks
+    assert "n = 1000" in remarks
+
+
+def test_errors_of_approximate_proxies_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "LARGE", 128)
+    monkeypatch.setattr(lanczos, "DEFLATED", 32)
+    folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\n[grid]\napproximate = [true, false]\n')
+    rough, exact = read(folder).summaries
+    assert rough == expected(model=TINY, approximate=True)
+    assert rough["proxies"]["spectrum_adaptive"]["error"] > 0
+    assert exact == expected(model=TINY)
+    assert "error" not in exact["proxies"]["spectrum_adaptive"]
+
+
+def test_shared_layers_keep_both_counts(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 24}
+    config = transformers.AlbertConfig(vocab_size=30, num_hidden_layers=3, **sizes)
+    transformers.AlbertModel(config).save_pretrained(tmp_path / "albert")
+    folder = run(tmp_path, f'[grid]\nmodel = ["albert", "{TINY}"]\n')
+    shared, plain = read(folder).summaries
+    assert shared == expected(model=tmp_path / "albert")
+    assert shared["per_application"] is not None
+    assert plain == expected(model=TINY)
+    assert plain["per_application"] is None
+
+
+def test_a_part_of_a_model_has_a_page_without_proxies(tmp_path: Path) -> None:
+    folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nonly = "qk"\nsamples = 1000\n')
+    assert read(folder).summaries == (expected(model=TINY, only="qk", samples=1000),)
+    assert "no proxies: they need every matrix" in write_report([folder]).read_text(encoding="utf-8")
+
+
+def test_rows_that_tell_too_little_are_refused_in_one_line(tmp_path: Path) -> None:
+    folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nonly = "qk"\nlayers = "0"\n')
+    path = folder / "rows" / "rows.parquet"
+    pl.read_parquet(path).drop("meaning").write_parquet(path)
+    with pytest.raises(attnlaw.InputError, match=r"no meaning, .* attnlaw study run FILE --out .* --force"):
+        write_report([folder])
