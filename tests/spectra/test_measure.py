@@ -1,5 +1,7 @@
 """Whole models: every matrix against a reference of its own, the order of rows, threads, selection."""
 
+import re
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +12,7 @@ from scipy.linalg import svdvals
 
 from attnlaw.checkpoints import open_model
 from attnlaw.errors import InputError
+from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.measure import GROUPS, Selection, measure
 
 # Above this condition number the formed product is no longer a reference to 1e-9 of the small values.
@@ -118,6 +121,19 @@ def test_grouped_queries_share_their_key_and_value_head():
             assert row.spectrum.norm_21 == pytest.approx(np.linalg.norm(formed, axis=0).sum(), rel=1e-12)
 
 
+@pytest.mark.parametrize(("jobs", "expected"), [(1, 1), (3, 3), (None, usable_cores())])
+def test_as_many_threads_as_jobs(monkeypatch, jobs, expected):
+    made = []
+
+    def pool(workers):
+        made.append(workers)
+        return ThreadPoolExecutor(workers)
+
+    monkeypatch.setattr("attnlaw.spectra.measure.ThreadPoolExecutor", pool)
+    measure(open_model(tiny(), heads=4), jobs=jobs)
+    assert made == [expected]
+
+
 def test_a_selection_measures_what_it_names_and_nothing_else():
     model = open_model(tiny(layers=4), heads=4)
     rows = measure(model, Selection.parse("1:3", "vo,embedding", depth=4), jobs=1)
@@ -156,6 +172,9 @@ def test_layers_that_cannot_be_meant_are_refused_in_one_line(text):
     with pytest.raises(InputError, match=f"^--layers {text}: ") as caught:
         Selection.parse(text, None, depth=4)
     assert "\n" not in str(caught.value)
+    assert re.search(
+        r"expected START:STOP|none of the 4 layers \(0 to 3\)$|or one number$", str(caught.value)
+    )
 
 
 def test_only_names_groups_once_each_and_refuses_others():
