@@ -31,6 +31,18 @@ def test_leading_law_solves_its_equation() -> None:
     assert clean == pytest.approx(A2 ** (1 / (2 * gamma)) * I * (clean / (2 * ratios)) ** (2 / 3), rel=1e-10)
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-12, 0.5, 1e6])
+def test_leading_law_is_cut_where_nothing_is_learned(noise: float) -> None:
+    """By plain iteration of `E <- min(front (E + noise/2)^power / (2 N)^power, 1)` from 1, for gamma = 1."""
+    ratios = np.array([1e-3, 0.5, 1.0, 2.0, 10.0, 1e4, 1e9])
+    front = 4 * np.sqrt(6) / np.pi  # I = 4, zeta(2) = pi^2/6
+    E = np.ones(ratios.size)
+    for _ in range(400):
+        E = np.minimum(front * np.sqrt((E + noise / 2) / (2 * ratios)), 1.0)
+    assert leading_error(1.0, ratios, noise) == pytest.approx(E, rel=1e-9)
+    assert E[:3].tolist() == [1.0, 1.0, 1.0]
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("student", ["factorized", "bayes"])
 def test_leading_law_has_the_predicted_exponent(noise: float, student: str) -> None:

@@ -76,8 +76,11 @@ def leading_error(gamma: float, ratios: Sequence[float], noise: float, student: 
         E = np.exp(log_E)
         return np.asarray(E - front * ((E + noise / 2) / (2 * N[which])) ** power)
 
-    low, high = np.full(N.size, -60.0), np.full(N.size, 0.0)
-    return np.exp(bracketed_roots(miss, low, high).x)
+    # E is at least what the noise alone gives; the right side is concave in E, so there is one root.
+    high = np.zeros(N.size)
+    low = np.minimum(np.log(front) + power * np.log(noise / (4 * N)), high)
+    above = miss(high, np.arange(N.size)) < 0
+    return np.where(above, 1.0, np.exp(bracketed_roots(miss, low, high).x))
 
 
 def scaling_law(
