@@ -14,7 +14,7 @@ from attnlaw.aim.prediction import Prediction
 from attnlaw.aim.problem import ObservationGroup, Problem, Target
 from attnlaw.aim.state_evolution import state_evolution
 from attnlaw.aim.sweep import curve
-from attnlaw.aim.thresholds import recovery, thresholds
+from attnlaw.aim.thresholds import interpolation_peak, recovery, thresholds
 from attnlaw.errors import InputError
 
 
@@ -139,3 +139,45 @@ def test_discrete_target_has_the_threshold_of_its_rank() -> None:
     assert found.recovery == pytest.approx(0.157572, abs=1e-6)
     assert found.interpolation is not None
     assert 0.25 < found.interpolation < found.feasibility
+
+
+@pytest.mark.parametrize("noise", [1e-10, 1e-12, 1e-15])
+def test_hardly_noisy_labels(noise: float) -> None:
+    """To first order in delta the zero cluster, a semicircle of variance w delta^2 pushed down by delta^2 h,
+    gives `chi = chi0 - c delta`, `c = 4 h w^(3/2) / pi`, and the equation `Delta/2 = c delta^3 / 3`.
+    """
+    k0 = 0.5
+    found = thresholds(Target.marchenko_pastur(k0), noise=noise)
+    c = 4 * k0**1.5 / (1 - k0) * (1 - k0) ** 1.5 / np.pi  # h = int_(t>0) dmu/t = k0^(3/2)/(1-k0)
+    delta = (1.5 * noise / c) ** (1 / 3)
+    if noise > 1e-11:
+        # Corrections are of relative order delta.
+        assert found.feasibility - found.interpolation == pytest.approx(c * delta / 2, rel=4 * delta)
+        assert found.peak_error == pytest.approx(2 * found.feasibility * delta**2, rel=4 * delta)
+    else:
+        assert found.feasibility - found.interpolation == pytest.approx(c * delta / 2, abs=1e-4)
+        assert found.peak_error is None
+    assert state_evolution(Problem(0.6, weight_decay=0.0, noise=noise)).estimation_error < 1e-8
+
+
+@pytest.mark.parametrize("noise", [1e4, 1e8, 1e12, 1e15])
+@pytest.mark.parametrize("target", [Target.marchenko_pastur(0.5), Target.discrete([0.0, 5.0], [0.9, 0.1])])
+def test_mostly_noise(target: Target, noise: float) -> None:
+    """`J = delta^2/2 + 8 m delta/(3 pi) + Q*/2`: delta = 3 pi (Delta + Q*)/(8 m) and chi = 1/2."""
+    found = thresholds(target, noise=noise)
+    delta = 3 * np.pi * (noise + target.second_moment) / (8 * target.mean)
+    # The next term of J is of order m Q*/delta, against a noise of m delta.
+    missing = 20 * target.second_moment / delta**2 + 1e-9
+    chi = 0.5 + 4 * target.mean / (3 * np.pi * delta)
+    assert found.interpolation == pytest.approx(chi / 2, abs=missing)
+    assert found.peak_error == pytest.approx(chi * delta**2 - noise / 2, rel=missing)
+
+
+def test_the_expansion_joins_the_integrals(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target.marchenko_pastur(0.5)
+    exact = interpolation_peak(target, 60.0)
+    monkeypatch.setattr("attnlaw.aim.thresholds.FAR", 20.0)
+    far = interpolation_peak(target, 60.0)
+    # The first term left out is of order (top/delta)^3, 3e-5 here with delta = 100.
+    assert far != exact
+    assert far == pytest.approx(exact, rel=3e-5)

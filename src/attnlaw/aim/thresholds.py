@@ -24,15 +24,22 @@ import numpy as np
 from scipy.optimize import brentq
 
 from attnlaw.aim.target import Target
+from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.rectified import rectify
+
+# The least noise, over Q*, that a difference of integrals still tells (fewer digits for narrow components).
+LEAST_NOISE, LEAST_NOISE_DISCRETE = 1e-11, 1e-5
+# Where delta is this many times the target's largest eigenvalue, an expansion in its inverse takes over.
+FAR = 300.0
 
 
 @dataclass(frozen=True)
 class Thresholds:
     """Values of alpha = n/d^2; `peak_error` is the test error's height at interpolation as weight decay -> 0.
 
-    `interpolation` and `peak_error` are None for clean labels, which `feasibility` describes.
+    `interpolation` and `peak_error` are None for clean labels, which `feasibility` describes;
+    `peak_error` also for noise so small that rounding hides it (`interpolation_peak`).
     """
 
     recovery: float
@@ -91,26 +98,47 @@ def interpolation(target: Target, noise: float) -> float:
     return interpolation_peak(target, noise)[0] if noise > 0 else feasibility(target.rank_fraction)
 
 
-def interpolation_peak(target: Target, noise: float) -> tuple[float, float]:
-    """`alpha_int`, and the test error `2 alpha_int delta^2 - Delta/2` there as weight decay vanishes."""
-    Q = target.second_moment
+def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
+    """`alpha_int`, and the test error `2 alpha_int delta^2 - Delta/2` there as weight decay vanishes.
 
-    def parts(log_delta: float) -> tuple[float, float, float]:
-        delta = np.exp(log_delta)
-        integrals = rectify(Truncated(target.law, np.array([delta])), np.zeros(1))
-        return delta, float(integrals.chi[0]), float(integrals.J[0])
+    Noise below 1e-11 Q* counts as that much, which moves alpha_int by less than 1e-4; the error is then None.
+    A discrete target has it None below 1e-5 Q*: its integrals count the noise to about 1e-7 Q*.
+    """
+    Q = target.second_moment
+    seen = max(noise, LEAST_NOISE * Q)
+    is_told = noise >= (LEAST_NOISE_DISCRETE if isinstance(target.law, Discrete) else LEAST_NOISE) * Q
 
     def miss(log_delta: float) -> float:
-        delta, chi, J = parts(log_delta)
-        return Q + noise / 2 + delta**2 * chi - J
+        return seen / 2 - _excess(target, float(np.exp(log_delta)))[0]
 
-    # J - delta^2 chi is Q* at delta -> 0 and grows without bound: the scan upward always ends.
-    low = np.log(np.sqrt(Q + noise)) - 8.0
-    high = low + 1.0
-    while miss(high) > 0 and high < 60.0:
-        low, high = high, high + 1.0
-    delta, chi, _ = parts(float(brentq(miss, low, high, xtol=1e-13)))
-    return chi / 2, float(chi * delta**2 - noise / 2)
+    # The excess is 0 at delta -> 0 and grows without bound: both scans end.
+    low = high = float(np.log(np.sqrt(Q + seen)))
+    while miss(low) < 0:
+        low -= 1.0
+    while miss(high) > 0:
+        high += 1.0
+    delta = float(np.exp(brentq(miss, low, high, xtol=1e-13)))
+    chi = _excess(target, delta)[1]
+    return chi / 2, chi * delta**2 - noise / 2 if is_told else None
+
+
+def _excess(target: Target, delta: float) -> tuple[float, float]:
+    """`J(delta, 0) - delta^2 chi(delta, 0) - Q*`, and `chi(delta, 0) = dJ/d(delta^2)`.
+
+    The difference cancels far above the target's spectrum, of mean m, variance v and third cumulant k. There
+    `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3 + 8 k/5)/(3 pi delta)`, up to `1/delta^2`: the
+    blurred law is nearly a semicircle.
+    """
+    Q = target.second_moment
+    if delta > FAR * target.law.support[1]:
+        m, third = target.mean, target.law.moment(3)
+        v, k = Q - m * m, third - 3 * m * Q + 2 * m**3
+        first, last = 8 * m / (3 * np.pi), (4 * m * v + m**3 + 8 * k / 5) / (3 * np.pi)
+        chi = 0.5 + first / (2 * delta) - last / (2 * delta**3)
+        return first * delta / 2 - Q / 2 + 1.5 * last / delta, chi
+    parts = rectify(Truncated(target.law, np.array([delta])), np.zeros(1))
+    J, chi = float(parts.J[0]), float(parts.chi[0])
+    return J - delta**2 * chi - Q, chi
 
 
 def _semicircle_tail(t: float) -> tuple[float, float]:
