@@ -9,6 +9,7 @@ from scipy.optimize import brentq, minimize_scalar
 from attnlaw.aim.outliers import find_outliers
 from attnlaw.aim.problem import Problem, Target
 from attnlaw.aim.state_evolution import state_evolution
+from attnlaw.laws.free_convolution import FreeConvolution
 
 WEAK = Problem(1e-5, target=Target.power_law(1.0, 10**6), noise=0.5, weight_decay=0.005)
 
@@ -56,3 +57,38 @@ def test_a_mode_is_seen_where_a_random_matrix_shows_it() -> None:
     # An outlier of overlap w fluctuates by a sqrt(2 w/d): four of them.
     for outlier, place in zip(outliers, seen[::-1], strict=False):
         assert place == pytest.approx(outlier.location, abs=4 * a * np.sqrt(2 * outlier.overlap / 900))
+
+
+def test_bayes_student_shrinks_an_outlier_as_the_oracle_does() -> None:
+    """The oracle keeps the eigenvectors v of `S* + a Z` and gives each the value `v^T S* v`."""
+    d = 800
+    target = Target.marchenko_pastur(0.5).with_spikes(8.0)
+    found = state_evolution(Problem(0.3, target=target, noise=0.5, student="bayes"))
+    (outlier,) = found.outliers
+    a, values = found.noise_level, target.quantiles(d)
+    noise = np.random.default_rng(5).normal(size=(d, d)) / np.sqrt(d)
+    seen, vectors = np.linalg.eigh(np.diag(values) + a * (noise + noise.T) / np.sqrt(2))
+    # Fluctuations are of order a/sqrt(d): four of them.
+    spread = 4 * a / np.sqrt(d)
+    assert vectors[:, -1] ** 2 @ values == pytest.approx(outlier.location, abs=spread)
+    assert vectors[-1, -1] ** 2 == pytest.approx(outlier.overlap, abs=spread)
+    # The denoiser at the place where the noisy matrix shows the spike, by the Stieltjes transform.
+    (shown,) = find_outliers(target, a, None, 1.0)
+    assert seen[-1] == pytest.approx(shown.location, abs=spread)
+    g = FreeConvolution(target.law, a).stieltjes(np.array([shown.location])).real[0]
+    assert outlier.location == pytest.approx(shown.location - 2 * a**2 * g, rel=1e-9)
+
+
+def test_bayes_student_lists_modes_once() -> None:
+    found = state_evolution(Problem(**{**vars(WEAK), "student": "bayes"})).describe()["spectrum"]
+    places = [outlier["location"] for outlier in found["outliers"]]
+    assert len(places) >= 3
+    assert len(found["edges"]) == 1
+    assert min(places) > found["edges"][0][1]
+
+
+def test_only_a_threshold_hides_an_outlier_below_zero() -> None:
+    target, a = Target.marchenko_pastur(9.0).with_spikes(0.01), 0.3
+    (below,) = find_outliers(target, a, None, 1.0)
+    assert below.location < 0
+    assert find_outliers(target, a, 0.0, 1.0) == ()

@@ -199,6 +199,13 @@ def test_no_data_and_huge_penalty_learn_nothing() -> None:
     assert state_evolution(replace(FIRST, alpha=1e-5)).estimation_error == pytest.approx(1.5, abs=5e-3)
 
 
+@pytest.mark.parametrize("decay", [10.0, 1e4])
+def test_a_student_that_is_cut_entirely_is_zero(decay: float) -> None:
+    cut = state_evolution(replace(FIRST, weight_decay=decay))
+    assert (cut.overlap, cut.norm, cut.trace, cut.rank_fraction) == (0.0, 0.0, 0.0, 0.0)
+    assert (cut.estimation_error, cut.prediction_error) == (1.5, 3.0)
+
+
 def test_recovery_is_reported_and_does_not_hang() -> None:
     found = state_evolution(Problem(0.48, target=MP, weight_decay=1e-9))
     assert found.estimation_error < 1e-7

@@ -100,7 +100,9 @@ def solve(batch: Batch) -> FixedPoint:
         scanned += 1
     roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)
     delta = np.exp(roots.x)
-    miss, eps, integrals, V, E = _outer(batch, delta)
+    miss, eps, integrals, V, implied = _outer(batch, delta)
+    # A student that is cut entirely has the error of predicting nothing, without rounding.
+    E = np.where(integrals.mass > 0, implied, Q)
     scale = Q + batch.noise.max(axis=1)
     return FixedPoint(
         delta,

@@ -30,8 +30,12 @@ class Outlier:
         return dict(vars(self))
 
 
-def find_outliers(target: Target, delta: float, threshold: float, shrinkage: float) -> tuple[Outlier, ...]:
+def find_outliers(
+    target: Target, delta: float, threshold: float | None, shrinkage: float
+) -> tuple[Outlier, ...]:
     """Outliers of `shrinkage (X - threshold)_+`, largest first: spikes, and single modes of a power law.
+
+    A threshold of None cuts nothing: `shrinkage X`.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
@@ -47,10 +51,25 @@ def find_outliers(target: Target, delta: float, threshold: float, shrinkage: flo
             found.append((mode, *_moments(base, mode)))
     outliers = []
     for spike, first, second in sorted(found, reverse=True):
-        location = spike + delta**2 * first - threshold
-        if delta**2 * second < 1 and location > 0:
+        location = spike + delta**2 * first - (threshold or 0.0)
+        if delta**2 * second < 1 and (threshold is None or location > 0):
             outliers.append(Outlier(spike, shrinkage * location, 1 - delta**2 * second))
     return tuple(outliers)
+
+
+def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
+    """Outliers of the Bayes-optimal estimate, which takes x to `x - 2 a^2 Re g(x)`.
+
+    At the outlier of s `a^2 g = x - s`, so it is seen at `2 s - x`, pulled in as far as noise pushed it out.
+
+    >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
+    >>> [round(outlier.location, 3) for outlier in shrunk_outliers(spiked, 1.0)]
+    [7.86]
+    """
+    return tuple(
+        Outlier(seen.target, 2 * seen.target - seen.location, seen.overlap)
+        for seen in find_outliers(target, a, None, 1.0)
+    )
 
 
 def lone_modes(target: Target, delta: float) -> list[float | None]:

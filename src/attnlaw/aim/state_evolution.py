@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.aim import bayes, direct, factorized, softmax
-from attnlaw.aim.outliers import find_outliers
+from attnlaw.aim.outliers import find_outliers, shrunk_outliers
 from attnlaw.aim.prediction import Prediction
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.target import Target
@@ -100,7 +100,7 @@ def _factorized(problems: list[Problem]) -> list[Prediction]:
     results = []
     for i, problem in enumerate(problems):
         delta, b, E = float(point.delta[i]), float(point.b[i]), float(max(point.E[i], 0.0))
-        q = float(point.integrals.J[i])
+        J, M1, chi = (float(getattr(point.integrals, name)[i]) for name in ("J", "M1", "chi"))
         residual = max(float(point.residual[i]), _round_off(problem.target.second_moment, E))
         T = problem.tokens
         results.append(
@@ -109,10 +109,10 @@ def _factorized(problems: list[Problem]) -> list[Prediction]:
                 estimation_error=E,
                 prediction_error=T * (T + 1) * E,
                 training_loss=float(train[i]),
-                overlap=0.5 * (problem.target.second_moment + q - E),
-                norm=q,
+                overlap=J + b * M1 - delta**2 * chi,
+                norm=J,
                 rank_fraction=float(point.integrals.mass[i]),
-                trace=float(point.integrals.M1[i]),
+                trace=M1,
                 noise_level=delta,
                 threshold=b,
                 shrinkage=1.0,
@@ -148,7 +148,7 @@ def _direct(problems: list[Problem]) -> list[Prediction]:
                 threshold=None,
                 shrinkage=s,
                 spectrum=FreeConvolution(problem.target.law.scaled(s), s * delta),
-                outliers=find_outliers(problem.target, delta, 0.0, s),
+                outliers=find_outliers(problem.target, delta, None, s),
                 status=_status(float(point.residual[i]), True),
                 residual=float(point.residual[i]),
                 steps=point.steps,
@@ -185,7 +185,7 @@ def _bayes(problems: list[Problem]) -> list[Prediction]:
                 threshold=None,
                 shrinkage=1.0,
                 spectrum=Shrunk(FreeConvolution(target.law, a)),
-                outliers=(),
+                outliers=shrunk_outliers(target, a),
                 status=_status(residual, bool(point.found[i])),
                 residual=residual,
                 steps=point.steps,
@@ -235,7 +235,7 @@ def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Predic
             if is_direct
             else Rectified(FreeConvolution(law, point.a), point.b, point.r)
         ),
-        outliers=find_outliers(problem.target, point.a, point.b, point.r),
+        outliers=find_outliers(problem.target, point.a, None if is_direct else point.b, point.r),
         status=status,
         residual=residual,
         steps=point.iteration.steps,
