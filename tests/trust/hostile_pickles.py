@@ -33,12 +33,16 @@ class Calls:
 
 
 def zipped(
-    pickled: bytes, path: Path, records: dict[str, bytes] | None = None, deflate: bool = False
+    pickled: bytes,
+    path: Path,
+    records: dict[str, bytes] | None = None,
+    deflate: bool = False,
+    name: str = "archive/data.pkl",
 ) -> Path:
     """The archive that `torch.save` writes, around any pickle."""
     kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
     with zipfile.ZipFile(path, "w", kind, compresslevel=1) as archive:
-        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr(name, pickled)
         archive.writestr("archive/byteorder", b"little")
         archive.writestr("archive/version", b"3\n")
         for name, data in (records or {}).items():
@@ -209,9 +213,103 @@ def overlapping(folder: Path) -> Path:
 
 
 def escaping(folder: Path) -> Path:
-    records = {"../../sprung": b"x", "/tmp/sprung": b"x", "archive/../../../sprung": b"x"}
+    """A good checkpoint but for records whose names lead out of the archive."""
+    names = (f"../../{SPRUNG}", f"/tmp/{SPRUNG}", f"pytorch_model/../../{SPRUNG}", f"..\\{SPRUNG}")
     path = with_config(folder) / "pytorch_model.bin"
-    return zipped(pickle.dumps({"a": 1}, protocol=2), path, records)
+    torch.save(bert_state(), path)
+    with zipfile.ZipFile(path, "a") as archive:
+        for name in names:
+            archive.writestr(name, b"x")
+    return path
+
+
+def compressed(folder: Path) -> Path:
+    """A good checkpoint, packed again: mapped, its records would be taken for weights as they are."""
+    path = with_config(folder) / "pytorch_model.bin"
+    torch.save(bert_state(), folder / "plain")
+    with (
+        zipfile.ZipFile(folder / "plain") as plain,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for entry in plain.infolist():
+            archive.writestr(entry.filename, plain.read(entry))
+    return folder
+
+
+def in_other_case(make: Callable[[Path], bytes]) -> Callable[[Path], Path]:
+    """Torch finds `DATA.PKL` where it looks for `data.pkl`."""
+    return lambda folder: zipped(make(folder), with_config(folder) / "model.pt", name="archive/DATA.PKL")
+
+
+def in_both_cases(folder: Path) -> Path:
+    good = pickle.dumps({"a": 1}, protocol=2)
+    return zipped(good, with_config(folder) / "model.pt", {"archive/Data.Pkl": laughs(folder)})
+
+
+def renamed_inside(folder: Path) -> Path:
+    """The directory says `data.pkl`, the header of the record itself `data.txt`."""
+    path = zipped(laughs(folder), with_config(folder) / "model.pt")
+    path.write_bytes(path.read_bytes().replace(b"data.pkl", b"data.txt", 1))
+    return path
+
+
+def renamed_in_directory(new: bytes) -> Callable[[Path], Path]:
+    """The first record is `data.pkl` by its own header alone."""
+
+    def write(folder: Path) -> Path:
+        path = zipped(laughs(folder), with_config(folder) / "model.pt")
+        data = path.read_bytes()
+        at = data.rindex(b"archive/data.pkl")
+        path.write_bytes(data[:at] + new + data[at + len(new) :])
+        return path
+
+    return write
+
+
+def padded(before: bytes = b"", after: bytes = b"") -> Callable[[Path], Path]:
+    """A good checkpoint with bytes before or after the archive, or a comment."""
+
+    def write(folder: Path) -> Path:
+        path = with_config(folder) / "model.pt"
+        torch.save(bert_state(), path)
+        data = path.read_bytes()
+        if after.startswith(b"#"):
+            data = data[:-2] + struct.pack("<H", len(after))
+        path.write_bytes(before + data + after)
+        return path
+
+    return write
+
+
+def two_directories(folder: Path) -> Path:
+    """A zip64 directory where the locator says, as torch reads; another where Python's reader looks."""
+    buffer = io.BytesIO()
+    torch.save(bert_state(), buffer)
+    good = buffer.getvalue()
+    bad = zipped(laughs(folder), folder / "bad").read_bytes()
+    end = bad.rindex(b"PK\5\6")
+    _, _, _, _, count, length, start, _ = struct.unpack("<4s4H2LH", bad[end:])
+    bad_end = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, length, start)
+    first = bad[:end] + bad_end
+    offset = len(first)
+    # The good archive after the bad one, its places moved on.
+    with zipfile.ZipFile(buffer) as archive:
+        directory = archive.start_dir
+        entries = len(archive.infolist())
+    body, listed = good[:directory], good[directory : len(good) - 98]
+    moved, at = bytearray(listed), 0
+    while at < len(moved):
+        name, extra, comment = struct.unpack_from("<3H", moved, at + 28)
+        (place,) = struct.unpack_from("<L", moved, at + 42)
+        struct.pack_into("<L", moved, at + 42, place + offset)
+        at += 46 + name + extra + comment
+    start = offset + len(body)
+    good_end = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, entries, entries, len(moved), start)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, end, 1)
+    last = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, entries, entries, len(moved), start, 0)
+    path = with_config(folder) / "model.pt"
+    path.write_bytes(first + body + bytes(moved) + good_end + locator + last)
+    return path
 
 
 def old_tar(folder: Path) -> Path:
@@ -236,6 +334,8 @@ def loop(folder: Path) -> Path:
 
 FOREIGN = "only plain tensors are loaded"
 DAMAGED = "not a complete PyTorch checkpoint"
+FOLDER = "do not lie in one folder"
+BYTES = "bytes before, between or after"
 PICKLES = (
     *in_every_container("system", system, FOREIGN),
     *in_every_container("touch", touch, FOREIGN),
@@ -254,9 +354,23 @@ PICKLES = (
     *in_every_container("deep", deep, "deep"),
     Attack("stride-zero", spread, "repeats the same few numbers"),
     Attack("past-the-record", outside_its_storage, DAMAGED),
-    Attack("zip-bomb", bomb, "the records of its archive claim"),
+    Attack("zip-bomb", bomb, "the records of its archive are compressed"),
+    Attack("zip-compressed", compressed, "the records of its archive are compressed"),
+    Attack("zip-upper-case-laughs", in_other_case(laughs), "unfolds to more than"),
+    Attack("zip-upper-case-deep", in_other_case(deep), "deep"),
+    Attack("zip-both-cases", in_both_cases, "two records of its archive have one name"),
+    Attack("zip-renamed-inside", renamed_inside, DAMAGED),
+    Attack("zip-renamed", renamed_in_directory(b"archive/data.pk_"), DAMAGED),
+    Attack("zip-null", renamed_in_directory(b"archive/data\0pkl"), FOLDER),
+    Attack("zip-backslash", renamed_in_directory(b"archive\\data.pkl"), FOLDER),
+    Attack("zip-two-folders", renamed_in_directory(b"archivE2data.pkl"), FOLDER),
+    Attack("zip-dot", renamed_in_directory(b"./chive/data.pkl"), FOLDER),
+    Attack("zip-two-directories", two_directories, BYTES),
+    Attack("zip-before", padded(before=b"PK\3\4" + bytes(60)), BYTES),
+    Attack("zip-after", padded(after=bytes(60)), BYTES),
+    Attack("zip-comment", padded(after=b"# a comment"), BYTES),
     Attack("zip-overlap", overlapping, "the records of its archive claim"),
-    Attack("zip-escape", escaping, DAMAGED),
+    Attack("zip-escape", escaping, FOLDER),
     Attack("old-tar", old_tar, DAMAGED),
     Attack("holds-itself", loop, "no named tensors"),
 )

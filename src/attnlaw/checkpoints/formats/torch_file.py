@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.formats.pickle_screen import Excess, screen_file
+from attnlaw.checkpoints.formats.pickle_screen import Suspect, screen_file
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
@@ -137,7 +137,7 @@ def _reason(error: BaseException) -> str:
         )
     if "TorchScript" in text:
         return "a TorchScript archive, not weights; save the model's state_dict (or safetensors)"
-    said = f" ({text})" if isinstance(error, Excess) else ""
+    said = f" ({text})" if isinstance(error, Suspect) else ""
     return f"not a complete PyTorch checkpoint of plain tensors{said}; copy, download or save it again"
 
 
