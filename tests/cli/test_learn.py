@@ -123,6 +123,37 @@ def test_figures(tmp_path: Path, ending: str) -> None:
     assert spectrum.stat().st_size > 2000
 
 
+@pytest.mark.parametrize("simulate", [(), ("--simulate", "20", "--seeds", "2")])
+def test_figure_of_a_student_that_learned_nothing(tmp_path: Path, simulate: tuple[str, ...]) -> None:
+    path = tmp_path / "cut.svg"
+    result = learn(
+        "--alpha", "0.2", "--noise", "0.5", "--weight-decay", "10", *simulate, "--figure", str(path)
+    )
+    assert result.exit_code == 0, result.exception
+    assert "predicted 1.000" in path.read_text()
+
+
+@pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
+def test_outliers_have_a_row_where_there_are_any(student: str) -> None:
+    arguments = ("--alpha", "0.3", "--noise", "0.5", "--student", student)
+    spiked = learn(*arguments, "--target-spike", "8")
+    row = next(line for line in spiked.stdout.splitlines() if line.startswith("outliers"))
+    found = json.loads(learn(*arguments, "--target-spike", "8", "--json").stdout)
+    (outlier,) = found["prediction"]["spectrum"]["outliers"]
+    assert (
+        row.removeprefix("outliers").strip()
+        == f"{outlier['location']:.4g} (overlap {outlier['overlap']:.3g})"
+    )
+    assert "outliers" not in learn(*arguments).stdout
+
+
+def test_many_outliers_are_counted() -> None:
+    arguments = ("--target-exponent", "1", "--alpha", "1e-4", "--noise", "0.5", "--weight-decay", "0.005")
+    listed = json.loads(learn(*arguments, "--json").stdout)["prediction"]["spectrum"]["outliers"]
+    shown = learn(*arguments).stdout
+    assert f"and {len(listed) - shown.count('(overlap')} more" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -135,8 +166,9 @@ def test_figures(tmp_path: Path, ending: str) -> None:
         (("--output", "tanh"), "output: found 'tanh'"),
         (("--student", "bayes", "--simulate", "20"), "computed and not trained"),
         (("--curve", "beta=1:2:3"), "expected alpha=FROM:TO:COUNT"),
-        (("--curve", "alpha=1:0.5:3"), "expected alpha=FROM:TO:COUNT"),
-        (("--curve", "alpha=0.1:0.5"), "expected alpha=FROM:TO:COUNT"),
+        (("--curve", "alpha=1:0.5:3"), "curve: alpha: found '1:0.5:3', expected FROM:TO:COUNT"),
+        (("--curve", "alpha=0.1:0.5"), "curve: alpha: found '0.1:0.5', expected FROM:TO:COUNT"),
+        (("--curve", "alpha=0:0.5:3"), "alpha: found 0, expected a number above 0"),
         (("--figure", "curve.txt"), "a figure ends in one of"),
     ],
 )

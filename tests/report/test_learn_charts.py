@@ -41,6 +41,18 @@ def test_histogram_keeps_the_weight_of_the_atom_out() -> None:
     assert "trained 0.600" in chart.to_dict()["title"]
 
 
+def test_spectrum_of_what_was_cut_entirely(tmp_path: Path) -> None:
+    empty = pl.DataFrame([], schema=learn_charts.DENSITY)
+    for kept in ([], [0.3]):
+        values = pl.DataFrame({"eigenvalue": [0.0, 0.0, *kept]})
+        chart = learn_charts.spectrum(empty, values, atom=1.0)
+        bars = chart.to_dict()["layer"][0]["data"]["values"]
+        assert sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars) == pytest.approx(
+            len(kept) / len(values)
+        )
+        assert save_chart(chart, tmp_path / "cut.svg").stat().st_size > 500
+
+
 def test_phase_diagram_clips_and_covers_the_grid(tmp_path: Path) -> None:
     rows = pl.DataFrame(
         {
@@ -51,6 +63,7 @@ def test_phase_diagram_clips_and_covers_the_grid(tmp_path: Path) -> None:
     )
     lines = pl.DataFrame({"target_rank": [0.1, 0.2], "alpha": [0.15, 0.2], "name": ["factorized"] * 2})
     chart = learn_charts.phase_diagram(rows, lines)
+    assert chart.to_dict()["layer"][0]["encoding"]["x"]["title"].endswith("κ₀ = m₀/d")
     cells = chart.to_dict()["layer"][0]["data"]["values"]
     assert max(cell["shown"] for cell in cells) == 1.0
     assert save_chart(chart, tmp_path / "phase.pdf").stat().st_size > 2000

@@ -10,10 +10,14 @@ import typer
 from attnlaw.cli.uncertain import with_error
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from attnlaw.aim.prediction import Prediction
     from attnlaw.aim.simulate import Measurement
     from attnlaw.aim.thresholds import Thresholds
 
+# A power law may have a hundred outliers; JSON lists them all.
+MOST_OUTLIERS = 6
 SETTINGS = "The problem"
 RUN = "The run"
 # Quantity, its letter, and what it is, in the order of the table.
@@ -159,22 +163,13 @@ def command(
 
 def _alphas(text: str) -> list[float]:
     """`alpha=0.05:1:40` as 40 values from 0.05 to 1."""
-    import numpy as np
-
     from attnlaw.errors import InputError
+    from attnlaw.study.cases import span
 
-    name, _, span = text.partition("=")
-    parts = span.split(":")
-    try:
-        low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
-    except (ValueError, IndexError):
-        low, high, count = 0.0, 0.0, 0
-    if name != "alpha" or len(parts) != 3 or not 0 < low < high < float("inf") or not 2 <= count <= 10_000:
-        raise InputError(
-            f"curve: found {text!r}, expected alpha=FROM:TO:COUNT with 0 < FROM < TO and COUNT from 2 to "
-            "10000; for example alpha=0.05:1:40"
-        )
-    return [float(value) for value in np.linspace(low, high, count)]
+    name, _, values = text.partition("=")
+    if name != "alpha":
+        raise InputError(f"curve: found {text!r}, expected alpha=FROM:TO:COUNT such as alpha=0.05:1:40")
+    return span(values, "curve: alpha")
 
 
 def _as_json(
@@ -194,42 +189,12 @@ def _show(
     known: Thresholds | None,
     is_curve: bool,
 ) -> None:
-    from rich.table import Table
-
     from attnlaw.cli.console import messages, output
 
     if is_curve:
-        table = Table(box=None, pad_edge=False)
-        for title in ("alpha", "E", "E trained", "training loss", "rank", "Tr Ŝ/d", "status"):
-            table.add_column(title, justify="left" if title == "status" else "right")
-        for prediction, measured in zip(predictions, measurements, strict=True):
-            table.add_row(
-                f"{prediction.problem.alpha:.5g}",
-                _number(prediction.estimation_error),
-                "" if measured is None else _measured(measured, "estimation_error"),
-                _number(prediction.training_loss),
-                _number(prediction.rank_fraction),
-                _number(prediction.trace),
-                prediction.status.split(":")[0],
-            )
+        output.print(_curve_table(predictions, measurements))
     else:
-        prediction, measured = predictions[0], measurements[0]
-        table = Table(box=None, pad_edge=False)
-        table.add_column("quantity")
-        table.add_column("")
-        table.add_column("theory", justify="right")
-        if measured is not None:
-            table.add_column(f"trained, d = {measured.size}", justify="right")
-        table.add_column("")
-        for name, letter, meaning in QUANTITIES:
-            cells = [name.replace("_", " "), letter, _number(getattr(prediction, name))]
-            if measured is not None:
-                cells.append(_measured(measured, name))
-            table.add_row(*cells, meaning, style=None)
-        spectrum = prediction.describe()["spectrum"]
-        edges = "  ".join(f"[{low:.4g}, {high:.4g}]" for low, high in spectrum["edges"])
-        table.add_row("spectrum", "", *([""] * (1 if measured is None else 2)), _escape(edges))
-    output.print(table)
+        output.print(_point_table(predictions[0], measurements[0]))
     for prediction in predictions:
         if not prediction.converged:
             messages.print(
@@ -249,6 +214,55 @@ def _show(
                 output.print(f"  {name.replace('_', ' '):16}{value:.6g}")
 
 
+def _curve_table(predictions: list[Prediction], measurements: list[Measurement | None]) -> Table:
+    """One row for each alpha."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("alpha", "E", "E trained", "training loss", "rank", "Tr Ŝ/d", "status"):
+        table.add_column(title, justify="left" if title == "status" else "right")
+    for prediction, measured in zip(predictions, measurements, strict=True):
+        table.add_row(
+            f"{prediction.problem.alpha:.5g}",
+            _number(prediction.estimation_error),
+            "" if measured is None else _measured(measured, "estimation_error"),
+            _number(prediction.training_loss),
+            _number(prediction.rank_fraction),
+            _number(prediction.trace),
+            prediction.status.split(":")[0],
+        )
+    return table
+
+
+def _point_table(prediction: Prediction, measured: Measurement | None) -> Table:
+    """One row for each quantity, then the spectrum: its intervals and its outliers."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("quantity")
+    table.add_column("")
+    table.add_column("theory", justify="right")
+    if measured is not None:
+        table.add_column(f"trained, d = {measured.size}", justify="right")
+    table.add_column("")
+    for name, letter, meaning in QUANTITIES:
+        cells = [name.replace("_", " "), letter, _number(getattr(prediction, name))]
+        if measured is not None:
+            cells.append(_measured(measured, name))
+        table.add_row(*cells, meaning)
+    blank = [""] * (2 if measured is None else 3)
+    spectrum = prediction.describe()["spectrum"]
+    edges = "  ".join(f"[{low:.4g}, {high:.4g}]" for low, high in spectrum["edges"])
+    table.add_row("spectrum", *blank, escape(edges))
+    if prediction.outliers:
+        shown = [f"{seen.location:.4g} (overlap {seen.overlap:.3g})" for seen in prediction.outliers]
+        if len(shown) > MOST_OUTLIERS:
+            shown[MOST_OUTLIERS:] = [f"and {len(shown) - MOST_OUTLIERS} more"]
+        table.add_row("outliers", *blank, "  ".join(shown))
+    return table
+
+
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.6g}"
 
@@ -256,10 +270,6 @@ def _number(value: float | None) -> str:
 def _measured(measurement: Measurement, name: str) -> str:
     estimate = getattr(measurement, name, None)
     return "" if estimate is None else with_error(estimate.mean, estimate.standard_error)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 def _draw(
@@ -281,7 +291,10 @@ def _draw(
         summary = prediction.describe()["spectrum"]
         places = tuple(outlier["location"] for outlier in summary["outliers"])
         chart = learn_charts.spectrum(
-            pl.DataFrame(density_rows(prediction)), values, summary["atom_at_zero"], places
+            pl.DataFrame(density_rows(prediction), schema=learn_charts.DENSITY),
+            values,
+            summary["atom_at_zero"],
+            places,
         )
     else:
         from attnlaw.aim.sweep import row

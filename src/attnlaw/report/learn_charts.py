@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from attnlaw.report.style import PALETTE
 
+Reals = NDArray[np.float64]
 WIDTH, HEIGHT = 340, 230
+# Columns of a predicted density; a student that learned nothing has no row.
+DENSITY = {"x": pl.Float64, "density": pl.Float64, "interval": pl.Int64}
 STUDENTS = {"factorized": PALETTE[0], "direct": PALETTE[1], "bayes": PALETTE[2]}
 STUDENT_NAMES = {"factorized": "factorized", "direct": "direct (ridge)", "bayes": "Bayes-optimal"}
 
@@ -59,7 +63,8 @@ def spectrum(
 ) -> Any:
     """Predicted density of the trained matrix over a histogram of trained eigenvalues (those not at zero).
 
-    `density`: x, density. `eigenvalues`: eigenvalue, of all seeds; the atom at zero is written, not drawn.
+    `density`: columns `DENSITY`. `eigenvalues`: eigenvalue, of all seeds; the atom at zero is written, not
+    drawn. Both may be empty: what was cut entirely is an atom alone.
     """
     import altair as alt
 
@@ -71,15 +76,7 @@ def spectrum(
         title += f", trained {at_zero:.3f}" if atom > 0 else ""
         # An atom takes its own weight out of the histogram; without one every eigenvalue is drawn.
         kept = values[values != 0.0] if atom > 0 else values
-        count = max(12, min(60, round(3 * kept.size ** (1 / 3))))
-        low, high = float(min(kept.min(), density["x"].min())), float(max(kept.max(), density["x"].max()))
-        numbers, ends = np.histogram(kept, bins=count, range=(low, high))
-        bars = [
-            {"floor": 0.0, "left": left, "right": right, "height": number / (values.size * (right - left))}
-            for number, left, right in zip(
-                numbers.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True
-            )
-        ]
+        bars = _bars(kept, density["x"].to_numpy(), values.size)
         layers.append(
             alt.Chart(alt.Data(values=bars))
             .mark_bar(color="#B8C9D9", stroke="white", strokeWidth=0.3)
@@ -101,6 +98,19 @@ def spectrum(
             )
         )
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
+
+
+def _bars(kept: Reals, beside: Reals, total: int) -> list[dict[str, float]]:
+    """A histogram of the values kept out of `total`, as a density over the range of both arrays."""
+    if not kept.size:
+        return []
+    count = max(12, min(60, round(3 * kept.size ** (1 / 3))))
+    places = np.concatenate([kept, beside])
+    numbers, ends = np.histogram(kept, bins=count, range=(float(places.min()), float(places.max())))
+    return [
+        {"floor": 0.0, "left": left, "right": right, "height": number / (total * (right - left))}
+        for number, left, right in zip(numbers.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    ]
 
 
 def phase_diagram(rows: pl.DataFrame, lines: pl.DataFrame) -> Any:
@@ -127,7 +137,7 @@ def phase_diagram(rows: pl.DataFrame, lines: pl.DataFrame) -> Any:
         alt.Chart(alt.Data(values=cells.to_dicts()))
         .mark_rect(clip=True)
         .encode(
-            x=alt.X("left:Q", title="target rank ratio κ = m/d", scale=x_scale),
+            x=alt.X("left:Q", title="target rank ratio κ₀ = m₀/d", scale=x_scale),
             x2="right:Q",
             y=alt.Y("low:Q", title="sample ratio α = n/d²", scale=y_scale),
             y2="high:Q",

@@ -103,16 +103,16 @@ def _values(key: str, value: Any, arguments: Arguments, verb: Verb, label: str, 
         return value
     numeric = {int, float} & set(arguments.types[key])
     if isinstance(value, str) and numeric and (label == "[grid]" or ":" in value):
-        return _span(value, f"{where} {key}")
+        return span(value, f"{where} {key}")
     if isinstance(value, list | dict) or (label == "[grid]" and key not in verb.files):
         raise InputError(f"{where} {key}: found {value!r}, expected a list of values or FROM:TO:COUNT")
     return [value]
 
 
-def _span(text: str, where: str) -> list[float]:
+def span(text: str, where: str) -> list[float]:
     """`0.05:1:40` as 40 values from 0.05 to 1.
 
-    >>> _span("0:1:3", "study.toml")
+    >>> span("0:1:3", "study.toml")
     [0.0, 0.5, 1.0]
     """
     parts = text.split(":")
@@ -121,7 +121,7 @@ def _span(text: str, where: str) -> list[float]:
     except (ValueError, IndexError):
         low, high, count = 0.0, 0.0, 0
     if len(parts) != 3 or not -np.inf < low < high < np.inf or not 2 <= count <= MOST_POINTS:
-        raise InputError(f"{where}: found {text!r}, expected FROM:TO:COUNT such as 0.05:1:40, or a list")
+        raise InputError(f"{where}: found {text!r}, expected FROM:TO:COUNT such as 0.05:1:40")
     return [float(value) for value in np.linspace(low, high, count)]
 
 

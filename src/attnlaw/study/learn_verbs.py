@@ -38,6 +38,7 @@ def learn(
     from attnlaw.aim.state_evolution import state_evolution
     from attnlaw.aim.sweep import row
     from attnlaw.aim.thresholds import thresholds as find_thresholds
+    from attnlaw.report.learn_charts import DENSITY
 
     target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
     problem = _problem(alpha, tokens, output, beta, target, noise, weight_decay, student)
@@ -55,8 +56,7 @@ def learn(
         values |= {f"threshold_{name}": value for name, value in known.describe().items()}
     if not spectrum:
         return Result(values)
-    schema = {"x": pl.Float64, "density": pl.Float64, "interval": pl.Int64}
-    return Result(values, {"predicted_spectra": pl.DataFrame(density_rows(prediction), schema=schema)})
+    return Result(values, {"predicted_spectra": pl.DataFrame(density_rows(prediction), schema=DENSITY)})
 
 
 def _scaling(prediction: Prediction) -> dict[str, float | None]:
