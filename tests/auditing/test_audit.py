@@ -147,36 +147,64 @@ def test_a_file_in_the_way_loses_nothing(tiny, tmp_path):
     assert target.read_text() == "precious"
 
 
-def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypatch):
-    """One layer whose feed-forward matrices count as large: errors where values are estimated, else null."""
-    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+def _encoder():
+    """Two layers whose feed-forward matrices count as large from a shorter side of 256 on."""
     rng = np.random.default_rng(5)
 
     def decaying(rows, cols):
         return rng.standard_normal((rows, cols)) / np.sqrt(np.arange(1, cols + 1))
 
     names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
-    state = {f"encoder.layer.0.{name}.weight": decaying(256, 256) for name in names}
-    state["encoder.layer.0.intermediate.dense.weight"] = decaying(512, 256)
-    state["encoder.layer.0.output.dense.weight"] = decaying(256, 512)
+    state = {}
+    for layer in ("encoder.layer.0", "encoder.layer.1"):
+        state |= {f"{layer}.{name}.weight": 0.1 * decaying(256, 256) for name in names}
+        state[f"{layer}.intermediate.dense.weight"] = 0.02 * decaying(512, 256)
+        state[f"{layer}.output.dense.weight"] = 0.1 * decaying(256, 512)
+    return state
+
+
+def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypatch):
+    """Errors beside every number that rests on an estimate, null without any."""
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+    state = _encoder()
     exact, found = attnlaw.audit(state, heads=8), attnlaw.audit(state, heads=8, approximate=True)
     large = pl.col("kind").str.starts_with("ffn")
-    assert found.matrices.filter(large)["route"].to_list() == ["lanczos"] * 2
-    assert found.spectra.filter(large)["singular_values"].null_count() == 2
+    assert found.matrices.filter(large)["route"].to_list() == ["lanczos"] * 4
+    assert found.spectra.filter(large)["singular_values"].null_count() == 4
     own = found.matrices.columns[: found.matrices.columns.index("route") + 1]
     assert found.matrices.filter(~large).select(own).equals(exact.matrices.filter(~large).select(own))
-    for quantity in ("spectral_norm", "nuclear_norm", "effective_rank", "log10_contribution"):
-        assert exact.matrices[f"{quantity}_error"].null_count() == exact.matrices.height
-        gap = (found.matrices[quantity] - exact.matrices[quantity]).filter(
-            found.matrices["route"] == "lanczos"
-        )
-        error = found.matrices[f"{quantity}_error"].drop_nulls()
-        assert error.len() == 2
-        # 15 degrees of freedom: beyond 6 once in 40,000.
-        assert (gap.abs() <= 6 * error + 1e-9).all()
-    proxy, other = (a.summary["proxies"]["spectrum_adaptive"] for a in (exact, found))
-    assert "error" not in proxy
-    assert abs(proxy["log10"] - other["log10"]) <= 6 * other["error"] + 1e-12
+    for table in ("matrices", "layers"):
+        one, other = getattr(exact, table), getattr(found, table)
+        for error in (name for name in one.columns if name.endswith("_error")):
+            measured = table == "matrices" and error in own
+            assert one[error].null_count() == one.height
+            assert other[error].null_count() == (other.filter(~large).height if measured else 0)
+            gap = (other[name := error.removesuffix("_error")] - one[name]).abs()
+            # 15 degrees of freedom: beyond 6 once in 40,000; ranks are rounded.
+            rounded = 0.5 if name == "numerical_rank" else 1e-9
+            assert (gap <= 6 * other[error].fill_null(0.0) + rounded).all()
+
+
+def test_every_number_of_an_approximate_summary_has_an_error(monkeypatch):
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+    exact, found = (
+        attnlaw.audit(_encoder(), heads=8, samples=1000, approximate=approximate).summary
+        for approximate in (False, True)
+    )
+
+    def entries(summary):
+        proxies = dict(summary["proxies"])
+        return [*proxies.pop("fixed_p").values(), *proxies.values(), summary["proxy_over_sqrt_samples"]]
+
+    assert len(entries(found)) == 8
+    for one, other in zip(entries(exact), entries(found), strict=True):
+        assert set(one) == {"log10"}
+        assert abs(one["log10"] - other["log10"]) <= 6 * other["error"] + 1e-9
+    assert found["proxies"]["fixed_p"]["1"]["error"] > 1e-5
+    for name in ("log10_alpha", "value_of_adaptivity"):
+        assert exact[f"{name}_error"] is None
+        value, other, error = (np.array(s) for s in (exact[name], found[name], found[f"{name}_error"]))
+        assert (np.abs(value - other) <= 6 * error + 1e-9).all()
 
 
 def test_the_expected_time_is_told_before_the_work():

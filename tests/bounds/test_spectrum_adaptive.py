@@ -171,9 +171,15 @@ def test_the_error_of_a_contribution_covers_the_exact_value():
     left = np.linalg.qr(rng.standard_normal((300, 300)))[0]
     matrix = (left / np.sqrt(np.arange(1.0, 301))) @ np.linalg.qr(rng.standard_normal((350, 300)))[0].T
     exact = of(matrix_spectrum(matrix), -3.0, 12, 300)
-    assert exact.log_error is None
+    assert exact.log_error is exact.continuous_log_error is None
+    assert exact.fixed_log_errors == (None, None, None)
     for seed in range(20):
         found = of(approximate_spectrum(matrix, seed), -3.0, 12, 300)
-        assert found.p == exact.p == 2.0 or found.log_error > 0
-        assert abs(found.log_value - exact.log_value) <= 5.5 * found.log_error + 1e-12
+        assert found.p == exact.p == 2.0 or found.log_error.total > 0
+        for name in ("log", "continuous_log"):
+            gap = abs(getattr(found, f"{name}_value") - getattr(exact, f"{name}_value"))
+            assert gap <= 5.5 * getattr(found, f"{name}_error").total + 1e-12
+        gaps = np.abs(found.log_curve - exact.log_curve)[:: found.log_curve.size // 2]
+        for gap, error in zip(gaps, found.fixed_log_errors, strict=True):
+            assert gap <= 5.5 * error.total + 1e-12
         assert found.log_curve[1:-1] == pytest.approx(exact.log_curve[1:-1], abs=5e-3)

@@ -1,6 +1,7 @@
 """The audit command as a user types it: a process of its own, its output, its exit status."""
 
 import inspect
+import io
 import json
 import os
 import re
@@ -11,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 from safetensors.numpy import save_file
 
 from attnlaw.auditing import audit as attnlaw_audit
 from attnlaw.cli import audit
+from attnlaw.cli.audit_table import show
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -167,6 +170,32 @@ def test_help_names_every_option_that_python_takes():
 def test_bad_usage_is_status_2():
     assert attnlaw("audit").returncode == 2
     assert attnlaw("audit", TINY, "--nonsense").returncode == 2
+
+
+def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
+    """With errors in units of the last digit, as JSON has them; exact numbers without."""
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 160)
+    rng = np.random.default_rng(0)
+    names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    state = {f"encoder.layer.0.{name}.weight": 0.1 * rng.standard_normal((160, 160)) for name in names}
+    for name, gain, shape in (("intermediate", 0.1, (320, 160)), ("output", 0.2, (160, 320))):
+        decaying = rng.standard_normal(shape) / np.sqrt(np.arange(1, shape[1] + 1))
+        state[f"encoder.layer.0.{name}.dense.weight"] = gain * decaying
+    shown = {}
+    for approximate in (False, True):
+        found = attnlaw_audit(state, heads=8, approximate=approximate, samples=100)
+        screen = io.StringIO()
+        show(found, Console(width=100, file=screen))
+        shown[approximate] = screen.getvalue(), found.summary
+    assert "(" not in re.search(r"p = 1 .*", shown[False][0])[0]
+    text, summary = shown[True]
+    for name, line in (("1", r"p = 1 +(\S+)"), ("0", r"p = 0 +(\S+)")):
+        entry, told = summary["proxies"]["fixed_p"][name], re.search(line, text)[1]
+        value, _, digit = told.rstrip(")").partition("(")
+        unit = 10.0 ** -len(value.partition(".")[2])
+        assert float(value) == pytest.approx(entry["log10"], abs=0.51 * unit)
+        assert float(digit or 0) * unit == pytest.approx(entry["error"], abs=0.51 * unit)
+    assert re.search(r"log10 = \d\.\d{4} ± \d", text)
 
 
 def test_help_does_not_import_the_numerical_libraries():

@@ -12,6 +12,7 @@ from attnlaw.bounds import Proxies
 from attnlaw.checkpoints import Model
 from attnlaw.errors import printable
 from attnlaw.numerics.logs import LN10, log_sum
+from attnlaw.spectra import Spectrum
 from attnlaw.spectra.measure import GROUPS, Measured
 
 Row = dict[str, Any]
@@ -26,22 +27,35 @@ def log10_or_none(log: float) -> float | None:
     return float(log) / LN10 if np.isfinite(log) else None
 
 
+def log10_error(error: float | None) -> float | None:
+    """The error of a log10 from that of a natural logarithm; None where there is none."""
+    return None if error is None else error / LN10
+
+
 def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:
     """Norms and ranks of every matrix, and what it contributes to the proxy."""
     chosen: dict[tuple[int | None, str, int | None, int | None], Row] = {}
     if bounds is not None:
         total = log_sum([part.log_value for part in bounds.contributions])
         for part in bounds.contributions:
-            place = part.factors
-            chosen[place.layer, place.kind, place.head, place.expert] = {
-                "log10_gamma": log10_or_none(part.factors.log_gamma),
-                "log10_alpha": log10_or_none(part.factors.log_alpha),
+            factors = part.factors
+            error, continuous = (
+                None if found is None else found.total
+                for found in (part.log_error, part.continuous_log_error)
+            )
+            chosen[factors.place] = {
+                "log10_gamma": log10_or_none(factors.log_gamma),
+                "log10_gamma_error": log10_error(factors.log_gamma_error),
+                "log10_alpha": log10_or_none(factors.log_alpha),
+                "log10_alpha_error": log10_error(factors.log_alpha_error),
                 "log10_scale": log10_or_none(part.log_scale),
+                "log10_scale_error": log10_error(factors.log_scale_error),
                 "p": part.p,
                 "log10_contribution": log10_or_none(part.log_value),
-                "log10_contribution_error": None if part.log_error is None else part.log_error / LN10,
+                "log10_contribution_error": log10_error(error),
                 "continuous_p": part.continuous_p,
                 "continuous_log10_contribution": log10_or_none(part.continuous_log_value),
+                "continuous_log10_contribution_error": log10_error(continuous),
                 "log10_curve": [log10_or_none(value) for value in part.log_curve],
                 "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
             }
@@ -61,9 +75,11 @@ def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) 
             "norm_21": spectrum.norm_21,
             "norm_11": spectrum.norm_11,
             "stable_rank": spectrum.stable_rank,
+            "stable_rank_error": _stable_rank_error(spectrum),
             "effective_rank": spectrum.effective_rank,
             "effective_rank_error": spectrum.error(lambda found: found.effective_rank),
             "numerical_rank": spectrum.numerical_rank,
+            "numerical_rank_error": spectrum.error(lambda found: float(found.counts_above_tolerance.sum())),
             "condition": spectrum.condition,
             "route": spectrum.route,
             **chosen.get((row.layer, row.kind, row.head, row.expert), {}),
@@ -99,8 +115,16 @@ def layer_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -
                     float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
                 )
             row["log10_alpha"] = log10_or_none(parts[0].factors.log_alpha)
+            row["log10_alpha_error"] = log10_error(parts[0].factors.log_alpha_error)
             row["adaptivity"] = bounds.per_layer_adaptivity[layer.index]
+            row["adaptivity_error"] = bounds.errors and bounds.errors.per_layer_adaptivity[layer.index]
         yield row
+
+
+def _stable_rank_error(spectrum: Spectrum) -> float | None:
+    """d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: the Frobenius norm is exact."""
+    own, rank = spectrum.multiplicities, spectrum.stable_rank
+    return None if own is None or rank is None else 2 * rank * own.spectral_error / spectrum.spectral
 
 
 def _place(model: Model, row: Measured) -> Row:

@@ -6,10 +6,9 @@ from math import log
 from typing import Any
 
 from attnlaw import __version__
-from attnlaw.auditing.rows import log10_or_none
+from attnlaw.auditing.rows import log10_error, log10_or_none
 from attnlaw.bounds import Proxies
 from attnlaw.checkpoints import Model
-from attnlaw.numerics.logs import LN10
 from attnlaw.spectra.measure import Measured
 
 MEANING = (
@@ -27,6 +26,7 @@ def summarize(
     reason: str | None,
 ) -> dict[str, Any]:
     """Sizes, proxies (as log10), amplification per depth, and what to know about them."""
+    errors = None if bounds is None else bounds.errors
     summary: dict[str, Any] = {
         "model": model.name,
         "family": model.family,
@@ -39,7 +39,9 @@ def summarize(
         "proxies": None if bounds is None else _proxies(bounds),
         "per_application": None if per_application is None else _proxies(per_application),
         "log10_alpha": None if bounds is None else [log10_or_none(value) for value in bounds.log_alpha],
+        "log10_alpha_error": errors and [log10_error(error) for error in errors.log_alpha],
         "value_of_adaptivity": None if bounds is None else bounds.adaptivity,
+        "value_of_adaptivity_error": errors and errors.adaptivity,
         "rank_count": None if bounds is None else bounds.rank_count,
         "extensions": list(model.extensions),
         "warnings": [*model.warnings, *([reason] if reason else [])],
@@ -48,20 +50,32 @@ def summarize(
     }
     if samples is not None and bounds is not None:
         summary["samples"] = samples
-        summary["proxy_over_sqrt_samples"] = {
-            "log10": log10_or_none(bounds.spectrum_adaptive - log(samples) / 2)
-        }
+        summary["proxy_over_sqrt_samples"] = _entry(
+            bounds.spectrum_adaptive - log(samples) / 2, None if errors is None else errors.spectrum_adaptive
+        )
     return summary
 
 
 def _proxies(bounds: Proxies) -> dict[str, Any]:
-    def as_log10(value: float) -> dict[str, float | None]:
-        return {"log10": log10_or_none(value)}
-
-    error = {} if bounds.log_error is None else {"error": bounds.log_error / LN10}
+    errors = bounds.errors
     return {
-        "spectrum_adaptive": {**as_log10(bounds.spectrum_adaptive), **error},
-        "spectrum_adaptive_continuous": as_log10(bounds.continuous),
-        **{name: as_log10(value) for name, value in bounds.norm_based.items()},
-        "fixed_p": {str(p): as_log10(value) for p, value in bounds.fixed.items()},
+        "spectrum_adaptive": _entry(
+            bounds.spectrum_adaptive, None if errors is None else errors.spectrum_adaptive
+        ),
+        "spectrum_adaptive_continuous": _entry(
+            bounds.continuous, None if errors is None else errors.continuous
+        ),
+        **{
+            name: _entry(value, None if errors is None else errors.norm_based[name])
+            for name, value in bounds.norm_based.items()
+        },
+        "fixed_p": {
+            str(p): _entry(value, None if errors is None else errors.fixed[p])
+            for p, value in bounds.fixed.items()
+        },
     }
+
+
+def _entry(log: float, error: float | None) -> dict[str, float | None]:
+    """A value as log10, and its error where there is one."""
+    return {"log10": log10_or_none(log)} | ({} if error is None else {"error": log10_error(error)})

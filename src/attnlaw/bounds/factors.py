@@ -58,10 +58,11 @@ No feed-forward: its factors are 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnlaw.bounds.errors import raised, rise
 from attnlaw.bounds.network import ExpertSpectra, Heads, LayerSpectra, Network
 from attnlaw.numerics.logs import log_sum
 from attnlaw.spectra import Spectrum
@@ -69,7 +70,11 @@ from attnlaw.spectra import Spectrum
 
 @dataclass(frozen=True)
 class MatrixFactors:
-    """One matrix with its place, its spectrum and the logarithms of its gamma and alpha."""
+    """One matrix with its place, its spectrum and the logarithms of its gamma and alpha.
+
+    `log_gamma_error` and `log_alpha_error` bound how far these may lie above where spectral norms are
+    approximate; None where all are exact.
+    """
 
     layer: int
     kind: str
@@ -78,6 +83,19 @@ class MatrixFactors:
     log_gamma: float
     log_alpha: float
     expert: int | None = None
+    log_gamma_error: float | None = None
+    log_alpha_error: float | None = None
+
+    @property
+    def place(self) -> tuple[int, str, int | None, int | None]:
+        """What tells this matrix from others; its applications have one place."""
+        return self.layer, self.kind, self.head, self.expert
+
+    @property
+    def log_scale_error(self) -> float | None:
+        if self.log_gamma_error is None or self.log_alpha_error is None:
+            return None
+        return self.log_gamma_error + self.log_alpha_error
 
     @property
     def log_norm_gamma(self) -> float:
@@ -86,7 +104,22 @@ class MatrixFactors:
 
 
 def matrix_factors(network: Network, per_application: bool = False) -> list[MatrixFactors]:
-    """Every matrix with its factors: distinct matrices once, or once per application."""
+    """Every matrix with its factors and their errors: distinct matrices once, or once per application."""
+    found = _matrix_factors(network, per_application)
+    upper = raised(network)
+    if upper is None:
+        return found
+    return [
+        replace(
+            one,
+            log_gamma_error=rise(high.log_gamma, one.log_gamma),
+            log_alpha_error=rise(high.log_alpha, one.log_alpha),
+        )
+        for one, high in zip(found, _matrix_factors(upper, per_application), strict=True)
+    ]
+
+
+def _matrix_factors(network: Network, per_application: bool) -> list[MatrixFactors]:
     alpha = log_alpha(network)
     if per_application:
         placed = [(layer, alpha[depth]) for depth, layer in enumerate(network.applications)]

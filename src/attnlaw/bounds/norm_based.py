@@ -9,6 +9,7 @@ the 2 of QK. As adapted in arXiv 2605.07297; leading factors only, not guarantee
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,12 @@ def log_norm_based(matrices: list[MatrixFactors], norm: Callable[[Spectrum], flo
     """ln of the norm-based proxy with the given norm of each matrix."""
     terms = [_log(norm(m.spectrum)) + m.log_alpha + m.log_norm_gamma for m in matrices]
     return 1.5 * float(np.logaddexp(0.0, log_sum(np.array(terms) * (2 / 3))))
+
+
+def log_norm_based_error(matrices: list[MatrixFactors], norm: Callable[[Spectrum], float]) -> float:
+    """How far it may lie above: norms of entries are exact, gamma and alpha have their errors."""
+    upper = [replace(m, log_alpha=m.log_alpha + (m.log_scale_error or 0.0)) for m in matrices]
+    return log_norm_based(upper, norm) - log_norm_based(matrices, norm)
 
 
 def _log(value: float) -> float:

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnlaw.bounds.adaptivity import value_of_adaptivity
 from attnlaw.bounds.factors import log_alpha, matrix_factors
 from attnlaw.bounds.network import Network
 from attnlaw.bounds.norm_based import NORMS, log_norm_based
-from attnlaw.bounds.spectrum_adaptive import (
-    Contribution,
-    contribution,
-    proxy,
-    value_of_adaptivity,
-)
+from attnlaw.bounds.proxy_errors import Errors, proxy_errors
+from attnlaw.bounds.spectrum_adaptive import Contribution, contribution, proxy
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +20,7 @@ class Proxies:
 
     `adaptivity` is the value of adaptivity over the whole network; `per_layer_adaptivity` by layer.
     `rank_count` is True when p = 0 won for every matrix that contributes: the proxy then only counts
-    ranks, and the rest of the spectrum played no part. `log_error` is the error of `spectrum_adaptive` where
-    spectra are approximate (independent between matrices), else None.
+    ranks, and the rest of the spectrum played no part. `errors` is None where all spectra are exact.
     """
 
     contributions: tuple[Contribution, ...]
@@ -36,7 +32,7 @@ class Proxies:
     adaptivity: float | None
     per_layer_adaptivity: tuple[float | None, ...]
     rank_count: bool
-    log_error: float | None
+    errors: Errors | None
 
 
 def proxies(network: Network, per_application: bool = False) -> Proxies:
@@ -45,30 +41,19 @@ def proxies(network: Network, per_application: bool = False) -> Proxies:
     depth, hidden_size = network.depth, network.hidden_size
     parts = tuple(contribution(matrix, depth, hidden_size) for matrix in matrices)
     curves = np.array([part.log_curve for part in parts])
-    chosen = np.array([part.log_value for part in parts])
-    of_layer = np.array([part.factors.layer for part in parts])
     return Proxies(
         contributions=parts,
         log_alpha=tuple(log_alpha(network)),
-        spectrum_adaptive=proxy(chosen, depth),
+        spectrum_adaptive=proxy(np.array([part.log_value for part in parts]), depth),
         continuous=proxy(np.array([part.continuous_log_value for part in parts]), depth),
         # The grid {0, 1/m, ..., 2} holds 0, 1 and 2 at its ends and its middle.
         fixed={p: proxy(curves[:, p * (curves.shape[1] // 2)], depth) for p in (0, 1, 2)},
         norm_based={name: log_norm_based(matrices, norm) for name, norm in NORMS.items()},
-        adaptivity=value_of_adaptivity(curves, chosen),
+        adaptivity=value_of_adaptivity(parts),
         per_layer_adaptivity=tuple(
-            value_of_adaptivity(curves[of_layer == layer], chosen[of_layer == layer])
+            value_of_adaptivity([part for part in parts if part.factors.layer == layer])
             for layer in range(len(network.layers))
         ),
         rank_count=all(part.p == 0 for part in parts if part.log_value > -np.inf),
-        log_error=_log_error(parts, proxy(chosen, depth)),
+        errors=proxy_errors(network, parts),
     )
-
-
-def _log_error(parts: tuple[Contribution, ...], log_proxy: float) -> float | None:
-    """First-order error of ln(sum of contributions + sqrt(L)); None where every spectrum is exact."""
-    errors = [part.log_error for part in parts]
-    if all(error is None for error in errors):
-        return None
-    shares = np.exp(np.array([part.log_value for part in parts]) - log_proxy)
-    return float(np.sqrt(np.sum((shares * np.array([error or 0.0 for error in errors])) ** 2)))

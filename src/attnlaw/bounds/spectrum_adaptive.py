@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from attnlaw.bounds.errors import LogError
 from attnlaw.bounds.factors import MatrixFactors
 from attnlaw.numerics.logs import log_sum, log_sums
 from attnlaw.spectra.spectrum import Spectrum
@@ -30,7 +31,8 @@ from attnlaw.spectra.spectrum import Spectrum
 class Contribution:
     """What one matrix adds: ln C on the grid, the best index on the grid and over all of [0, 2].
 
-    `log_error` is the error of `log_value` where the spectrum is approximate, else None.
+    The errors are of `log_value`, of `continuous_log_value` and of ln C at p = 0, 1 and 2; None where both
+    the spectrum and the scale are exact.
     """
 
     factors: MatrixFactors
@@ -40,7 +42,9 @@ class Contribution:
     log_value: float
     continuous_p: float
     continuous_log_value: float
-    log_error: float | None
+    log_error: LogError | None
+    continuous_log_error: LogError | None
+    fixed_log_errors: tuple[LogError | None, LogError | None, LogError | None]
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
@@ -60,11 +64,24 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
     best = int(np.argmin(curve))
     p = _valley(factors.spectrum, log_scale, hidden_size)
-    at_p = float(log_contribution(np.array([p]), factors.spectrum, log_scale, hidden_size)[0])
-    error = factors.spectrum.error(
-        lambda spectrum: float(log_contribution(grid[best : best + 1], spectrum, log_scale, hidden_size)[0])
+
+    def error(index: float) -> LogError | None:
+        return _log_error(factors, index, log_scale, hidden_size)
+
+    return Contribution(
+        factors=factors,
+        log_scale=log_scale,
+        log_curve=curve,
+        p=float(grid[best]),
+        log_value=float(curve[best]),
+        continuous_p=p,
+        continuous_log_value=float(
+            log_contribution(np.array([p]), factors.spectrum, log_scale, hidden_size)[0]
+        ),
+        log_error=error(float(grid[best])),
+        continuous_log_error=error(p),
+        fixed_log_errors=(error(0.0), error(1.0), error(2.0)),
     )
-    return Contribution(factors, log_scale, curve, float(grid[best]), float(curve[best]), p, at_p, error)
 
 
 def log_contribution(
@@ -85,16 +102,17 @@ def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
     return float(np.logaddexp(log_sum(log_contributions), log(sqrt(depth))))
 
 
-def value_of_adaptivity(curves: NDArray[np.float64], log_values: NDArray[np.float64]) -> float | None:
-    """The smallest sum over matrices with one common p, over the post hoc sum; 1 means no gain.
+def _log_error(factors: MatrixFactors, p: float, log_scale: float, hidden_size: int) -> LogError | None:
+    """The error of ln C(p), which is linear in ln(scale) with slope p / (p + 2)."""
 
-    `curves` is (matrices, grid). None where every contribution is zero.
-    """
-    total = log_sum(log_values)
-    if total == -np.inf:
+    def value(spectrum: Spectrum) -> float:
+        return float(log_contribution(np.array([p]), spectrum, log_scale, hidden_size)[0])
+
+    exact, bound = factors.spectrum.multiplicities is None, factors.log_scale_error
+    if exact and bound is None:
         return None
-    # At least 1 by definition; two orders of summation may differ in the last digit.
-    return max(1.0, float(np.exp(np.min(log_sums(curves.T)) - total)))
+    spread = None if exact or value(factors.spectrum) == -np.inf else factors.spectrum.error(value)
+    return LogError(spread or 0.0, p / (p + 2) * (bound or 0.0))
 
 
 def _valley(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:

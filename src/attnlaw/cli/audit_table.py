@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing import Audit
-from attnlaw.records.remarks import proxy_rows, remarks
+from attnlaw.cli.uncertain import with_error
+from attnlaw.records.remarks import ROUND_OFF, proxy_entries, remarks
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -59,8 +60,9 @@ def show(audit: Audit, console: Console) -> None:
     others = audit.matrices.filter(pl.col("layer").is_null())
     for row in others.iter_rows(named=True):
         console.print(
-            f"{row['kind']} {row['rows']} x {row['cols']}: spectral norm {row['spectral_norm']:.4g}, "
-            f"stable rank {row['stable_rank'] or 0:.3g}, effective rank {row['effective_rank'] or 0:.4g}"
+            f"{row['kind']} {row['rows']} x {row['cols']}: spectral norm {_of(row, 'spectral_norm', '.4g')}, "
+            f"stable rank {_of(row, 'stable_rank', '.3g')}, "
+            f"effective rank {_of(row, 'effective_rank', '.4g')}"
         )
     if summary["proxies"]:
         console.print(_proxy_table(summary))
@@ -95,10 +97,11 @@ def _layer_table(audit: Audit, blocks: int) -> Table:
         rows = matrices.filter(pl.col("layer") == layer["layer"])
         cells: list[str | Text] = [Text(f"{layer['stack'] or ''} {layer['layer']}".strip())]
         cells += [cell for kind in heads for cell in _head_cells(rows, kind, tops[kind], blocks)]
-        cells += [_number(_spectral_norms(rows, kind).max(), ".3g") for kind in plain]
+        cells += [_largest_norm(rows, kind) for kind in plain]
         if bounded:
             share = shares[layer["layer"]]
-            cells += [_number(layer["log10_alpha"], ".2f"), f"{bar(share / largest, width=5):<5} {share:.1%}"]
+            alpha = _number(layer["log10_alpha"], ".2f", layer["log10_alpha_error"])
+            cells += [alpha, f"{bar(share / largest, width=5):<5} {share:.1%}"]
         table.add_row(*cells)
         if rows["kind"].str.starts_with("cross_").any():
             cross = [
@@ -115,22 +118,42 @@ def _head_cells(rows: pl.DataFrame, kind: str, top: Any, blocks: int) -> list[st
     return [f"{sparkline(_bins(norms, blocks), top)} {max(norms):.3g}" if norms else "", _number(rank, ".1f")]
 
 
+def _largest_norm(rows: pl.DataFrame, kind: str) -> str:
+    of_kind = rows.filter(pl.col("kind") == kind).sort("spectral_norm", descending=True)
+    largest = of_kind.head(1).select("spectral_norm", "spectral_norm_error").rows()
+    return "".join(_number(norm, ".3g", error) for norm, error in largest)
+
+
 def _spectral_norms(rows: pl.DataFrame, *kinds: str) -> pl.Series:
     return rows.filter(pl.col("kind").is_in(kinds))["spectral_norm"]
 
 
-def _number(value: Any, form: str) -> str:
-    return "" if value is None else format(float(value), form)
+def _of(row: dict[str, Any], name: str, form: str) -> str:
+    """One column of a row with its error; 0 for the ranks of a zero matrix."""
+    return _number(row[name] or 0, form, row[f"{name}_error"])
+
+
+def _number(value: Any, form: str, error: Any = None) -> str:
+    """The number in its form, or with its error where that reaches the digits shown; nothing for None."""
+    if value is None:
+        return ""
+    shown = format(float(value), form)
+    last_digit = 10.0 ** -len(shown.partition(".")[2])
+    return with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
 
 
 def _proxy_table(summary: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("proxy")
     table.add_column("log10", justify="right")
-    columns = [proxy_rows(summary["proxies"])]
+    columns = [proxy_entries(summary["proxies"])]
     if summary["per_application"]:
         table.add_column("log10, per application", justify="right")
-        columns.append(proxy_rows(summary["per_application"]))
+        columns.append(proxy_entries(summary["per_application"]))
     for entries in zip(*columns, strict=True):
-        table.add_row(entries[0][0], *(f"{value:.4f}" for _, value in entries))
+        table.add_row(entries[0][0], *(_proxy(value, error) for _, value, error in entries))
     return table
+
+
+def _proxy(value: float, error: float | None) -> str:
+    return with_error(value, error) if error and error > ROUND_OFF else f"{value:.4f}"

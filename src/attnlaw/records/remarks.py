@@ -11,12 +11,20 @@ PROXY_NAMES = {
     "trauger_tewari": "norm-based, Trauger-Tewari (1,1)",
 }
 
+# Errors of numbers that are exact but for the order of their sums; they are not shown.
+ROUND_OFF = 1e-9
+
+
+def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
+    """(name, log10, error or None) of every proxy: post hoc, one index for all, norm-based."""
+    named = [(name, proxies[key]) for key, name in PROXY_NAMES.items()]
+    fixed = [(f"one index for all, p = {p}", entry) for p, entry in proxies["fixed_p"].items()]
+    return [(name, entry["log10"], entry.get("error")) for name, entry in named[:2] + fixed + named[2:]]
+
 
 def proxy_rows(proxies: dict[str, Any]) -> list[tuple[str, float]]:
-    """(name, log10) of every proxy: post hoc, one index for all, norm-based."""
-    named = [(name, proxies[key]["log10"]) for key, name in PROXY_NAMES.items()]
-    fixed = [(f"one index for all, p = {p}", value["log10"]) for p, value in proxies["fixed_p"].items()]
-    return named[:2] + fixed + named[2:]
+    """(name, log10) of every proxy."""
+    return [(name, value) for name, value, _ in proxy_entries(proxies)]
 
 
 def remarks(summary: dict[str, Any]) -> list[str]:
@@ -25,9 +33,10 @@ def remarks(summary: dict[str, Any]) -> list[str]:
     if summary["proxies"]:
         lines.append(summary["meaning"])
     if summary["proxies"] and "samples" in summary:
-        value = summary["proxy_over_sqrt_samples"]["log10"]
+        value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
         lines.append(
-            f"spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: log10 = {value:.4f} "
+            f"spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: "
+            f"log10 = {value:.4f}{_given(error)} "
             f"({'vacuous: above 1' if value > 0 else 'below 1'}; still a proxy)."
         )
     if summary["rank_count"]:
@@ -36,8 +45,16 @@ def remarks(summary: dict[str, Any]) -> list[str]:
             "the rest of the spectrum played no part."
         )
     elif summary["value_of_adaptivity"] is not None:
-        gain = summary["value_of_adaptivity"]
-        lines.append(f"Value of adaptivity: the best single p costs {gain:.4g} times the post hoc choice.")
+        gain, error = summary["value_of_adaptivity"], summary.get("value_of_adaptivity_error")
+        lines.append(
+            f"Value of adaptivity: the best single p costs {gain:.4g}{_given(error)} "
+            "times the post hoc choice."
+        )
     if summary["extensions"]:
         lines.append(f"Extension beyond the paper's setting: {', '.join(summary['extensions'])}.")
     return lines
+
+
+def _given(error: float | None) -> str:
+    """The error of a number in a sentence, nothing where it has none but round-off."""
+    return f" ± {error:.1g}" if error and error > ROUND_OFF else ""

@@ -1,0 +1,191 @@
+"""Errors of proxies of approximate spectra: by brute force over probes and norms, and against exact ones."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, proxies
+from attnlaw.bounds.errors import LogError, combined
+from attnlaw.spectra import matrix_spectrum, product_spectrum
+from attnlaw.spectra.lanczos import approximate_spectrum
+
+N, WIDTH, DEPTH = 200, 240, 2
+NAMES = ("spectrum_adaptive", "continuous", "fixed 0", "fixed 1", "fixed 2", "edelman", "trauger_tewari")
+
+
+def weights(seed=3):
+    """Thin factors of a head and the feed-forward matrices of each layer, with decaying columns."""
+    rng = np.random.default_rng(seed)
+    layers = []
+    for _ in range(DEPTH):
+        thin = [0.3 * rng.standard_normal((N, 4)) for _ in range(4)]
+        maps = [
+            gain * rng.standard_normal(shape) / np.arange(1.0, shape[1] + 1) ** 0.7
+            for gain, shape in ((0.05, (N, WIDTH)), (0.2, (WIDTH, N)))
+        ]
+        layers.append((thin, maps))
+    return layers
+
+
+def network(layers, spectrum_of):
+    """Heads by their thin factors; `spectrum_of(matrix, number)` measures feed-forward matrices."""
+    built = []
+    for number, (thin, (inner, outer)) in enumerate(layers):
+        qk, vo = product_spectrum(thin[0], thin[1].T), product_spectrum(thin[2], thin[3].T)
+        measured = (spectrum_of(inner, 2 * number), spectrum_of(outer, 2 * number + 1))
+        built.append(LayerSpectra(Heads((qk,), (vo,)), inner=measured[0], outer=measured[1]))
+    return Network(tuple(built), tuple(range(DEPTH)), N, 1.13)
+
+
+def approximate(seed=0, bound=None):
+    """The network with Lanczos spectra; `bound` is the relative error of their norms, unless their own."""
+
+    def measured(matrix, number):
+        found = approximate_spectrum(matrix, 10 * seed + number)
+        if bound is None:
+            return found
+        return replace(
+            found, multiplicities=replace(found.multiplicities, spectral_error=bound * found.spectral)
+        )
+
+    return network(weights(), measured)
+
+
+def changed(whole, layer, name, spectrum):
+    layers = list(whole.layers)
+    layers[layer] = replace(layers[layer], **{name: spectrum})
+    return replace(whole, layers=tuple(layers))
+
+
+def numbers(found):
+    """Every logarithm, or every error of one, under its name."""
+    fixed = {f"fixed {p}": found.fixed[p] for p in (0, 1, 2)}
+    return (
+        {"spectrum_adaptive": found.spectrum_adaptive, "continuous": found.continuous}
+        | fixed
+        | found.norm_based
+    )
+
+
+def vector(whole):
+    """The logarithms of all proxies, then the values of adaptivity."""
+    found = proxies(whole)
+    return np.array([*numbers(found).values(), found.adaptivity, *found.per_layer_adaptivity])
+
+
+def brute_force(whole):
+    """The errors of `vector`: each matrix by each of its probes alone, by half its steps and with its norm
+    raised, everything evaluated anew."""
+    value = vector(whole)
+    squares, bound = 0.0, 0.0
+    for layer, name in ((layer, name) for layer in range(DEPTH) for name in ("inner", "outer")):
+        spectrum = getattr(whole.layers[layer], name)
+        own = spectrum.multiplicities
+        raised = np.append(spectrum.values[0] + own.spectral_error, spectrum.values[1:])
+        probes = [
+            replace(spectrum, multiplicities=replace(own, weights=row[[0, 0]]))
+            for row in own.weights[:, None]
+        ]
+        others = [
+            replace(
+                spectrum, values=own.coarse_values, multiplicities=replace(own, weights=own.coarse_weights)
+            ),
+            replace(spectrum, values=raised),
+        ]
+        found = [vector(changed(whole, layer, name, other)) for other in (*probes, *others)]
+        squares += np.var(found[:-2], axis=0, ddof=1) / len(probes) + (found[-2] - value) ** 2
+        bound += np.abs(found[-1] - value)
+    return np.sqrt(squares + bound**2)
+
+
+@pytest.mark.parametrize("bound", [0.0, 1e-3])
+def test_errors_are_those_of_the_sums(bound):
+    """d ln(sum C + sqrt L) = sum (C / proxy) d ln C, to first order in errors of a per cent or less.
+
+    Numerator and denominator of the value of adaptivity err together. The bounds of norms count as if each
+    moved the ratio its own way, so there the error may be larger.
+    """
+    whole = approximate(bound=bound)
+    found = proxies(whole)
+    errors = numbers(found.errors)
+    assert tuple(errors) == NAMES
+    expected = brute_force(whole)
+    assert list(errors.values()) == pytest.approx(expected[: len(NAMES)], rel=0.05, abs=1e-10)
+    # Ranks are exact, Frobenius norms and norms of entries are but for the norms in gamma and alpha.
+    assert errors["fixed 0"] < 1e-10 < 1e-5 < errors["fixed 1"]
+    assert (errors["fixed 2"] > 1e-5) == (errors["edelman"] > 1e-5) == (bound > 0)
+    ratios = np.array([found.errors.adaptivity, *found.errors.per_layer_adaptivity])
+    assert found.adaptivity > 1.01
+    assert (ratios >= 0.95 * expected[len(NAMES) :] - 1e-10).all()
+    if not bound:
+        assert ratios == pytest.approx(expected[len(NAMES) :], rel=0.05, abs=1e-10)
+
+
+def test_the_bound_of_alpha_and_gamma_by_hand():
+    """alpha of the first layer holds two approximate norms, gamma of QK and VO two, of M_in one."""
+    e = np.log1p(1e-3)
+    found = proxies(approximate(bound=1e-3))
+    assert found.errors.log_alpha == pytest.approx((2 * e, 0.0), abs=1e-12)
+    expected = {"qk": 2 * e, "vo": 2 * e, "ffn_in": e, "ffn_out": 0.0}
+    for part in found.contributions:
+        gamma, alpha = expected[part.factors.kind], 2 * e if part.factors.layer == 0 else 0.0
+        assert part.factors.log_gamma_error == pytest.approx(gamma, abs=1e-12)
+        assert part.factors.log_alpha_error == pytest.approx(alpha, abs=1e-12)
+        assert part.log_error.bound == pytest.approx(part.p / (part.p + 2) * (gamma + alpha), abs=1e-12)
+
+
+def test_the_errors_cover_the_exact_proxies():
+    """Scores over seeds are t variables with 15 degrees of freedom or more: root mean square about one, or
+    less where quadrature errors are bounds; beyond 5.5 once in 10,000."""
+    exact = proxies(network(weights(), lambda matrix, number: matrix_spectrum(matrix)))
+    assert exact.errors is None
+    scores = {name: [] for name in NAMES}
+    for seed in range(20):
+        found = proxies(approximate(seed))
+        errors = numbers(found.errors)
+        for name, value in numbers(found).items():
+            scores[name].append((value - numbers(exact)[name]) / (errors[name] + 1e-12))
+        gap = abs(found.adaptivity - exact.adaptivity)
+        assert gap <= 5.5 * found.errors.adaptivity + 1e-12
+    for values in scores.values():
+        assert np.max(np.abs(values)) < 5.5
+        assert np.sqrt(np.mean(np.square(values))) < 1.5
+
+
+def test_a_layer_applied_twice_errs_twice_in_the_same_way():
+    """One shared layer, counted per application: its two terms are one random number, not two."""
+    layer = approximate(bound=0.0).layers[0]
+    shared = Network((layer,), (0, 0), N, 1.13)
+    found = proxies(shared, per_application=True)
+    spread = {"qk": [], "vo": [], "ffn_in": [], "ffn_out": []}
+    for part in found.contributions:
+        share = np.exp(part.log_curve[part.log_curve.size // 2] - found.fixed[1])
+        spread[part.factors.kind].append(share * part.fixed_log_errors[1].spread)
+    assert min(spread["ffn_in"] + spread["ffn_out"]) > 1e-6
+    expected = np.sqrt(sum(sum(values) ** 2 for values in spread.values()))
+    assert found.errors.fixed[1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_zero_matrices_beside_approximate_ones_add_no_error():
+    """In the dead expert M_in and the gate are approximate, and of scale 0; the live one is exact."""
+    inner = approximate_spectrum(weights()[0][1][0])
+    zero = matrix_spectrum(np.zeros((WIDTH, N)))
+    head = product_spectrum(np.eye(N, 4), np.eye(4, N))
+    live = matrix_spectrum(2 * np.eye(N))
+    experts = (ExpertSpectra(inner, zero, gate=inner), ExpertSpectra(live, live))
+    layer = LayerSpectra(Heads((head,), (head,)), experts=experts)
+    found = proxies(Network((layer,), (0,), N, 1.0))
+    dead = found.contributions[2]
+    assert dead.factors.kind == "ffn_in"
+    assert dead.log_value == -np.inf
+    assert dead.log_error == LogError(0.0, 0.0)
+    assert [value for name, value in numbers(found.errors).items() if name != "fixed 0"] == [0.0] * 6
+    # At p = 0 its rank still counts, and is exact.
+    assert found.errors.fixed[0] < 1e-12
+
+
+def test_independent_errors_add_in_squares_and_common_ones_as_they_are():
+    terms = [("a", 0.5, LogError(0.06, 0.01)), ("b", -0.5, LogError(0.08, 0.02))]
+    assert combined(terms) == pytest.approx(np.hypot(0.05, 0.015))
+    assert combined([*terms, terms[0]]) == pytest.approx(np.sqrt(0.06**2 + 0.04**2 + 0.02**2))
