@@ -129,7 +129,7 @@ def test_a_case_may_be_a_grid_with_a_verb_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("verb = ", "not TOML"),
+        ("verb = ", "not valid TOML"),
         ("", "verb: found None, expected one of audit"),
         ('verb = "teach"', "verb: found 'teach', expected one of audit"),
         ('verb = "learn"\n[girds]\nalpha = [1]', "unknown key girds"),

@@ -18,7 +18,6 @@ the end, and more repetitions, leave all earlier seeds as they were.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from attnlaw.errors import InputError
-from attnlaw.plain_files import read_bounded
+from attnlaw.plain_files import parse_toml, read_bounded
 from attnlaw.study.cases import MOST_TASKS, read_cases, table
 from attnlaw.study.task import Task
 from attnlaw.study.verb import Arguments, Verb
 
 SECTIONS = ("verb", "fixed", "grid", "list", "run")
+LONGEST = 366 * 86400  # seconds of a task's limit: a year
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ def read_study(path: str | os.PathLike[str], verbs: Mapping[str, Verb]) -> Study
     file = Path(path)
     where = str(file)
     data = read_bounded(file, megabytes=16, remedy="give a study file")
-    try:
-        content = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not TOML ({error}); see docs/scale.md for an example") from error
+    content = parse_toml(data, where, "see docs/scale.md for an example")
     for name in content:
         if name not in SECTIONS:
             raise InputError(f"{where}: unknown key {name}; expected {', '.join(SECTIONS)}")
@@ -98,8 +95,10 @@ class _Run:
                 )
             whole = isinstance(value, int) and not isinstance(value, bool)
             if name == "time_limit":
-                if not (whole or isinstance(value, float)) or not 0 < value < float("inf"):
-                    raise InputError(f"{where}: [run] time_limit: found {value!r}, expected seconds above 0")
+                if not (whole or isinstance(value, float)) or not 0 < value <= LONGEST:
+                    raise InputError(
+                        f"{where}: [run] time_limit: found {value!r}, expected seconds above 0, up to a year"
+                    )
             elif not whole or value < least[name]:
                 raise InputError(
                     f"{where}: [run] {name}: found {value!r}, expected a whole number from {least[name]} on"
