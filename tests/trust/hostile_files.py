@@ -118,6 +118,7 @@ INDEXES = (
     Attack("index-parent", outside(lambda secret: f"../{secret.name}"), OUT),
     Attack("index-inner-parent", outside(lambda secret: f"a/../../{secret.name}"), OUT),
     Attack("index-backslash", outside(lambda secret: f"..\\{secret.name}"), "missing"),
+    Attack("index-surrogate", outside(lambda secret: "\ud800.safetensors"), "missing"),
     Attack("index-null", outside(lambda secret: "a\0b"), "missing"),
     Attack("index-long-name", outside(lambda secret: "a" * 5000 + ".safetensors"), "missing"),
     Attack("index-escapes", outside(lambda secret: "\x1b[2J\n.safetensors"), "missing"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,7 @@ def _inside(index: Path, file: str) -> Path:
         )
     if file.endswith(".index.json"):
         raise InputError(f"{index}: names another index, {file!r}, as a shard; download it again")
-    if "\0" in file or len(os.fsencode(file)) > MOST_NAME or not shard.is_file():
+    if "\0" in file or len(file.encode(errors="surrogatepass")) > MOST_NAME or not shard.is_file():
         raise InputError(f"{index}: the shard {file!r} is missing; download it into the same directory")
     if leads_outside(shard):
         raise InputError(
