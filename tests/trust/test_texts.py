@@ -54,6 +54,14 @@ def test_sizes_of_wrong_types_and_magnitudes(key: str, value: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    "value", ["4", 0, -1, HUGE, float("nan"), float("inf"), True, [2]], ids=lambda value: f"{value!r:.20}"
+)
+def test_numbers_of_wrong_types_and_magnitudes(value: Any, tmp_path: Path) -> None:
+    config = json.dumps(CONFIG | {"routed_scaling_factor": value}).encode()
+    assert "routed_scaling_factor is" in refusal("config", config, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[" * 10**6, "not valid JSON"),
@@ -85,7 +93,8 @@ def test_a_depth_that_files_do_not_bound(tmp_path: Path) -> None:
         open_model(tmp_path)
 
 
-def test_scales_of_huge_blocks_take_no_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("side", [10**12, HUGE], ids=["12 zeros", "400 zeros"])
+def test_scales_of_huge_blocks_take_no_memory(side: int, tmp_path: Path) -> None:
     """Blocks of 4 x 10^12 entries: each scale must not be written out so often."""
     import torch
     from checkpoints.spoiled import QUERY, bert_state
@@ -97,7 +106,7 @@ def test_scales_of_huge_blocks_take_no_memory(tmp_path: Path) -> None:
     state[f"{QUERY}_scale"] = torch.tensor([[1.0], [2.0]])
     write_good(tmp_path)
     save_file(state, tmp_path / "model.safetensors")
-    method = {"quant_method": "fp8", "weight_block_size": [4, 10**12]}
+    method = {"quant_method": "fp8", "weight_block_size": [4, side]}
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": method}))
     read_everything(tmp_path)
     model = open_model(tmp_path)

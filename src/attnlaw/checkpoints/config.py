@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from attnlaw.errors import InputError
 from attnlaw.plain_files import read_bounded
+
+MOST_SIZE = 2**63
+MOST_NUMBER = sys.float_info.max
 
 
 class Config:
@@ -30,9 +33,9 @@ class Config:
             value = self.values.get(key)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < MOST_SIZE:
                 raise InputError(
-                    f"{self.source}: {key} is {value!r}, expected a positive integer; correct the file"
+                    f"{self.source}: {key} is {_shown(value)}, expected a positive integer; correct the file"
                 )
             return value
         return None
@@ -42,9 +45,9 @@ class Config:
         value = self.values.get(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_NUMBER:
             raise InputError(
-                f"{self.source}: {key} is {value!r}, expected a positive number; correct the file"
+                f"{self.source}: {key} is {_shown(value)}, expected a positive number; correct the file"
             )
         return float(value)
 
@@ -58,6 +61,12 @@ class Config:
 
     def __contains__(self, key: str) -> bool:
         return self.values.get(key) is not None
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: short, and of a huge integer only its length."""
+    huge = isinstance(value, int) and abs(value) >= MOST_SIZE
+    return f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"
 
 
 def read_config(path: Path) -> Config:

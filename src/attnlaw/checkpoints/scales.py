@@ -66,7 +66,7 @@ class Scaled(Tensors):
             return scale.reshape(-1, 1)
         if scale.shape == tuple(-(-size // block) for size, block in zip(shape, self._blocks, strict=True)):
             rows, columns = (
-                np.arange(size) // block for size, block in zip(shape, self._blocks, strict=True)
+                np.arange(size) // min(block, size) for size, block in zip(shape, self._blocks, strict=True)
             )
             spread: NDArray[np.float64] = scale[np.ix_(rows, columns)]
             return spread
