@@ -166,6 +166,8 @@ GGUF = (
     Attack("gguf-counts", lambda f: gguf(f, tensors=2**64 - 1, values=2**64 - 1), WRONG),
     Attack("gguf-counts-hole", lambda f: gguf(f, values=2**63, hole=10**11), WRONG),
     Attack("gguf-tensors-hole", lambda f: gguf(f, tensors=2**63, hole=10**11), WRONG),
+    Attack("gguf-many", lambda f: gguf(f, gguf_tensor(b"t", [0]) * 1_900_000, tensors=1_900_000), WRONG),
+    Attack("gguf-many-values", lambda f: gguf(f, values=4_000_000, hole=2**26), WRONG),
     Attack("gguf-version", lambda f: gguf(f, version=10**6), WRONG),
     Attack("gguf-text-length", lambda f: gguf(f, struct.pack("<Q", 2**63), values=1, hole=99), WRONG),
     Attack("gguf-array-length", one_value(b"a", ARRAY, NUMBERS), WRONG),

@@ -20,6 +20,7 @@ TEXT, ARRAY = 8, 9
 KEPT = 4096  # longer arrays belong to the tokenizer
 MOST = 2**26  # bytes of a header; the largest vocabularies take 20 MB
 MOST_DIMENSIONS, MOST_TEXTS = 8, 2**22
+MOST_ENTRIES = 10**5  # tensors, and values; the largest models have thousands
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ def read_header(data: Any) -> Header:
     if version not in VERSIONS:
         raise ValueError(f"version {version}, expected one of {VERSIONS} in little-endian order")
     tensors, values = cursor.scalar("Q"), cursor.scalar("Q")
+    if max(tensors, values) > MOST_ENTRIES:
+        raise ValueError(f"{tensors} tensors and {values} values, expected at most {MOST_ENTRIES} of each")
     found = {}
     for _ in range(values):
         key = cursor.name()
