@@ -13,6 +13,7 @@ Only `name` and, in every stack, `layer` and `attention` must be there. Names ar
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -108,6 +109,12 @@ def _check_stack(stack: Stack, place: str) -> None:
         raise InputError(
             f"{place}: layer: {stack.layer!r} has {numbers} indices {{layer}}, expected {len(stack.depth)}, "
             "one for each key in depth; write the index of the layer as {layer}"
+        )
+    # Digits alone do not tell where one number ends, and to try every division would take for ever.
+    between = re.split(r"\{layer\}|\{group\}", stack.layer)[1:-1]
+    if any(text == "" or text.isdecimal() for text in between):
+        raise InputError(
+            f"{place}: layer: {stack.layer!r} has indices without text between them; put a dot there"
         )
 
 
