@@ -25,6 +25,15 @@ OPAQUE = re.compile(
 LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MOST_NESTED}}}")
 
 
+def require_possible(path: Path) -> Path:
+    """The path itself, whether it exists or not; one that the system does not take is refused."""
+    try:
+        path.exists()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be a path here ({error.strerror}); give another one") from error
+    return path
+
+
 def require_plain(path: Path) -> Path:
     """The path itself, of a plain file (or a link to one); reading a pipe or a device might never end."""
     if not path.is_file():

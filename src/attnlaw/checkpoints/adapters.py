@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.errors import InputError
-from attnlaw.plain_files import read_bounded
+from attnlaw.plain_files import read_bounded, require_possible
 
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
@@ -71,7 +71,11 @@ class Adapter:
 
 def is_adapter(path: Path) -> bool:
     """Whether a directory holds a LoRA adapter and no model of its own."""
-    return path.is_dir() and (path / CONFIG).is_file() and not any(path.glob("model*.safetensors*"))
+    return (
+        require_possible(path).is_dir()
+        and (path / CONFIG).is_file()
+        and not any(path.glob("model*.safetensors*"))
+    )
 
 
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
@@ -84,7 +88,9 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
     pairs: dict[str, dict[str, str]] = {}
     for name in tensors.shapes:
         if hit := LOW_RANK.fullmatch(name):
-            pairs.setdefault(hit[1], {})[hit[2]] = name
+            other = pairs.setdefault(hit[1], {}).setdefault(hit[2], name)
+            if other != name:
+                raise InputError(f"{file}: {other} and {name} are one matrix; keep one adapter in a file")
         elif len(tensors.shapes[name]) > 1:
             raise InputError(
                 f"{file}: tensor {name} is no lora_A or lora_B matrix; merge the adapter into its base model "
@@ -143,7 +149,15 @@ class Adapted(Tensors):
         self.source = f"{base.source} + {adapter.source}"
         self.shapes, self.metadata = base.shapes, base.metadata
         self._base, self._adapter = base, adapter
-        self._updates = {_target(base, adapter, update): update for update in adapter.updates}
+        self._updates: dict[str, Update] = {}
+        for update in adapter.updates:
+            target = _target(base, adapter, update)
+            other = self._updates.setdefault(target, update)
+            if other is not update:
+                raise InputError(
+                    f"{adapter.source}: its updates of {other.module} and {update.module} are both of "
+                    f"{target} in {base.source}; keep one of them"
+                )
 
     def dtype(self, name: str) -> str:
         return self._base.dtype(name)

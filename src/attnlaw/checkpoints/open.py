@@ -22,7 +22,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.scales import with_scales
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
-from attnlaw.plain_files import require_plain
+from attnlaw.plain_files import require_plain, require_possible
 
 # The table of formats: endings of a file and the reader.
 FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
@@ -104,7 +104,7 @@ def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int
 
 def local(source: str | os.PathLike[str]) -> Path:
     """The path itself, or the directory into which a model of that id on a hub was fetched."""
-    path = Path(source)
+    path = require_possible(Path(source))
     is_file = path.suffix in {".json", *ENDINGS}  # a file that is missing is no reason to ask a hub
     return path if path.exists() or is_file or not is_hub_id(str(source)) else fetch(str(source))
 

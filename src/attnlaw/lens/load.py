@@ -18,6 +18,7 @@ from attnlaw.checkpoints.config import read_config
 from attnlaw.checkpoints.tensors import require_real
 from attnlaw.errors import InputError
 from attnlaw.lens.families import FAMILIES, Family
+from attnlaw.plain_files import require_possible
 
 # Keys of config.json that could choose code or change numbers behind our back.
 NOT_SIZES = ("auto_map", "attn_implementation", "chunk_size_feed_forward", "dtype", "torch_dtype")
@@ -26,7 +27,7 @@ NOT_SIZES = ("auto_map", "attn_implementation", "chunk_size_feed_forward", "dtyp
 def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
     """The model type and the model (`BertModel`, `GPT2Model`, ...) in float64, for evaluation."""
     transformers = _import_transformers()
-    folder = Path(path)
+    folder = require_possible(Path(path))
     if not (folder / "config.json").is_file():
         raise InputError(
             f"{folder}: holds no config.json; give the local directory of a Hugging Face model, "

@@ -12,6 +12,7 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
 Position = tuple[int, ...]
+NUMBER = "[0-9]{1,9}"
 # Ways of quantising to float8, which is read; codes of other kinds among them are refused by their names.
 FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
 
@@ -148,14 +149,17 @@ def _find(stack: Stack, tensors: Tensors, whole: bool) -> list[MatchedStack]:
     """
     layer = re.escape(stack.layer)
     for placeholder in ("group", "layer"):
-        layer = layer.replace(re.escape("{" + placeholder + "}"), r"(\d{1,9})")
+        layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
     attention = "|".join(re.escape(name) for name in stack.attention.values())
     pattern = re.compile(rf"((?:.*\.)?){layer}({attention})", re.DOTALL)
     found: dict[str, dict[Position, str]] = {}
     for name in tensors.shapes:
         if hit := pattern.fullmatch(name):
             prefix, *position, tensor = hit.groups()
-            found.setdefault(prefix, {})[tuple(map(int, position))] = name.removesuffix(tensor)
+            at = name.removesuffix(tensor)
+            other = found.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
+            if other != at:
+                raise InputError(f"{tensors.source}: {other} and {at} are one layer; keep one of them")
     return [
         MatchedStack(stack, prefix, tuple(layers[key] for key in sorted(layers)), tuple(sorted(layers)))
         for prefix, layers in found.items()
@@ -179,6 +183,8 @@ def _ordered(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -
 
     def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
         decoder = any(stack.layers[0] + name in tensors.shapes for name in stack.stack.cross.values())
-        return decoder, [(int(part) if part.isdigit() else -1, part) for part in stack.prefix.split(".")]
+        return decoder, [
+            (int(part) if re.fullmatch(NUMBER, part) else -1, part) for part in stack.prefix.split(".")
+        ]
 
     return sorted(stacks, key=order)
