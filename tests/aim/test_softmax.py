@@ -22,6 +22,7 @@ from attnlaw.aim.softmax_channel import (
     softmax_rows,
 )
 from attnlaw.aim.state_evolution import state_evolution, state_evolutions
+from attnlaw.errors import InputError
 
 MP = Target.marchenko_pastur(0.5)
 REFERENCE = Problem(0.2, tokens=2, output="softmax", beta=1.0, target=MP, weight_decay=0.02)
@@ -50,6 +51,41 @@ def test_spectrum_carries_norm_and_trace(reference: Prediction) -> None:
     found = reference
     assert found.spectrum.moment(2) == pytest.approx(found.norm, rel=1e-5)
     assert found.spectrum.moment(1) == pytest.approx(found.trace, rel=1e-5)
+
+
+def test_error_covers_the_scatter_of_scrambles(
+    reference: Prediction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Solutions of six scrambles of 2^9 draws against one of 2^13, whose own error is an order smaller."""
+    monkeypatch.setattr(softmax, "default_draws", lambda problem: 9)
+    found = []
+    for seed in range(6):
+        monkeypatch.setattr(softmax, "SOBOL_SEED", 1000 * (seed + 1))
+        found.append(state_evolution(REFERENCE))
+    for name in ("estimation_error", "prediction_error", "training_loss", "norm", "rank_fraction"):
+        away = [getattr(one, name) - getattr(reference, name) for one in found]
+        told = [one.error[name] for one in found]
+        ratio = np.sqrt(np.mean(np.square(away)) / np.mean(np.square(told)))
+        # A rule of N draws errs as 1/N to N^(-3/2) here: four quarters tell 2 to 4 times as much.
+        # Six values fix the ratio to a third; twice that is allowed.
+        assert 0.25 / 1.67 < ratio < 1.0
+        assert reference.error[name] < 0.5 * np.mean(told)
+
+
+def test_the_direct_student_has_no_threshold_to_err_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "default_draws", lambda problem: 7)
+    found = state_evolution(replace(REFERENCE, student="direct"))
+    assert found.threshold is None
+    assert "threshold" not in found.error
+    assert state_evolution(replace(REFERENCE, student="bayes")).error is None
+
+
+def test_too_many_tokens_are_refused_before_memory_is_asked_for() -> None:
+    with pytest.raises(InputError, match="tokens: 40 through a softmax need 7"):
+        softmax.solve(replace(REFERENCE, tokens=40))
+    softmax.check_size(replace(REFERENCE, tokens=14))
+    with pytest.raises(InputError, match="at most 9 tokens"):
+        softmax.check_size(replace(REFERENCE, tokens=15, beta=4.0))
 
 
 def test_two_tokens_are_logistic() -> None:

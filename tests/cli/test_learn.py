@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from attnlaw.cli.app import app
+from attnlaw.cli.uncertain import with_error
 from attnlaw.errors import InputError
+from attnlaw.study import learn_verbs
 
 PREDICTION = {
     "estimation_error",
@@ -24,6 +28,7 @@ PREDICTION = {
     "noise_level",
     "threshold",
     "spectrum",
+    "error",
     "status",
     "residual",
 }
@@ -42,6 +47,7 @@ def test_json_contract() -> None:
     assert set(found["prediction"]["spectrum"]) == {"atom_at_zero", "edges", "outliers"}
     assert found["prediction"]["estimation_error"] == pytest.approx(0.553147, abs=1e-6)
     assert found["prediction"]["spectrum"]["edges"] == [[0.0, pytest.approx(3.498, abs=5e-4)]]
+    assert found["prediction"]["error"] is None
     assert found["simulation"] is None
     assert found["problem"]["target"]["rank_ratio"] == 0.5
 
@@ -78,6 +84,16 @@ def test_simulation_stands_beside_the_theory() -> None:
     assert measured["standard_error"] > 0
     table = learn(*arguments)
     assert "trained, d = 24" in table.stdout
+
+
+def test_softmax_shows_the_error_of_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlaw.aim.softmax.default_draws", lambda problem: 9)
+    arguments = ("--output", "softmax", "--tokens", "2", "--weight-decay", "0.02")
+    prediction = json.loads(learn(*arguments, "--json").stdout)["prediction"]
+    error = prediction["error"]["estimation_error"]
+    assert error > 0
+    shown = with_error(prediction["estimation_error"], error)
+    assert shown in learn(*arguments).stdout
 
 
 def test_thresholds() -> None:
@@ -169,6 +185,9 @@ def test_many_outliers_are_counted() -> None:
         (("--curve", "alpha=1:0.5:3"), "curve: alpha: found '1:0.5:3', expected FROM:TO:COUNT"),
         (("--curve", "alpha=0.1:0.5"), "curve: alpha: found '0.1:0.5', expected FROM:TO:COUNT"),
         (("--curve", "alpha=0:0.5:3"), "alpha: found 0, expected a number above 0"),
+        (("--output", "softmax", "--tokens", "40"), "choose at most 14 tokens, the linear output"),
+        (("--simulate", "3000", "--seeds", "1"), "more than 2 GiB; choose a smaller size or alpha"),
+        (("--target-exponent", "1", "--target-dimension", "1000000000000"), "expected 1 to 10000000"),
         (("--figure", "curve.txt"), "a figure ends in one of"),
     ],
 )
@@ -177,6 +196,18 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], words: str) -> None:
     assert isinstance(result.exception, InputError)
     assert words in str(result.exception)
     assert "\n" not in str(result.exception)
+
+
+def test_a_study_refuses_by_size_before_it_starts() -> None:
+    def defaults(verb: Callable[..., object]) -> dict[str, object]:
+        return {name: option.default for name, option in inspect.signature(verb).parameters.items()}
+
+    with pytest.raises(InputError, match="choose at most 14 tokens"):
+        learn_verbs.check_learn(**{**defaults(learn_verbs.learn), "output": "softmax", "tokens": 40})
+    asked = {**defaults(learn_verbs.simulate), "simulate": 3000}
+    del asked["seed"]
+    with pytest.raises(InputError, match="choose a smaller size or alpha"):
+        learn_verbs.check_simulate(**asked)
 
 
 def test_exit_status_and_no_traceback() -> None:

@@ -24,7 +24,9 @@ class Prediction:
     """Theory for one problem; what a student does not have is None.
 
     `spectrum` is the limiting law of the trained matrix; `residual` is what the equations miss at the
-    solution, relative to their size; `status` says "converged" or what happened and what to change.
+    solution, relative to their size; `status` says "converged" or what happened and what to change. `error`
+    is the standard error of each quantity that is an average over draws (softmax), None where all are exact
+    to quadrature.
     """
 
     problem: Problem
@@ -43,6 +45,7 @@ class Prediction:
     status: str
     residual: float
     steps: int
+    error: dict[str, float] | None = None
 
     @property
     def converged(self) -> bool:
@@ -60,6 +63,7 @@ class Prediction:
                 "edges": [list(pair) for pair in self._bulk()],
                 "outliers": [outlier.describe() for outlier in self.outliers],
             },
+            "error": self.error,
             "status": self.status,
             "residual": self.residual,
         }

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,20 +161,28 @@ def draw_sensing(
     >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
     (3, 2, 4)
     """
+    check_sensing(name, samples=samples, tokens=tokens, size=size)
     if name == "tokens":
         return TokenSensing(rng.standard_normal((tokens, samples, size)))
     if name == "signed":
         return TokenSensing(
             rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples)
         )
-    if name != "goe":
-        raise InputError(f"sensing: found {name!r}, expected 'tokens', 'signed' or 'goe'; choose one of them")
     first, second = upper(tokens)
     count, dimension = first.size, size * (size + 1) // 2
-    _check_dense(samples * count, dimension, "or token sensing", size)
     rows = rng.standard_normal((samples, count, dimension))
     rows *= (np.where(first == second, np.sqrt(2.0), 1.0) / np.sqrt(size))[:, None]
     return MatrixSensing(rows.reshape(-1, dimension), tokens, size)
+
+
+def check_sensing(name: str, *, samples: int, tokens: int, size: int) -> None:
+    """An `InputError` for a sensing that has no name here or does not fit into memory."""
+    if name not in get_args(SensingName):
+        raise InputError(f"sensing: found {name!r}, expected one of {', '.join(get_args(SensingName))}")
+    if name == "goe":
+        _check_dense(samples * tokens * (tokens + 1) // 2, size * (size + 1) // 2, "or token sensing", size)
+    else:
+        _check_dense(samples * tokens, size, "or alpha", size)
 
 
 def _check_dense(rows: int, columns: int, remedy: str, size: int) -> None:

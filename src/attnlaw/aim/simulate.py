@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.risk import Linear, Output, Risk, Softmax
-from attnlaw.aim.sensing import Array, SensingName, TokenSensing, draw_sensing, upper
+from attnlaw.aim.sensing import Array, SensingName, TokenSensing, check_sensing, draw_sensing, upper
 from attnlaw.aim.students.train import train
 from attnlaw.aim.students.trained import Trained
 from attnlaw.errors import InputError
@@ -106,15 +106,11 @@ def simulate(
     >>> measured.samples, measured.status, measured.eigenvalues.shape
     (120, 'converged', (2, 20))
     """
-    for name, value, least in (("size", size, 2), ("seeds", seeds, 1), ("jobs", jobs or 1, 1)):
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise InputError(f"{name}: found {value}, expected a whole number of at least {least}")
+    for name, value in (("seeds", seeds), ("jobs", jobs or 1)):
+        if isinstance(value, bool) or int(value) != value or value < 1:
+            raise InputError(f"{name}: found {value}, expected a whole number of at least 1")
+    samples = check_simulation(problem, size, sensing)
     target = problem.target.quantiles(size)
-    samples = round(problem.alpha * size * size)
-    if samples < 1:
-        raise InputError(
-            f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
-        )
     children = np.random.SeedSequence(seed).spawn(seeds)
     runs: list[_Run | None] = [None] * seeds
     with (
@@ -148,6 +144,25 @@ def simulate(
         eigenvalues=np.array([run.eigenvalues for run in finished]),
         **estimates,
     )
+
+
+def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
+    """The number of samples at size d, or an `InputError` for a student that cannot be trained there."""
+    if problem.student == "bayes":
+        raise InputError(
+            "student: found 'bayes', which is computed and not trained; "
+            "simulate the factorized or the direct student"
+        )
+    if isinstance(size, bool) or int(size) != size or size < 2:
+        raise InputError(f"size: found {size}, expected a whole number of at least 2")
+    problem.target.quantiles(size)
+    samples = round(problem.alpha * size * size)
+    if samples < 1:
+        raise InputError(
+            f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
+        )
+    check_sensing(sensing, samples=samples, tokens=problem.tokens, size=size)
+    return samples
 
 
 def draw_risk(

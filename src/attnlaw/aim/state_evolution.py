@@ -7,6 +7,7 @@ target, student and output are solved together (linear output and Bayes) or one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,12 @@ def state_evolution(problem: Problem) -> Prediction:
     (0.802029, 0.385931, 'converged')
     """
     return state_evolutions([problem])[0]
+
+
+def check_size(problem: Problem) -> None:
+    """An `InputError` for a problem whose theory does not fit into memory."""
+    if problem.output == "softmax" and problem.student != "bayes":
+        softmax.check_size(problem)
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress = None) -> list[Prediction]:
@@ -209,9 +216,32 @@ def _softmax(problems: list[Problem], report: Callable[[int], object]) -> list[P
     return [results[i] for i in range(len(problems))]
 
 
+def _softmax_values(problem: Problem, point: softmax.SoftmaxPoint) -> dict[str, float]:
+    """What is an average over draws, under its name in a prediction."""
+    values = {
+        "estimation_error": problem.target.second_moment - 2 * point.m + point.q,
+        "prediction_error": point.test,
+        "training_loss": point.train,
+        "overlap": point.m,
+        "norm": point.q,
+        "rank_fraction": point.rank,
+        "trace": point.trace,
+        "noise_level": point.a,
+    }
+    return values if problem.student == "direct" else {**values, "threshold": point.b}
+
+
+def _softmax_error(problem: Problem, point: softmax.SoftmaxPoint) -> dict[str, float]:
+    """The standard error of the mean over the replicates, for each value."""
+    found = [_softmax_values(problem, replicate) for replicate in point.replicates]
+    root = np.sqrt(len(found))
+    return {name: float(np.std([one[name] for one in found], ddof=1) / root) for name in found[0]}
+
+
 def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Prediction:
     law, residual = problem.target.law, point.iteration.residual
     is_direct = problem.student == "direct"
+    values: dict[str, Any] = {"threshold": None, **_softmax_values(problem, point)}
     status = "converged"
     if not point.iteration.converged:
         status = (
@@ -220,15 +250,7 @@ def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Predic
         )
     return Prediction(
         problem=problem,
-        estimation_error=problem.target.second_moment - 2 * point.m + point.q,
-        prediction_error=point.test,
-        training_loss=point.train,
-        overlap=point.m,
-        norm=point.q,
-        rank_fraction=point.rank,
-        trace=point.trace,
-        noise_level=point.a,
-        threshold=None if is_direct else point.b,
+        **values,
         shrinkage=point.r,
         spectrum=(
             FreeConvolution(law.scaled(point.r), point.r * point.a)
@@ -239,4 +261,5 @@ def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Predic
         status=status,
         residual=residual,
         steps=point.iteration.steps,
+        error=_softmax_error(problem, point),
     )

@@ -97,11 +97,12 @@ def row(prediction: Prediction) -> dict[str, Any]:
     arguments = {
         name: value for name, value in problem.describe().items() if name not in ("target", "groups")
     }
-    spectrum = values.pop("spectrum")
+    spectrum, error = values.pop("spectrum"), values.pop("error") or {}
     return {
         **arguments,
         "target_rank": problem.target.rank_ratio,
         **values,
+        **{f"{name}_standard_error": error.get(name) for name in ("estimation_error", "prediction_error")},
         "atom_at_zero": spectrum["atom_at_zero"],
         "top_edge": max((high for _, high in spectrum["edges"]), default=None),
     }

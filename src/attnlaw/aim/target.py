@@ -31,6 +31,7 @@ Reals = NDArray[np.float64]
 EXACT_MODES = 100
 LARGEST_RATIO = 1e9
 LARGEST_SIZE = 10**6
+LARGEST_DIMENSION = 10**7
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,10 @@ class Target:
                 f"power-law target: found exponent {exponent:g}, expected more than 0.5; below it the second "
                 "moment diverges"
             )
-        if dimension < 1:
-            raise InputError(f"power-law target: found dimension {dimension}, expected at least 1")
+        if not 1 <= dimension <= LARGEST_DIMENSION:
+            raise InputError(
+                f"power-law target: found dimension {dimension}, expected 1 to {LARGEST_DIMENSION}"
+            )
         return cls("power-law", exponent=float(exponent), dimension=int(dimension))
 
     @classmethod

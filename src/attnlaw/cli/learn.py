@@ -113,7 +113,8 @@ def command(
     h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
 
     In JSON: estimation_error is E, overlap m, norm q, trace Tr Ŝ/d, noise_level δ (softmax, bayes: a),
-    threshold b; training_loss is per sample over all (a,b) without the penalty. A curve is a list.
+    threshold b; training_loss is per sample over all (a,b) without the penalty; error holds the standard
+    errors of a softmax, whose theory is an average over draws (in parentheses on screen). A curve is a list.
 
     The same from Python: attnlaw.aim.state_evolution.state_evolution(Problem(alpha=..., tokens=..., ...)),
     attnlaw.aim.sweep.curve(problem, alphas) and attnlaw.aim.simulate.simulate(problem, size=D, seeds=K).
@@ -136,6 +137,8 @@ def command(
         weight_decay=weight_decay,
         student=student,
     )
+    if simulate is not None:
+        simulation.check_simulation(problem, simulate)
     with progress("theory") as report:
         predictions = solve_curve(problem, alphas, report)
     measurements: list[Measurement | None] = [None] * len(alphas)
@@ -224,11 +227,9 @@ def _curve_table(predictions: list[Prediction], measurements: list[Measurement |
     for prediction, measured in zip(predictions, measurements, strict=True):
         table.add_row(
             f"{prediction.problem.alpha:.5g}",
-            _number(prediction.estimation_error),
+            _predicted(prediction, "estimation_error"),
             "" if measured is None else _measured(measured, "estimation_error"),
-            _number(prediction.training_loss),
-            _number(prediction.rank_fraction),
-            _number(prediction.trace),
+            *(_predicted(prediction, name) for name in ("training_loss", "rank_fraction", "trace")),
             prediction.status.split(":")[0],
         )
     return table
@@ -247,7 +248,7 @@ def _point_table(prediction: Prediction, measured: Measurement | None) -> Table:
         table.add_column(f"trained, d = {measured.size}", justify="right")
     table.add_column("")
     for name, letter, meaning in QUANTITIES:
-        cells = [name.replace("_", " "), letter, _number(getattr(prediction, name))]
+        cells = [name.replace("_", " "), letter, _predicted(prediction, name)]
         if measured is not None:
             cells.append(_measured(measured, name))
         table.add_row(*cells, meaning)
@@ -263,8 +264,9 @@ def _point_table(prediction: Prediction, measured: Measurement | None) -> Table:
     return table
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.6g}"
+def _predicted(prediction: Prediction, name: str) -> str:
+    value = getattr(prediction, name)
+    return "–" if value is None else with_error(value, (prediction.error or {}).get(name))
 
 
 def _measured(measurement: Measurement, name: str) -> str:

@@ -6,7 +6,7 @@ fall as a power instead, `target_spike` adds one eigenvalue outside the bulk.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from attnlaw.study.task import Result
 
@@ -84,8 +84,11 @@ def check_learn(
     spectrum: bool,
     **arguments: Any,
 ) -> None:
-    """An `InputError` for a problem that has no theory."""
-    _problem(target=chosen_target(target_rank, target_spike, target_exponent, target_dimension), **arguments)
+    """An `InputError` for a problem that has no theory, or one too large to be solved."""
+    from attnlaw.aim.state_evolution import check_size
+
+    target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
+    check_size(_problem(target=target, **arguments))
 
 
 def simulate(
@@ -131,15 +134,10 @@ def check_simulate(
     **arguments: Any,
 ) -> None:
     """An `InputError` for a student that cannot be trained."""
-    from attnlaw.aim.sensing import SensingName
-    from attnlaw.errors import InputError
+    from attnlaw.aim.simulate import check_simulation
 
     target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
-    if _problem(target=target, **arguments).student == "bayes":
-        raise InputError("student: bayes is not trained; choose factorized or direct")
-    if sensing not in get_args(SensingName):
-        raise InputError(f"sensing: found {sensing!r}, expected one of {', '.join(get_args(SensingName))}")
-    target.quantiles(simulate)
+    check_simulation(_problem(target=target, **arguments), simulate, sensing)
 
 
 def chosen_target(rank: float, spike: float | None, exponent: float | None, dimension: int) -> Target:

@@ -22,7 +22,6 @@ from attnlaw.aim.students.convex import train_splitting
 from attnlaw.aim.students.direct import train_direct
 from attnlaw.aim.students.factors import train_factors
 from attnlaw.aim.students.trained import Trained
-from attnlaw.errors import InputError
 
 SMALL_WEIGHT_DECAY = 0.02
 
@@ -39,11 +38,6 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator) -> Trained:
     """
     if problem.student == "direct":
         return train_direct(risk, problem.weight_decay)
-    if problem.student != "factorized":
-        raise InputError(
-            f"student: found {problem.student!r}, which is computed and not trained; "
-            "simulate the factorized or the direct student"
-        )
     small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and isinstance(risk.output, Linear)
     size = risk.sensing.shape[2]
     if small and risk.labels.size < size * (size + 1) // 2:
