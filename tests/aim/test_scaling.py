@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from attnlaw.aim.problem import Problem, Target
-from attnlaw.aim.scaling import fit_exponent, leading_error, predicted_exponent, scaling_law
+from attnlaw.aim.scaling import leading_error, predicted_exponent, scaling_law
 from attnlaw.aim.state_evolution import state_evolution
 from attnlaw.errors import InputError
+from attnlaw.numerics.power_fit import fit_exponent
 
 
 def test_reference_values_of_the_full_equations() -> None:

@@ -25,6 +25,7 @@ from attnlaw.aim.state_evolution import state_evolutions
 from attnlaw.aim.target import Target
 from attnlaw.errors import InputError
 from attnlaw.numerics.fixed_point import bracketed_roots
+from attnlaw.numerics.power_fit import fit_exponent
 
 Reals = NDArray[np.float64]
 # The weight decay near the best with noisy labels, in units of sqrt(2 alpha_T (E + Delta/2)).
@@ -134,20 +135,3 @@ def scaling_law(
         slope,
         error,
     )
-
-
-def fit_exponent(ratios: Sequence[float], errors: Sequence[float]) -> tuple[float, float | None]:
-    """Least-squares slope of log error against log ratio and its standard error.
-
-    >>> slope, error = fit_exponent([1, 2, 4, 8], [1, 0.5, 0.25, 0.125])
-    >>> round(slope, 12), error < 1e-12
-    (-1.0, True)
-    """
-    x, y = np.log(np.asarray(ratios, dtype=float)), np.log(np.asarray(errors, dtype=float))
-    centred = x - x.mean()
-    spread = float(centred @ centred)
-    slope = float(centred @ y / spread)
-    if x.size < 3:
-        return slope, None
-    rest = y - y.mean() - slope * centred
-    return slope, float(np.sqrt(rest @ rest / (x.size - 2) / spread))

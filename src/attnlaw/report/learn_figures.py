@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from attnlaw.numerics.power_fit import fit_exponent
 from attnlaw.report.figure import Figure
 from attnlaw.report.learn_charts import learning_curves, phase_diagram, scaling_law, spectrum
 from attnlaw.report.series_charts import series_chart
@@ -148,16 +149,17 @@ def _scaling_figure(theory: pl.DataFrame) -> Iterator[Figure]:
     if lines:
         caption = (
             "Error against the observations for targets whose eigenvalues fall as a power: full equations "
-            "(lines), leading-order law (dashed). Exponents are fitted to the lines; predicted "
-            "ones stand in brackets."
+            "(lines), leading-order law (dashed). Exponents are fitted to the lines, with an error where "
+            "the digits show it; predicted ones stand in brackets."
         )
         rows = pl.concat(lines).select("ratio", "label", "estimation_error", "leading")
         yield Figure("scaling", "Scaling laws", caption, partial(scaling_law, rows))
 
 
 def _exponents(rows: pl.DataFrame) -> str:
-    """A line's label: its setting, the least-squares slope of log E against log N/d, the predicted one."""
-    slope = np.polyfit(np.log(rows["ratio"]), np.log(rows["estimation_error"]), 1)[0]
-    exponents = f"{slope:.2f} ({rows['predicted_exponent'][0]:.2f})".replace("-", "−")
+    """A line's label: its setting, the fitted power of N/d with its standard error, the predicted one."""
+    slope, error = fit_exponent(rows["ratio"].to_list(), rows["estimation_error"].to_list())
+    fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
+    exponents = f"{fitted} ({rows['predicted_exponent'][0]:.2f})".replace("-", "−")
     setting = rows["series"][0].replace("target exponent", "γ")
     return f"{setting}: {exponents}" if setting else exponents

@@ -1,0 +1,26 @@
+"""Figures of what attention learns: the exponent of a scaling law carries its error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from attnlaw.report.learn_figures import learn_figures
+
+
+def test_a_fitted_exponent_has_a_standard_error(tmp_path: Path) -> None:
+    """Against `np.polyfit`, whose covariance is the residual sum of squares over n - 2 degrees of freedom."""
+    ratios, errors = np.array([8.0, 16.0, 32.0, 64.0]), np.array([0.4337, 0.2517, 0.1361, 0.0706])
+    shared = {"tokens": 1, "output": "linear", "target_exponent": 1.0, "target_dimension": 1000}
+    rows = [
+        {"task": f"t{i}", **shared, "alpha": ratio / 1000, "estimation_error": error, "leading_error": error}
+        for i, (ratio, error) in enumerate(zip(ratios, errors, strict=True))
+    ]
+    theory = pl.DataFrame(rows).with_columns(predicted_exponent=pl.lit(-1.0))
+    (figure,) = learn_figures(theory, pl.DataFrame(), tmp_path)
+    (slope, _), covariance = np.polyfit(np.log(ratios), np.log(errors), 1, cov=True)
+    label = f"{slope:.2f} ± {np.sqrt(covariance[0, 0]):.2f} (-1.00)".replace("-", "−")
+    drawn = figure.draw().to_dict()
+    assert {row["label"] for row in drawn["data"]["values"]} == {label}
