@@ -113,8 +113,8 @@ def command(
     h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
 
     In JSON: estimation_error is E, overlap m, norm q, trace Tr Ŝ/d, noise_level δ (softmax, bayes: a),
-    threshold b; training_loss is per sample over all (a,b) without the penalty; error holds the standard
-    errors of a softmax, whose theory is an average over draws (in parentheses on screen). A curve is a list.
+    threshold b; training_loss is per sample over all (a,b) without the penalty; error holds
+    standard errors where theory averages over draws (softmax). A curve is a list.
 
     The same from Python: attnlaw.aim.state_evolution.state_evolution(Problem(alpha=..., tokens=..., ...)),
     attnlaw.aim.sweep.curve(problem, alphas) and attnlaw.aim.simulate.simulate(problem, size=D, seeds=K).
