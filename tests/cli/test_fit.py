@@ -1,17 +1,21 @@
 """The fit command as a user types it: a process of its own, its output, its exit status."""
 
 import inspect
+import io
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from attnlaw.auditing.fitting import fit_model
 from attnlaw.cli import fit
+from attnlaw.cli.fit_table import show, show_together
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -42,6 +46,35 @@ def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.parquet", "fits.parquet", "laws.svg"]
     assert pl.read_parquet(tmp_path / "fits.parquet")["model"].n_unique() == 2
     assert "</svg>" in (tmp_path / "laws.svg").read_text()
+
+
+def block(name):
+    """The laws of one small block of attention under a name."""
+    entries = np.random.default_rng(0).standard_normal((128, 32))
+    weights = {"in_proj_weight": entries[:96], "out_proj.weight": entries[96:]}
+    return fit_model(weights, heads=2, only="qk", name=name)
+
+
+def shown(what, fits, width=80):
+    screen = io.StringIO()
+    what(fits, Console(width=width, file=screen))
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("folder", ["", "runs/a long name of a folder/with one more in it/"])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_checkpoints_of_one_name_are_told_apart_by_their_folders(folder, width):
+    names = [f"{folder}step{step}/model" for step in (100, 200)]
+    text = shown(show_together, block(names[0]) + block(names[1]), width)
+    flat = "".join(text.split())
+    assert re.findall(r"step\d00", flat) == ["step100", "step200"]
+    assert "…" not in text
+
+
+def test_names_of_models_are_printed_as_they_are():
+    fits = block("[red]x")
+    assert "[red]x" in shown(show, fits)
+    assert "[red]x" in shown(show_together, fits)
 
 
 def test_a_missing_model_is_one_line_and_the_others_are_fitted():

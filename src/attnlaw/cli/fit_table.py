@@ -11,6 +11,7 @@ from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
 from attnlaw.records.laws import LAW_NAMES
+from attnlaw.report.saved import short_names
 
 # The letter that stands for each law in a map of heads, and its colour.
 _STYLES = (("r", "bright_black"), ("L", "green"), ("H", "red"), ("P", "yellow"), ("·", "default"))
@@ -83,11 +84,12 @@ def _laws(rows: pl.DataFrame) -> Text:
 def _summary(fits: Fits) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("kind", no_wrap=True)
-    table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=24)
+    table.add_column("model", overflow="fold", max_width=24)
     for letter, colour in LETTERS.values():
         table.add_column(Text(letter, style=colour), justify="right", no_wrap=True)
     for title in ("W1", "beyond", "alpha", "kappa"):
         table.add_column(title, justify="right", no_wrap=True)
+    names = short_names(fits.models)
     kinds = {kind: place for place, kind in enumerate(dict.fromkeys(fits.matrices["kind"]))}
     groups = fits.matrices.group_by("kind", "model", maintain_order=True)
     for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):
@@ -95,7 +97,7 @@ def _summary(fits: Fits) -> Table:
         medians = [rows[name].median() for name in ("wasserstein", "outliers", "alpha", "kappa")]
         table.add_row(
             str(kind).replace("_", " "),
-            str(model).rstrip("/").rsplit("/", 1)[-1],
+            Text(names[str(model)]),
             *(str(counts.get(law, "")) for law in LETTERS),
             *(_number(value) for value in medians),
         )
