@@ -360,3 +360,16 @@ def test_the_report_draws_the_run(tmp_path):
     assert drawn == {"log10_", "alpha_"}
     quantities = list(STEPS)[2:-4]
     assert all(name.startswith(tuple(STEP_QUANTITIES)) for name in quantities)
+
+
+def test_a_directory_with_a_name_like_a_pattern_has_rows_of_its_own(tmp_path):
+    """Rows of `run1` do not get into `run[1]`."""
+    for name, steps in (("run1", range(4)), ("run[1]", range(8, 12)), ("run[1]", range(20, 22))):
+        model = TimedEncoder()
+        monitor = SpectralMonitor(
+            model, tmp_path / name, every=1, quantities=["stable_rank"], max_overhead=10.0, clock=model.clock
+        )
+        assert run(monitor, model, steps) == list(steps)
+    found = pl.read_parquet(tmp_path / "run[1]" / "steps.parquet", glob=False)
+    assert found["step"].to_list() == [8, 9, 10, 11, 20, 21]
+    assert stored(tmp_path / "run1")["step"].to_list() == [0, 1, 2, 3]

@@ -117,11 +117,14 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
     """
     import altair as alt
 
-    known = matrices.filter(pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null())
+    told = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
+    drawn = (pl.col("log10_curve").list.len() > 1) & pl.col("kind").is_in(_kinds(matrices))
+    known = matrices.filter(told & drawn)
     lines: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _kinds(known)}
-    for (kind, layer), group in known.group_by("kind", "layer", maintain_order=True):
+    points = pl.col("log10_curve").list.len()
+    for (kind, layer, count), group in known.group_by("kind", "layer", points=points, maintain_order=True):
         curves = group["log10_curve"].to_list()
-        last = len(curves[0]) - 1
+        last = count - 1
         for i in range(last + 1):
             middle = pl.Series([curve[i] for curve in curves]).median()
             lines[str(kind)].append({"layer": layer, "p": 2 * i / last, "log10_C": middle})

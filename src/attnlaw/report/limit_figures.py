@@ -8,10 +8,13 @@ from pathlib import Path
 
 import polars as pl
 
+from attnlaw.records.schema import Schema
 from attnlaw.report.figure import Figure
 from attnlaw.report.limit_charts import density_chart, distance_chart, path_chart
 from attnlaw.report.settings import MOST_CASES, cases, labelled, varied
+from attnlaw.report.study_rows import table_beside
 
+DENSITY: Schema = {"y": pl.Float64(), "density": pl.Float64()}
 SHAPE = ("tokens", "heads", "width", "activation", "mask", "depth", "residual", "normalise")
 LIMIT = (*SHAPE, "head_width", "scaling")
 DISTANCES = {
@@ -50,10 +53,10 @@ def _densities(rows: pl.DataFrame, folder: Path) -> pl.DataFrame | None:
     """The first repetition's density at every width; their grids differ, so that no ratio is told."""
     parts = []
     for row in rows.unique(["heads", "width"], keep="first", maintain_order=True).iter_rows(named=True):
-        path = folder / "tables" / "densities" / f"{row['task']}.parquet"
-        if path.exists():
+        table = table_beside(folder, "densities", row["task"], DENSITY)
+        if table is not None:
             place = {"heads": pl.lit(row["heads"]), "width": pl.lit(float(row["width"]))}
-            parts.append(pl.read_parquet(path).select("y", "density").with_columns(**place))
+            parts.append(table.with_columns(**place))
     if not parts:
         return None
     return pl.concat(parts).with_columns(ratio=pl.lit(None, dtype=pl.Float64))

@@ -11,10 +11,14 @@ from typing import Any, Self
 import polars as pl
 
 from attnlaw.errors import InputError
+from attnlaw.plain_files import read_bounded
 from attnlaw.records.fit_schema import CURVES, FITS
+from attnlaw.records.read import read_table, without_nan
 from attnlaw.records.remarks import proxy_rows, remarks
 from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, Schema
 from attnlaw.records.stack import distinct_names, stacked
+from attnlaw.report.audit_charts import KIND_NAMES
+from attnlaw.report.study_rows import EXPORT
 from attnlaw.report.summary_row import COLUMNS, from_row
 
 TABLES = ("matrices", "spectra", "layers")
@@ -22,6 +26,7 @@ TABLES = ("matrices", "spectra", "layers")
 FIT_TABLES = ("fits", "curves")
 KEPT = TABLES + FIT_TABLES
 SCHEMAS = {"matrices": MATRICES, "spectra": SPECTRA, "layers": LAYERS, "fits": FITS, "curves": CURVES}
+MOST_SUMMARY = 64  # megabytes of summary.json
 SUMMARY = (
     *("model", "family", "layers", "hidden_size", "heads", "matrices", "proxies", "per_application"),
     *("value_of_adaptivity", "rank_count", "extensions", "warnings", "meaning"),
@@ -68,24 +73,48 @@ class AuditRows:
 def read_audit(folder: Path) -> AuditRows:
     """The audit saved in a directory; an `InputError` where its files do not fit together."""
     again = f"write them with: attnlaw audit MODEL --out {folder}"
+    data = read_bounded(folder / "summary.json", MOST_SUMMARY, again)
     try:
-        text = (folder / "summary.json").read_text(encoding="utf-8")
-        found = json.loads(text, parse_constant=_no_number)
+        found = json.loads(data, parse_constant=_no_number)
         summaries = tuple(_checked(summary) for summary in (found if isinstance(found, list) else [found]))
-        places = {name: folder / f"{name}.parquet" for name in KEPT}
-        tables = {
-            name: conformed(pl.read_parquet(path), SCHEMAS[name])
-            for name, path in places.items()
-            if name in TABLES or path.exists()
-        }
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"{folder}: not the rows of an audit ({reason}); {again}") from error
-    strangers = set(tables["matrices"]["model"]) - {summary["model"] for summary in summaries}
-    if strangers or not summaries:
-        named = f"rows of {strangers.pop()}, which summary.json does not name" if strangers else "no model"
-        raise InputError(f"{folder}: found {named}; {again}, an empty directory")
-    return AuditRows(summaries, **tables)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{folder}: not the rows of an audit ({error}); {again}") from error
+    if not summaries:
+        raise InputError(f"{folder}: found no model; {again}, an empty directory")
+    places = {name: folder / f"{name}.parquet" for name in KEPT}
+    tables = {
+        name: _table(path, name, again) for name, path in places.items() if name in TABLES or path.exists()
+    }
+    return _fitting(AuditRows(summaries, **tables), folder, again)
+
+
+def _table(path: Path, name: str, remedy: str) -> pl.DataFrame:
+    """One table of an audit; what is no number in it is null."""
+    table = read_table(path, remedy)
+    try:
+        return without_nan(conformed(table, SCHEMAS[name]))
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not the rows of an audit ({reason}); {remedy}") from error
+
+
+def _fitting(audit: AuditRows, folder: Path, remedy: str) -> AuditRows:
+    """The audit itself; an `InputError` where its tables tell of other models, or of what no matrix has."""
+    for name, table in audit.tables().items():
+        # The law of random matrices of one shape belongs to no model.
+        owned = table.filter(pl.col("curve") != "null") if name == "curves" else table
+        strangers = [model for model in owned["model"].unique() if model not in audit.names]
+        if strangers:
+            named = f"rows of {strangers[0]}, which summary.json does not name"
+            raise InputError(f"{folder}: found {named}; {remedy}, an empty directory")
+        kinds = set(owned["kind"]) - KIND_NAMES.keys() if "kind" in owned.columns else set()
+        if kinds:
+            raise InputError(f"{folder}: found a matrix of kind {kinds.pop()!r} in {name}; {remedy}")
+    value = pl.element()
+    bad = audit.spectra.filter(pl.col("singular_values").list.eval(value.is_null() | (value < 0)).list.any())
+    if bad.height:
+        raise InputError(f"{folder}: found singular values below 0 or missing from a spectrum; {remedy}")
+    return audit
 
 
 def conformed(table: pl.DataFrame, schema: Schema) -> pl.DataFrame:
@@ -106,7 +135,9 @@ def _checked(summary: Any) -> dict[str, Any]:
         for name in ("proxies", "per_application"):
             if summary[name]:
                 proxy_rows(summary[name])
-    except (AttributeError, KeyError, TypeError) as error:
+        if not all(isinstance(text, str) for text in [*summary["warnings"], summary["meaning"] or ""]):
+            raise ValueError("summary.json has warnings or a meaning that are no texts")
+    except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"summary.json is no summary: {error}") from error
     return dict(summary)
 
@@ -121,8 +152,10 @@ def read_audit_study(rows: pl.DataFrame, folder: Path) -> AuditRows | None:
     An `InputError` where the rows lack what a page must tell.
     """
     done = rows.filter((pl.col("verb") == "audit") & (pl.col("status") != "failed"))
-    places = {name: [folder / "tables" / name / f"{task}.parquet" for task in rows["task"]] for name in KEPT}
-    parts = {name: [path for path in paths if path.exists()] for name, paths in places.items()}
+    places = {
+        name: [(task, folder / "tables" / name / f"{task}.parquet") for task in rows["task"]] for name in KEPT
+    }
+    parts = {name: [place for place in own if place[1].exists()] for name, own in places.items()}
     if not done.height or not all(parts[name] for name in TABLES):
         return None
     missing = [name for name in COLUMNS if name not in rows.columns]
@@ -132,15 +165,16 @@ def read_audit_study(rows: pl.DataFrame, folder: Path) -> AuditRows | None:
             f"again with: attnlaw study run FILE --out {folder} --force"
         )
     tables = {
-        name: pl.concat([pl.read_parquet(path) for path in paths], how="diagonal_relaxed")
-        for name, paths in parts.items()
-        if paths
+        name: pl.concat([_table(path, name, EXPORT).with_columns(task=pl.lit(task)) for task, path in own])
+        for name, own in parts.items()
+        if own
     }
     names = dict(tables["matrices"].select("task", "model").unique().iter_rows())
     summaries = tuple(
         from_row(row, names[row["task"]]) for row in done.iter_rows(named=True) if row["task"] in names
     )
-    return AuditRows(summaries, **{name: table.drop("task") for name, table in tables.items()})
+    audit = AuditRows(summaries, **{name: table.drop("task") for name, table in tables.items()})
+    return _fitting(audit, folder, EXPORT)
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

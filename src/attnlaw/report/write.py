@@ -13,6 +13,7 @@ import polars as pl
 
 from attnlaw.errors import InputError
 from attnlaw.records.files import replacing, usable_directory
+from attnlaw.records.read import read_steps
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
 from attnlaw.report.page import audit_page, figure_section, rows_page
@@ -20,8 +21,9 @@ from attnlaw.report.paper import ENDINGS, save_figures
 from attnlaw.report.saved import AuditRows, read_audit, read_audit_study
 from attnlaw.report.series_charts import step_charts
 from attnlaw.report.study_figures import study_figures
+from attnlaw.report.study_rows import ROWS, read_rows
 
-ROWS, STEPS = Path("rows", "rows.parquet"), Path("steps.parquet")
+STEPS = Path("steps.parquet")
 TITLES = {"learn": "What attention learns", "limit": "The law of attention layers"}
 # More audited models than this are compared by their proxies alone.
 MOST_MODELS = 12
@@ -57,6 +59,8 @@ def write_report(
         parts = [_numbered(part, number) for number, part in enumerate(parts, start=1)]
     page, drawn = _page(parts)
     target = usable_directory(folders[0] if out is None else out)
+    if figures is not None:
+        usable_directory(target / "figures")
     with replacing(target / "report.html") as draft:
         draft.write_text(page, encoding="utf-8")
     if figures is not None:
@@ -83,11 +87,17 @@ def _page(parts: Sequence[Part]) -> tuple[str, list[Figure]]:
 
 def _part(folder: Path) -> Part:
     """What the directory holds, by the files in it."""
-    if (folder / "summary.json").exists():
+    try:
+        audit, study, steps = ((folder / name).exists() for name in ("summary.json", ROWS, STEPS))
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be looked at ({error.strerror}); give a directory that attnlaw wrote"
+        ) from error
+    if audit:
         return Part(folder.name, read_audit(folder))
-    if (folder / ROWS).exists():
+    if study:
         return _study(folder)
-    if (folder / STEPS).exists():
+    if steps:
         return _steps(folder)
     raise InputError(
         f"{folder}: found neither summary.json (an audit), {ROWS} (a study) nor {STEPS} (a monitored run); "
@@ -96,7 +106,7 @@ def _part(folder: Path) -> Part:
 
 
 def _study(folder: Path) -> Part:
-    rows = _read(folder / ROWS, {"verb", "status", "task"}, "attnlaw study export FILE --out DIR")
+    rows = read_rows(folder)
     audits = rows.filter(pl.col("verb") == "audit").height
     audit = read_audit_study(rows, folder) if 0 < audits <= MOST_MODELS else None
     drawn = rows if audit is None else rows.filter(pl.col("verb") != "audit")
@@ -106,7 +116,10 @@ def _study(folder: Path) -> Part:
 
 
 def _steps(folder: Path) -> Part:
-    rows = _read(folder / STEPS, {"step", "model"}, "attnlaw.training.SpectralMonitor")
+    remedy = "write it again with attnlaw.training.SpectralMonitor"
+    rows = read_steps(folder / STEPS, remedy)
+    if not rows.height:
+        raise InputError(f"{folder / STEPS}: found no rows; {remedy}")
     caption = (
         "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that "
         "few directions take over; proxies that grow without end mean norms that do."
@@ -124,16 +137,3 @@ def _numbered(part: Part, number: int) -> Part:
 
 def _lead(part: Part) -> str:
     return "" if part.rows is None else f"Drawn from the {part.rows.height} rows in {part.name}."
-
-
-def _read(path: Path, needed: set[str], source: str) -> pl.DataFrame:
-    try:
-        rows = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: cannot be read ({reason}); write it again with {source}") from error
-    missing = sorted(needed - set(rows.columns))
-    if missing or not rows.height:
-        found = f"no column {missing[0]}" if missing else "no rows"
-        raise InputError(f"{path}: found {found}; write it again with {source}")
-    return rows

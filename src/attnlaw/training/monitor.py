@@ -30,6 +30,7 @@ from attnlaw.checkpoints import open_model
 from attnlaw.checkpoints.formats.torch_file import import_torch
 from attnlaw.errors import InputError
 from attnlaw.records.files import replacing, usable_directory
+from attnlaw.records.read import read_steps
 from attnlaw.records.schema import frame
 from attnlaw.records.steps_schema import STEPS
 from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
@@ -186,14 +187,4 @@ def unwrapped(model: Any) -> Any:
 
 def _read(path: Path) -> pl.DataFrame | None:
     """The rows of a file; None where there is none yet."""
-    if not path.exists():
-        return None
-    try:
-        rows = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: cannot be read ({reason}); monitor into another directory") from error
-    missing = sorted({"step", "model"} - set(rows.columns))
-    if missing:
-        raise InputError(f"{path}: has no column {missing[0]}; monitor into another directory")
-    return rows
+    return read_steps(path, "monitor into another directory") if path.exists() else None

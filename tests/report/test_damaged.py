@@ -1,0 +1,271 @@
+"""Rows that were damaged, or that somebody else wrote: a page that shows what is there, or one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import attnlaw
+from attnlaw.report.payload import plain_columns
+from attnlaw.report.saved import AuditRows, read_audit
+from attnlaw.report.study_rows import table_beside
+from attnlaw.report.write import write_report
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+def weights(seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
+
+
+@pytest.fixture(scope="module", name="audited")
+def _audited(tmp_path_factory: pytest.TempPathFactory) -> AuditRows:
+    return attnlaw.audit(weights(0), heads=2, name="one").fitted()
+
+
+def page_rows(page: Path) -> dict[str, list[Any]]:
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    columns: dict[str, list[Any]] = json.loads(found[1])["columns"]
+    return columns
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run?", "*", "~", "run{1}"])
+def test_a_name_like_a_pattern_is_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of `run[1]` are its own, not those of `run1`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "run1"))
+    kinds: list[Callable[[Path, float], object]] = [audit_with, study_with, steps_with]
+    for number, write in enumerate(kinds):
+        for folder, value in (("run1", 1.0), (name, 2.0)):
+            write(Path(f"{number}") / folder, value)
+        column = page_rows(write_report([Path(f"{number}") / name], f"both{number}"))
+        told = column["spectral_norm" if number == 0 else "log10_edelman"]
+        assert set(told) == {2.0}
+
+
+def audit_with(folder: Path, value: float) -> None:
+    audit = attnlaw.audit(weights(0), heads=2, name="one").save(folder)
+    matrices = pl.read_parquet(audit.absolute() / "matrices.parquet", glob=False)
+    matrices.with_columns(spectral_norm=value).write_parquet(folder.absolute() / "matrices.parquet")
+
+
+def study_with(folder: Path, value: float) -> None:
+    rows = {"verb": "fit", "status": "done", "task": "t0", "log10_edelman": value}
+    (folder / "rows").mkdir(parents=True)
+    pl.DataFrame([rows]).write_parquet(folder.absolute() / "rows" / "rows.parquet")
+
+
+def steps_with(folder: Path, value: float) -> None:
+    folder.mkdir(parents=True)
+    rows = pl.DataFrame({"step": [0], "model": ["m"], "log10_edelman": [value]})
+    rows.write_parquet(folder.absolute() / "steps.parquet")
+
+
+def test_tables_beside_rows_with_a_name_like_a_pattern(tmp_path: Path) -> None:
+    for folder, value in (("run1", 1.0), ("run[1]", 2.0)):
+        (tmp_path / folder / "tables" / "t").mkdir(parents=True)
+        pl.DataFrame({"x": [value]}).write_parquet(tmp_path / folder / "tables" / "t" / "k.parquet")
+    table = table_beside(tmp_path / "run[1]", "t", "k", {"x": pl.Float64()})
+    assert table is not None
+    assert table["x"].to_list() == [2.0]
+
+
+def refused(folder: Path, *parts: str) -> None:
+    with pytest.raises(attnlaw.InputError) as raised:
+        write_report([folder])
+    line = str(raised.value)
+    assert line.isprintable()
+    assert "; " in line
+    for part in parts:
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "1" * 5000,
+        '[{"model": "one"}]',
+        "\x00\xff",
+    ],
+    ids=["lists", "tables", "digits", "short", "bytes"],
+)
+def test_summaries_that_are_none(text: str, audited: AuditRows, tmp_path: Path) -> None:
+    audited.save(tmp_path)  # type: ignore[attr-defined]
+    (tmp_path / "summary.json").write_bytes(text.encode("latin-1"))
+    refused(tmp_path, "not the rows of an audit", "attnlaw audit MODEL --out")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"warnings": 3},
+        {"warnings": [3]},
+        {"meaning": 3},
+        {"value_of_adaptivity": 10**400},
+        {"extensions": [1]},
+        {"model": "other"},
+    ],
+)
+def test_summaries_of_other_types(change: dict[str, Any], audited: AuditRows, tmp_path: Path) -> None:
+    audited.save(tmp_path)  # type: ignore[attr-defined]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    (tmp_path / "summary.json").write_text(json.dumps(summary | {"rank_count": False} | change))
+    refused(tmp_path, "attnlaw audit MODEL --out")
+
+
+@pytest.mark.parametrize("name", ["summary.json", "matrices.parquet", "fits.parquet"])
+def test_pipes_and_directories_among_the_files_of_an_audit(
+    name: str, audited: AuditRows, tmp_path: Path
+) -> None:
+    audited.save(tmp_path)  # type: ignore[attr-defined]
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    refused(tmp_path, name, "not a plain file")
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    refused(tmp_path, name, "not a plain file")
+
+
+def test_a_summary_of_gigabytes_is_not_read(audited: AuditRows, tmp_path: Path) -> None:
+    audited.save(tmp_path)  # type: ignore[attr-defined]
+    with (tmp_path / "summary.json").open("wb") as file:
+        file.truncate(10**10)  # a hole
+    refused(tmp_path, "summary.json: larger than 64 MB")
+
+
+DAMAGE = {
+    "kind null": ("matrices", {"kind": pl.lit(None, pl.String)}),
+    "kind unknown": ("matrices", {"kind": pl.lit("<b>\x1b")}),
+    "kind of fits": ("fits", {"kind": pl.lit("x")}),
+    "model of layers": ("layers", {"model": pl.lit("stranger")}),
+    "model null": ("spectra", {"model": pl.lit(None, pl.String)}),
+    "model of fits": ("fits", {"model": pl.lit("stranger")}),
+    "negative spectrum": ("spectra", {"singular_values": pl.lit([1.0, -1.0])}),
+    "torn spectrum": ("spectra", {"singular_values": pl.lit([1.0, NAN])}),
+    "text": ("layers", {"log10_alpha": pl.lit("x")}),
+    "bytes": ("layers", {"stack": pl.lit(b"x")}),
+    "struct": ("matrices", {"share": pl.struct(pl.lit(1.0))}),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_tables_of_an_audit_that_are_damaged(case: str, audited: AuditRows, tmp_path: Path) -> None:
+    audited.save(tmp_path)  # type: ignore[attr-defined]
+    table, columns = DAMAGE[case]
+    path = tmp_path / f"{table}.parquet"
+    pl.read_parquet(path).with_columns(**columns).write_parquet(path)
+    refused(tmp_path, "attnlaw audit MODEL --out")
+
+
+@pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
+def test_what_is_no_number_is_null(value: float, audited: AuditRows, tmp_path: Path) -> None:
+    audited.save(tmp_path)  # type: ignore[attr-defined]
+    for name in ("matrices", "layers", "fits"):
+        path = tmp_path / f"{name}.parquet"
+        rows = pl.read_parquet(path)
+        floats = [column for column, dtype in rows.schema.items() if dtype.is_float()]
+        rows.with_columns(pl.lit(value).alias(column) for column in floats).write_parquet(path)
+    found = read_audit(tmp_path)
+    assert found.matrices["spectral_norm"].null_count() == found.matrices.height
+    assert set(page_rows(write_report([tmp_path]))["spectral_norm"]) == {None}
+
+
+def test_curves_of_other_lengths_are_drawn_as_they_are(audited: AuditRows, tmp_path: Path) -> None:
+    audited.save(tmp_path)  # type: ignore[attr-defined]
+    path = tmp_path / "matrices.parquet"
+    rows = pl.read_parquet(path)
+    curves = [[0.0, 1.0, 2.0], [0.0, NAN], [1.0], [], None] * rows.height
+    torn = rows.with_columns(pl.Series("log10_curve", curves[: rows.height], pl.List(pl.Float64)))
+    torn.with_columns(kind=pl.lit("qk"), layer=pl.lit(0)).write_parquet(path)
+    assert page_rows(write_report([tmp_path]))["kind"] == ["qk"] * rows.height
+
+
+LEARN = {"alpha": 0.1, "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1, "student": "direct"}
+ROWS: dict[str, dict[str, Any]] = {
+    "learn": {**LEARN, "estimation_error": 1.0},
+    "learn.simulate": {"alpha": 0.1, "student": "direct", "estimation_error": 1.0},
+    "limit": {"heads": 1, "width": INFINITY}
+    | {f"{name}_to_limit{end}": 0.1 for name in ("kl", "w1") for end in ("", "_error")},
+    "audit": {"model": "m", "log10_spectrum_adaptive": 1.0},
+}
+
+
+def study_of(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "rows" / "rows.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("verb", ROWS)
+def test_rows_without_a_column_of_their_verb(verb: str, tmp_path: Path) -> None:
+    whole = {"verb": verb, "status": "done", "task": "t0", **ROWS[verb]}
+    assert page_rows(write_report([study_of(tmp_path / "whole", [whole])]))["verb"] == [verb]
+    for column in whole:
+        without = {name: value for name, value in whole.items() if name != column}
+        refused(study_of(tmp_path / "without", [without]), f"no column {column}")
+        other = 3.5 if isinstance(whole[column], str) else "text"
+        refused(study_of(tmp_path / "other", [whole | {column: other}]), f"{column} is a column of")
+    for column in ("verb", "status", "task", *ROWS[verb]):
+        null = study_of(tmp_path / "null", [whole, whole | {column: None}])
+        if "estimation" in column or "log10" in column or "_to_limit" in column:
+            assert page_rows(write_report([null]))[column][1] is None
+        else:
+            refused(null, f"a row without {column}")
+
+
+@pytest.mark.parametrize("task", ["../../t0", "a/b", "", "a\x00b", "*", "t.0"])
+def test_tasks_are_no_paths(task: str, tmp_path: Path) -> None:
+    row = {"verb": "limit", "status": "done", "task": task, **ROWS["limit"]}
+    refused(study_of(tmp_path, [row]), "found a task")
+
+
+@pytest.mark.parametrize(
+    "column", [b"x", {"a": 1}, date(2020, 1, 1), [[1.0]]], ids=["bytes", "struct", "date", "nest"]
+)
+def test_columns_of_types_that_no_study_writes(column: Any, tmp_path: Path) -> None:
+    row = {"verb": "learn", "status": "done", "task": "t0", **ROWS["learn"]}
+    folder = study_of(tmp_path, [row])
+    path = folder / "rows" / "rows.parquet"
+    pl.read_parquet(path).with_columns(pl.Series("strange", [column])).write_parquet(path)
+    refused(folder, "strange is a column of", "attnlaw study export")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"step": [None], "model": ["m"]},
+        {"step": [1], "model": [None]},
+        {"step": ["x"], "model": ["m"]},
+        {"step": [1], "model": [3]},
+        {"step": [1], "model": ["m"], "alpha_qk": ["x"]},
+        {"step": [], "model": []},
+    ],
+)
+def test_steps_that_are_damaged(columns: dict[str, list[Any]], tmp_path: Path) -> None:
+    pl.DataFrame(columns).write_parquet(tmp_path / "steps.parquet")
+    refused(tmp_path, "steps.parquet", "attnlaw.training.SpectralMonitor")
+
+
+def test_steps_that_diverged_are_shown_as_missing(tmp_path: Path) -> None:
+    rows = {"step": [0, 1], "model": ["m", "m"], "alpha_qk": [2.0, NAN], "log10_edelman": [1.0, INFINITY]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "steps.parquet")
+    columns = page_rows(write_report([tmp_path]))
+    assert columns["alpha_qk"] == [2.0, None]
+    assert columns["log10_edelman"] == plain_columns(pl.DataFrame(rows))["log10_edelman"]
+
+
+def test_names_that_are_too_long_are_told(tmp_path: Path) -> None:
+    refused(tmp_path / ("a" * 5000), "File name too long")
