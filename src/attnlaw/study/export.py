@@ -29,7 +29,12 @@ TYPES = {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64(), str: pl.Strin
 
 
 def export(study: Study, store: Store) -> Path:
-    """Write the rows of all finished tasks in the study's order, and the tables; the path of the rows."""
+    """Write the rows of all finished tasks in the study's order, and the tables; the path of the rows.
+
+    An `InputError` where the store holds only rows of another study: they would be emptied.
+    """
+    if is_of_another(study, store):
+        raise another_study(store)
     outcomes = store.outcomes()
     finished = [(task, outcomes[task.key]) for task in study.tasks if task.key in outcomes]
     parts = {
@@ -45,6 +50,20 @@ def export(study: Study, store: Store) -> Path:
         draft.write_bytes(parquet(_rows(finished, store)))
     _link_tables(store.folder, parts)
     return target
+
+
+def is_of_another(study: Study, store: Store) -> bool:
+    """Whether a store holds rows, and none of them is of this study."""
+    keys = {key for key, _, _ in store.ends()}
+    return bool(keys) and keys.isdisjoint(task.key for task in study.tasks)
+
+
+def another_study(store: Store) -> InputError:
+    """What to say of such a store."""
+    return InputError(
+        f"{store.folder}: holds rows of another study (or of another version of attnlaw) and none of this "
+        f"file; name the file of that study, or begin this one with: attnlaw study run FILE --out DIR"
+    )
 
 
 def _rows(finished: list[tuple[Task, Outcome]], store: Store) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from typing import Any
 
 from attnlaw.errors import InputError
 from attnlaw.study.engine import Engine, Policy, Stop
-from attnlaw.study.export import ROWS, export
+from attnlaw.study.export import ROWS, another_study, export, is_of_another
 from attnlaw.study.file import Study
 from attnlaw.study.places import Place
 from attnlaw.study.store import KEY, STORE, Store, is_locked, locked, open_store
@@ -112,7 +112,8 @@ def run(
             if todo:
                 with (place or Place()).open(out, stop) as engine:
                     computed = _compute(study, todo, store, engine, stop, announce, progress)
-            export(study, store)
+            if not is_of_another(study, store):  # stopped before the first task: older rows stay
+                export(study, store)
         return _report(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
 
 
@@ -124,9 +125,12 @@ def resume(study: Study, out: str | os.PathLike[str], place: Place | None = None
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> Report:
-    """Where a study stands, also while a run is at work."""
+    """Where a study stands, also while a run is at work; an `InputError` where another study was run."""
     with open_store(out) as store:
-        return _report(study, store, running=is_locked(out))
+        running = is_locked(out)
+        if not running and is_of_another(study, store):
+            raise another_study(store)
+        return _report(study, store, running=running)
 
 
 def _compute(

@@ -1,0 +1,53 @@
+"""What may be exported from a store, and what may not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from study.sample_verbs import rows, study
+
+from attnlaw.errors import InputError
+from attnlaw.study import run, status
+from attnlaw.study.export import export
+from attnlaw.study.store import locked, open_store
+
+SQUARES = 'verb = "square"\n[grid]\nx = [3, 1, 2]\n'
+OTHERS = 'verb = "square"\n[grid]\nx = [7, 8]\n'
+ANOTHER = "holds rows of another study"
+
+
+def test_the_file_of_another_study_does_not_empty_the_rows(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(study(tmp_path, SQUARES), out)
+    before = rows(out)
+    other = study(tmp_path, OTHERS)
+    with open_store(out) as store, pytest.raises(InputError, match=ANOTHER):
+        export(other, store)
+    with pytest.raises(InputError, match=ANOTHER):
+        status(other, out)
+    assert rows(out).equals(before)
+    with locked(out):  # its own run may have begun
+        assert status(other, out).missing == 2
+    assert run(other, out).done == 2
+    assert rows(out)["x"].to_list() == [7, 8]
+
+
+def test_a_run_stopped_before_its_first_task_leaves_the_rows_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    run(study(tmp_path, SQUARES), out)
+    before = rows(out)
+    monkeypatch.setattr(sys.modules["attnlaw.study.run"], "_compute", lambda *_: 0)
+    assert run(study(tmp_path, OTHERS), out).missing == 2
+    assert rows(out).equals(before)
+
+
+def test_a_store_without_rows_is_exported_without_rows(tmp_path: Path) -> None:
+    found = study(tmp_path, SQUARES)
+    with open_store(tmp_path / "out", create=True) as store:
+        export(found, store)
+    assert rows(tmp_path / "out").height == 0
+    assert status(found, tmp_path / "out").missing == 3
