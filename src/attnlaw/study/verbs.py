@@ -9,15 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attnlaw.records.laws import LAW_NAMES
 from attnlaw.study.learn_verbs import check_learn, check_simulate, learn, simulate
 from attnlaw.study.limit_verb import check_limit, limit
 from attnlaw.study.task import Result
 from attnlaw.study.verb import Verb
 
 __all__ = ["VERBS"]
-
-# What `fit` may say of a matrix.
-LAWS = ("random", "learned", "heavy-tailed", "power-law tail", "neither")
 
 
 def audit(
@@ -70,7 +68,7 @@ def fit(
     (rejections,) = found.rejections().values()
     values = {
         "matrix_count": found.matrices.height,
-        **{f"{law.replace(' ', '_').replace('-', '_')}_count": laws.get(law, 0) for law in LAWS},
+        **{f"{law.replace(' ', '_').replace('-', '_')}_count": laws.get(law, 0) for law in LAW_NAMES},
         **{f"not_random_{name}": value for name, value in vars(rejections).items()},
     }
     return Result(values, {"fits": found.matrices, "curves": found.curves})
