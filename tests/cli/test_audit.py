@@ -47,7 +47,13 @@ def test_table_says_that_proxies_are_not_guarantees():
     flat = " ".join(done.stdout.split())
     assert "not guarantees" in flat
     assert "Extension beyond the paper's setting: pre-norm" in flat
-    assert "vacuous" in flat
+    told = r"at n = 100: 10\^(\d\.\d{4}) = ([\d.]+), above 1: vacuous \(still a proxy\)\."
+    log, value = map(float, re.search(told, flat).groups())
+    assert log == pytest.approx(
+        json.loads(attnlaw("audit", TINY, "--json").stdout)["proxies"]["spectrum_adaptive"]["log10"] - 1,
+        abs=5.1e-5,
+    )
+    assert value == pytest.approx(10**log, rel=5.2e-3)  # three digits, and half a unit of the log's last
 
 
 def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
@@ -195,7 +201,7 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
         unit = 10.0 ** -len(value.partition(".")[2])
         assert float(value) == pytest.approx(entry["log10"], abs=0.51 * unit)
         assert float(digit or 0) * unit == pytest.approx(entry["error"], abs=0.51 * unit)
-    assert re.search(r"log10 = \d\.\d{4} ± \d", text)
+    assert re.search(r"10\^\(\d\.\d{4} ± \d", text)
 
 
 def test_help_does_not_import_the_numerical_libraries():

@@ -36,8 +36,7 @@ def remarks(summary: dict[str, Any]) -> list[str]:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
         lines.append(
             f"spectrum-adaptive proxy / sqrt(n) at n = {summary['samples']}: "
-            f"log10 = {value:.4f}{_given(error)} "
-            f"({'vacuous: above 1' if value > 0 else 'below 1'}; still a proxy)."
+            f"{_power(value, error)}, {'above 1: vacuous' if value > 0 else 'below 1'} (still a proxy)."
         )
     if summary["rank_count"]:
         lines.append(
@@ -53,6 +52,17 @@ def remarks(summary: dict[str, Any]) -> list[str]:
     if summary["extensions"]:
         lines.append(f"Extension beyond the paper's setting: {', '.join(summary['extensions'])}.")
     return lines
+
+
+def _power(log10: float, error: float | None) -> str:
+    """A number by its logarithm, and as it is where that is exact and short.
+
+    >>> _power(0.5, None), _power(0.5, 0.01), _power(400.0, None)
+    ('10^0.5000 = 3.16', '10^(0.5000 ± 0.01)', '10^400.0000')
+    """
+    if given := _given(error):
+        return f"10^({log10:.4f}{given})"
+    return f"10^{log10:.4f}" + (f" = {10**log10:.3g}" if -4 < log10 < 3 else "")
 
 
 def _given(error: float | None) -> str:
