@@ -107,3 +107,11 @@ def test_each_ends_in_one_line(name: str, tmp_path: Path) -> None:
     assert ";" in line
     assert outcome.output == ""
     assert outcome.memory < GIGABYTE // 2
+
+
+def test_a_path_too_long_leaves_the_others_audited(tmp_path: Path) -> None:
+    outcome = run("audit", LONG, write_good(tmp_path), folder=tmp_path, seconds=30)
+    (line,) = outcome.refusals()
+    assert "File name too long" in line
+    assert outcome.status == 1
+    assert "bert, 3 layers" in outcome.output

@@ -7,7 +7,9 @@ the weights come through attnlaw's own readers (safetensors, or pickles with `we
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,20 @@ from attnlaw.errors import InputError
 from attnlaw.lens.families import FAMILIES, Family
 from attnlaw.plain_files import require_possible
 
-# Keys of config.json that could choose code or change numbers behind our back.
-NOT_SIZES = ("auto_map", "attn_implementation", "chunk_size_feed_forward", "dtype", "torch_dtype")
+# Keys of config.json that could choose code, change numbers behind our back, or make tables of names.
+NOT_SIZES = (
+    "auto_map",
+    "attn_implementation",
+    "chunk_size_feed_forward",
+    "dtype",
+    "experts_implementation",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "reorder_and_upcast_attn",
+    "return_dict",
+    "torch_dtype",
+)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
@@ -41,7 +55,7 @@ def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
             f"{folder}: the lens does not know models of type {kind!r}; known: {', '.join(FAMILIES)}"
         )
     sizes = {key: value for key, value in values.items() if key not in NOT_SIZES and not key.startswith("_")}
-    build = _builder(transformers, FAMILIES[kind], sizes, folder)
+    build = _builder(transformers, FAMILIES[kind], sizes, len(checkpoint.layers), folder)
     _compare(build("meta"), checkpoint)  # shapes alone: a wrong size must not fill the memory
     model = build("cpu")
     _fill(model, checkpoint)
@@ -71,7 +85,9 @@ def _classes(transformers: Any, family: Family) -> tuple[Any, Any]:
         ) from error
 
 
-def _builder(transformers: Any, family: Family, sizes: dict[str, Any], folder: Path) -> Callable[[str], Any]:
+def _builder(
+    transformers: Any, family: Family, sizes: dict[str, Any], layers: int, folder: Path
+) -> Callable[[str], Any]:
     """A function from a device to the model there, with fresh weights, in float64 throughout."""
     import torch
 
@@ -79,19 +95,35 @@ def _builder(transformers: Any, family: Family, sizes: dict[str, Any], folder: P
 
     def build(device: str) -> Any:
         try:
-            config = make_config(**sizes, attn_implementation="eager")
-            with torch.device(device):
+            with _silent(transformers), torch.device(device):
+                config = make_config(**sizes, attn_implementation="eager")
+                # Under another name than the checkpoint's reader knows it by, it could be any number.
+                if config.num_hidden_layers != layers:
+                    raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
                 model = make_model(config, **family.options).double()
-        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:  # a library's, of any kind: its checks of a config have their own classes
             reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
             raise InputError(
-                f"{folder / 'config.json'}: transformers cannot build a {family.model} from it ({reason}); "
+                f"{folder / 'config.json'}: no {family.model} can be built from it ({reason}); "
                 "restore the model's config.json"
             ) from error
         _normalise_in_float64(model)
         return model
 
     return build
+
+
+@contextmanager
+def _silent(transformers: Any) -> Iterator[None]:
+    """Without lines of transformers' own: what is wrong with a config is told in one."""
+    logger = transformers.logging
+    level = logger.get_verbosity()
+    logger.set_verbosity(logger.CRITICAL)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logger.set_verbosity(level)
 
 
 def _normalise_in_float64(model: Any) -> None:
