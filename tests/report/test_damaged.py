@@ -195,7 +195,7 @@ def test_curves_of_other_lengths_are_drawn_as_they_are(audited: AuditRows, tmp_p
 
 LEARN = {"alpha": 0.1, "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1, "student": "direct"}
 ROWS: dict[str, dict[str, Any]] = {
-    "learn": {**LEARN, "estimation_error": 1.0},
+    "learn": {**LEARN, "estimation_error": 1.0, "relative_error": 1.0},
     "learn.simulate": {"alpha": 0.1, "student": "direct", "estimation_error": 1.0},
     "limit": {"heads": 1, "width": INFINITY}
     | {f"{name}_to_limit{end}": 0.1 for name in ("kl", "w1") for end in ("", "_error")},
@@ -220,10 +220,46 @@ def test_rows_without_a_column_of_their_verb(verb: str, tmp_path: Path) -> None:
         refused(study_of(tmp_path / "other", [whole | {column: other}]), f"{column} is a column of")
     for column in ("verb", "status", "task", *ROWS[verb]):
         null = study_of(tmp_path / "null", [whole, whole | {column: None}])
-        if "estimation" in column or "log10" in column or "_to_limit" in column:
+        if column.endswith("_error") or "log10" in column or "_to_limit" in column:
             assert page_rows(write_report([null]))[column][1] is None
         else:
             refused(null, f"a row without {column}")
+
+
+@pytest.mark.parametrize(
+    ("verb", "columns"),
+    [
+        ("learn", {"threshold_bayes": "x"}),
+        ("learn", {"threshold_bayes": [1.0]}),
+        ("learn", {"tokens": "x"}),
+        ("learn", {"target_exponent": 1.0}),
+        ("learn", {"atom_at_zero": "x"}),
+        ("limit", {"kl_to_gaussian": "x"}),
+        ("limit", {"other_scaling": 1.0, "kl_to_other_limit": 1.0}),
+        ("limit", {"path_squared_length": 1.0}),
+        ("limit", {"path_squared_length": [1.0, 2.0], "path_cosine": [1.0]}),
+        ("limit", {"path_squared_length": [1.0, 2.0], "path_cosine": None}),
+    ],
+)
+def test_columns_that_some_studies_have_of_other_types(
+    verb: str, columns: dict[str, Any], tmp_path: Path
+) -> None:
+    row = {"verb": verb, "status": "done", "task": "t0", **ROWS[verb]}
+    refused(study_of(tmp_path, [row | columns]), "attnlaw study export")
+
+
+@pytest.mark.parametrize("sign", [-1.0, 0.0])
+def test_distances_that_are_nowhere_positive_have_no_figure(sign: float, tmp_path: Path) -> None:
+    rows = [
+        {"verb": "limit", "status": "done", "task": f"t{width:g}x{heads}", **ROWS["limit"]}
+        | {"width": width, "heads": heads, "kl_to_gaussian": sign, "kl_to_gaussian_error": 1.0}
+        | {"kl_to_limit": sign}
+        for width in (4.0, 8.0)
+        for heads in (1, 2)
+    ]
+    source = write_report([study_of(tmp_path, rows)]).read_text(encoding="utf-8")
+    assert "Wasserstein-1 distance to the limit" in source
+    assert "KL divergence to" not in source
 
 
 @pytest.mark.parametrize("task", ["../../t0", "a/b", "", "a\x00b", "*", "t.0"])

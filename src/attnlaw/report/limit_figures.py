@@ -78,6 +78,8 @@ def _distance_figures(finite: pl.DataFrame) -> Iterator[Figure]:
         named = labelled(own, [name for name in series if not split or name == "heads"])
         for column, name in DISTANCES.items():
             lines = _lines(named, x, column)
+            if not (lines["value"] > 0).any():
+                continue
             caption = "Averages over seeds with one standard error."
             if "kernel estimate" in lines["series"]:
                 caption += (
@@ -138,7 +140,8 @@ def _gaussian_figure(rows: pl.DataFrame) -> Iterator[Figure]:
             "squared number of heads."
         )
         lines = _means(labelled(told, others), "heads", "kl_to_gaussian")
-        yield Figure("gaussian", title, caption, partial(distance_chart, lines, title, "heads H"))
+        if (lines["value"] > 0).any():  # a distance within its error of zero may come out below it
+            yield Figure("gaussian", title, caption, partial(distance_chart, lines, title, "heads H"))
 
 
 def _heads_axis(rows: pl.DataFrame) -> str:

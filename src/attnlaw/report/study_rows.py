@@ -26,13 +26,22 @@ ASKED: dict[str, Schema] = {
 DISTANCES = ("kl_to_limit", "kl_to_limit_error", "w1_to_limit", "w1_to_limit_error")
 FOUND: dict[str, Schema] = {
     "audit": {"log10_spectrum_adaptive": pl.Float64()},
-    "learn": {"estimation_error": pl.Float64()},
+    "learn": {"estimation_error": pl.Float64(), "relative_error": pl.Float64()},
     "learn.simulate": {"estimation_error": pl.Float64()},
     "limit": dict.fromkeys(DISTANCES, pl.Float64()),
 }
+# What rows of targets that fall as a power tell beyond these.
+POWERS: Schema = {
+    **dict.fromkeys(("target_exponent", "target_dimension", "tokens"), pl.Float64()),
+    **dict.fromkeys(("leading_error", "predicted_exponent"), pl.Float64()),
+    "output": pl.String(),
+}
 # Settings that may be infinite; a result that is not finite is none.
 INFINITE = ("width", "beta")
-NUMBERS = ("log10_", "threshold_", "kl_", "w1_", "kernel_", "path_", "relative_", "leading_", "predicted_exp")
+# Beginnings of the names of columns that hold numbers, and of those that hold lists of numbers.
+NUMBERS = ("log10_", "threshold_", "kl_", "kernel_kl", "target_", "tokens", "beta", "atom_", "outlier")
+LISTS = "path_"
+TEXTS = ("other_scaling", "scaling", "activation", "mask")
 
 
 def read_rows(folder: Path) -> pl.DataFrame:
@@ -51,13 +60,30 @@ def read_rows(folder: Path) -> pl.DataFrame:
         if own.height:
             rows = require_columns(rows, asked | FOUND[verb], where, EXPORT)
             _require_told(own, asked, where)
-    for name in rows.columns:
-        numeric = rows.schema[name].is_numeric() or rows.schema[name] == pl.List(pl.Float64)
-        if name.startswith(NUMBERS) and not name.endswith("_part") and not numeric:
-            raise InputError(
-                f"{where}: {name} is a column of {rows.schema[name]}, expected numbers; {EXPORT}"
-            )
+    if "target_exponent" in rows.columns and rows["target_exponent"].count():
+        rows = require_columns(rows, POWERS, where, EXPORT)
+    _require_kinds(rows, where)
     return rows
+
+
+def _require_kinds(rows: pl.DataFrame, where: str) -> None:
+    """An `InputError` for a column that not every study has, where its values are of another kind."""
+    for name, dtype in rows.schema.items():
+        if rows[name].count() and not _is_right(name, dtype):
+            raise InputError(f"{where}: {name} is a column of {dtype}; {EXPORT}")
+    paths = [name for name in rows.columns if name.startswith(LISTS)]
+    if any(rows[name].count() for name in paths):
+        lengths = [rows[name].list.len().to_list() if rows[name].count() else None for name in paths]
+        if any(own != lengths[0] for own in lengths):
+            raise InputError(f"{where}: found paths along the depth of several lengths in a row; {EXPORT}")
+
+
+def _is_right(name: str, dtype: pl.DataType) -> bool:
+    if name.startswith(LISTS):
+        return dtype == pl.List(pl.Float64)
+    if name in TEXTS:
+        return dtype == pl.String
+    return dtype.is_numeric() or not name.startswith(NUMBERS)
 
 
 def _require_told(rows: pl.DataFrame, schema: Schema, where: str) -> None:
