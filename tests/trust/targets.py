@@ -22,6 +22,8 @@ from safetensors.torch import save
 from attnlaw.checkpoints import Model, open_model
 from attnlaw.checkpoints.families import read_family
 from attnlaw.errors import InputError
+from attnlaw.limits import GivenInputs
+from attnlaw.limits.gram_file import read_gram
 from attnlaw.study.file import read_study
 from attnlaw.study.verbs import VERBS
 
@@ -224,6 +226,19 @@ def _read_map(path: Path) -> None:
     read_matrices(open_model(dict(bert_state(1)), heads=2, map=path))
 
 
+def _grams() -> list[bytes]:
+    files = []
+    for array in (np.eye(3), np.asfortranarray(np.eye(2, dtype=np.float32))):
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        files.append(buffer.getvalue())
+    return files
+
+
+def _read_gram(path: Path) -> None:
+    GivenInputs(read_gram(path))
+
+
 TARGETS = {
     "safetensors": Target(_file("model.safetensors"), read_everything, lambda: [_safetensors()], _config),
     "safetensors-header": Target(_with_header, read_everything, lambda: [_header()], _config),
@@ -241,6 +256,8 @@ TARGETS = {
     "adapter": Target(
         _directory("adapter_config.json"), _read_adapted, lambda: [json.dumps(ADAPTER).encode()], _adapter
     ),
+    "gram": Target(_file("gram.npy"), _read_gram, _grams),
+    "gram-text": Target(_file("gram.txt"), _read_gram, lambda: [b"1 0.5\n0.5 1\n", b"1,0\n0,2e-3\n"]),
     "study": Target(_file("study.toml"), _read_study, lambda: list(STUDIES), _weights),
     "map": Target(_file("map.toml"), _read_map, lambda: [MAP], _weights),
 }

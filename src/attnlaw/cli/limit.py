@@ -120,6 +120,7 @@ def _inputs(
     tokens: int | None, activation: str | None, embeddings: str | None, ids: str | None, gram: Path | None
 ) -> Inputs:
     from attnlaw.limits import GivenInputs, RandomInputs
+    from attnlaw.limits.gram_file import read_gram
 
     if embeddings is None and gram is None:
         if ids is not None:
@@ -128,7 +129,7 @@ def _inputs(
     if tokens is not None or activation is not None or (embeddings is not None and gram is not None):
         raise typer.BadParameter("give one kind of tokens: --tokens and --activation, --embeddings or --gram")
     if gram is not None:
-        return GivenInputs(_read_matrix(gram))
+        return GivenInputs(read_gram(gram))
     if ids is None:
         raise typer.BadParameter("--embeddings needs --ids, for example --ids 1,2,3")
     return GivenInputs.from_tokens(_read_embeddings(str(embeddings), ids))
@@ -147,24 +148,6 @@ def _read_embeddings(path: str, ids: str) -> Any:
                 f"choose ids from 0 to {len(embedding) - 1}"
             )
     return embedding[numbers]
-
-
-def _read_matrix(path: Path) -> Any:
-    import numpy as np
-
-    from attnlaw.errors import InputError
-
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        rows = [line.replace(",", " ").split() for line in path.read_text().splitlines() if line.strip()]
-        return np.array(rows, dtype=np.float64)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give an existing file") from error
-    except ValueError as error:
-        raise InputError(
-            f"{path}: not a matrix of numbers; expected .npy, or text with one row a line"
-        ) from error
 
 
 def _estimate(value: Estimate | None) -> dict[str, float] | None:

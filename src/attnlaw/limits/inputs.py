@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -138,6 +138,7 @@ class GivenInputs:
     gram: Array
 
     def __post_init__(self) -> None:
+        require_real("the Gram matrix", np.asarray(self.gram).dtype)
         gram = np.asarray(self.gram, dtype=np.float64)
         _check_gram(gram)
         object.__setattr__(self, "gram", (gram + gram.T) / 2)
@@ -149,6 +150,7 @@ class GivenInputs:
         >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
         """
+        require_real("the tokens", np.asarray(tokens).dtype)
         x = np.asarray(tokens, dtype=np.float64)
         if x.ndim != 2 or 0 in x.shape:
             raise InputError(f"tokens have shape {x.shape}; expected a matrix with one token in each row")
@@ -203,6 +205,12 @@ class GivenInputs:
     def root_numbers(self, width: int, draws: int) -> int:
         """A root for each draw at most."""
         return draws * self._root.size
+
+
+def require_real(what: str, dtype: np.dtype[Any]) -> None:
+    """Refuse what is no real number, also complex numbers, of which half would be lost."""
+    if dtype.kind not in "fiu":
+        raise InputError(f"{what} holds {dtype}, expected real numbers; convert it")
 
 
 def _check_count(name: str, value: int) -> None:

@@ -1,0 +1,71 @@
+"""A Gram matrix from a file: NumPy's `.npy`, or text with one row a line."""
+
+from __future__ import annotations
+
+import warnings
+from math import prod
+from pathlib import Path
+from tokenize import TokenError
+from typing import IO, Any
+
+import numpy as np
+
+from attnlaw.errors import InputError
+from attnlaw.limits.inputs import require_real
+from attnlaw.limits.wishart import Array
+from attnlaw.plain_files import read_bounded, require_plain, require_possible
+
+MOST_BYTES = 2**30  # of a matrix; 11000 tokens
+# What NumPy raises on a header that is none: it is parsed as a Python expression.
+DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
+
+
+def read_gram(path: Path) -> Array:
+    """The numbers in a file; whether they are a Gram matrix is for `GivenInputs` to say."""
+    try:
+        return _stored(path) if path.suffix == ".npy" else _written(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); give an existing file") from error
+    except InputError:
+        raise
+    except DAMAGE as error:
+        raise InputError(
+            f"{path}: not a matrix of numbers; expected .npy, or text with one row a line"
+        ) from error
+
+
+def _written(path: Path) -> Array:
+    text = read_bounded(path, megabytes=64, remedy="give an existing file").decode("utf-8")
+    rows = [line.replace(",", " ").split() for line in text.splitlines() if line.strip()]
+    return np.array(rows, dtype=np.float64)
+
+
+def _stored(path: Path) -> Array:
+    """The array of a `.npy` file, read only where its header announces what the file holds."""
+    require_possible(path).stat()
+    with require_plain(path).open("rb") as file:
+        with warnings.catch_warnings(action="ignore"):
+            shape, order, dtype = _header(file)
+        require_real(str(path), dtype)
+        size = prod(shape) * dtype.itemsize
+        if size < 1:
+            raise ValueError(f"no numbers in a shape of {shape}")
+        if size > MOST_BYTES:
+            raise InputError(
+                f"{path}: a matrix of shape {shape} in {dtype}, larger than {MOST_BYTES // 2**30} GB; "
+                "choose fewer tokens"
+            )
+        data = file.read(size + 1)
+    if len(data) != size:
+        raise ValueError("the file does not hold as many numbers as its header says")
+    return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if order else "C").astype(np.float64)
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version} of the format")
