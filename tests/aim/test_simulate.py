@@ -1,6 +1,8 @@
 """Trained students: what is measured, independence of threads, Gaussian sensing against theory."""
 
 import json
+from concurrent.futures import CancelledError
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from attnlaw.aim.problem import ObservationGroup, Problem, Target
 from attnlaw.aim.risk import Linear
 from attnlaw.aim.simulate import QUANTITIES, draw_risk, simulate
 from attnlaw.aim.state_evolution import state_evolution
+from attnlaw.aim.students.train import train
 from attnlaw.errors import InputError
 
 MP = Target.marchenko_pastur(0.5)
@@ -139,12 +142,30 @@ def test_progress_and_description() -> None:
     measured = simulate(
         PLAIN, size=8, seeds=3, seed=0, jobs=2, progress=lambda done, total: seen.append((done, total))
     )
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen[0] == (0, 3)
+    assert seen[-1] == (3, 3)
+    assert seen == sorted(set(seen))
     described = json.loads(json.dumps(measured.describe(), allow_nan=False))
     assert set(QUANTITIES) < set(described)
     assert described["estimation_error"]["mean"] == measured.estimation_error.mean
     single = simulate(PLAIN, size=8, seeds=1, seed=0)
     assert single.estimation_error.standard_error is None
+
+
+@pytest.mark.parametrize("name", ["linear", "linear, small decay", "direct", "softmax", "direct softmax"])
+def test_every_solver_asks_at_each_step_whether_to_go_on(name: str) -> None:
+    both = replace(CASES["softmax"], student="direct")
+    problem = CASES.get(name, both)
+    rng = np.random.default_rng(0)
+    risk = draw_risk(problem, MP.quantiles(20), round(problem.alpha * 400), "tokens", rng)
+    calls = iter(range(3))
+
+    def check() -> None:
+        if next(calls, None) is None:
+            raise CancelledError
+
+    with pytest.raises(CancelledError):
+        train(problem, risk, rng, check)
 
 
 def test_a_run_that_stops_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import pty
+import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -217,3 +223,39 @@ def test_exit_status_and_no_traceback() -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("attnlaw: alpha: found -1")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_ctrl_c_ends_the_students_in_training() -> None:
+    """Hundreds of gradients of a fifth of a second each are left to every student when Ctrl-C comes."""
+    code = "from attnlaw.cli import main; main()"
+    command = [sys.executable, "-c", code, "learn", "--simulate", "200", "--seeds", "20"]
+    screen, terminal = pty.openpty()
+    said = bytearray()
+
+    def read() -> None:
+        while True:
+            try:
+                said.extend(os.read(screen, 4096))
+            except OSError:  # nobody writes any more
+                return
+
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=environment) as process:
+        os.close(terminal)
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        end = time.monotonic() + 60
+        while not re.search(rb"training.*\b0/20", said) and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(2)
+        start = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        told, _ = process.communicate(timeout=300)
+        took = time.monotonic() - start
+    reader.join(timeout=10)
+    os.close(screen)
+    assert re.search(rb"training.*\b0/20", said)
+    assert process.returncode == 130
+    assert took < 20
+    assert told == b""
+    assert b"Traceback" not in said

@@ -16,8 +16,9 @@ is n = round(alpha d^2), and every seed draws its own data and noise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from attnlaw.aim.problem import Problem
 from attnlaw.aim.risk import Linear, Output, Risk, Softmax
 from attnlaw.aim.sensing import Array, SensingName, TokenSensing, check_sensing, draw_sensing, upper
 from attnlaw.aim.students.train import train
-from attnlaw.aim.students.trained import Trained
+from attnlaw.aim.students.trained import Check, Trained
 from attnlaw.errors import InputError
 from attnlaw.numerics.cores import usable_cores
 
@@ -41,6 +42,7 @@ QUANTITIES = (
     "rank_fraction",
 )
 TEST_SEQUENCES = 8192
+WAIT = 0.2  # seconds between two looks for Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def simulate(
     """Train the problem's student at size d on `seeds` independent data sets, in threads.
 
     `jobs` threads (default: the cores) hold one BLAS thread each, so that the numbers do not depend on it.
+    Ctrl-C, or a run that fails, ends the others at their next step.
     Cost per gradient: 4 n T d^2 operations with tokens, n T(T+1) d^2 with Gaussian matrices ("goe").
     With tokens S >= 0 forces h_aa >= -Tr S/sqrt(d): as lt -> 0 at T = 1 and small d, the most negative noisy
     label alone fixes Tr S, the minimiser is not unique, and which one is found depends on the solver; compare
@@ -112,24 +115,35 @@ def simulate(
     samples = check_simulation(problem, size, sensing)
     target = problem.target.quantiles(size)
     children = np.random.SeedSequence(seed).spawn(seeds)
-    runs: list[_Run | None] = [None] * seeds
+    ended = Event()
+
+    def check() -> None:
+        if ended.is_set():
+            raise CancelledError
+
+    if progress is not None:
+        progress(0, seeds)
     with (
         threadpool_limits(limits=1, user_api="blas"),
         ThreadPoolExecutor(min(jobs or usable_cores(), seeds)) as pool,
     ):
-        waiting = {
-            pool.submit(_run, problem, target, samples, sensing, np.random.default_rng(child)): place
-            for place, child in enumerate(children)
-        }
         try:
-            for done, future in enumerate(as_completed(waiting), start=1):
-                runs[waiting[future]] = future.result()
-                if progress is not None:
-                    progress(done, seeds)
+            futures = [
+                pool.submit(_run, problem, target, samples, sensing, np.random.default_rng(child), check)
+                for child in children
+            ]
+            pending = set(futures)
+            while pending:
+                # Polars' signal handler restarts a wait without an end, which Ctrl-C would then not leave.
+                done, pending = wait(pending, timeout=WAIT, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                if done and progress is not None:
+                    progress(seeds - len(pending), seeds)
         finally:
-            for future in waiting:
-                future.cancel()
-    finished = [run for run in runs if run is not None]
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+    finished = [future.result() for future in futures]
     estimates = {name: _estimate([run.values[name] for run in finished]) for name in QUANTITIES}
     return Measurement(
         problem=problem,
@@ -191,10 +205,15 @@ class _Run:
 
 
 def _run(
-    problem: Problem, target: Array, samples: int, sensing: SensingName, rng: np.random.Generator
+    problem: Problem,
+    target: Array,
+    samples: int,
+    sensing: SensingName,
+    rng: np.random.Generator,
+    check: Check,
 ) -> _Run:
     risk = draw_risk(problem, target, samples, sensing, rng)
-    trained = train(problem, risk, rng)
+    trained = train(problem, risk, rng, check)
     matrix, size = trained.matrix, target.size
     eigenvalues = np.asarray(np.linalg.eigvalsh(matrix), dtype=float)
     error = matrix - np.diag(target)

@@ -21,7 +21,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from attnlaw.aim.risk import Linear, Risk
 from attnlaw.aim.students.trained import (
+    Check,
     Trained,
+    go_on,
     optimality_gap,
     positive_part,
     proximal_step,
@@ -59,7 +61,7 @@ def train_proximal(risk: Risk, weight_decay: float) -> Trained:
     return Trained(matrix, optimality_gap(risk, matrix, weight_decay * size), steps, "proximal")
 
 
-def train_splitting(risk: Risk, weight_decay: float) -> Trained:
+def train_splitting(risk: Risk, weight_decay: float, check: Check = go_on) -> Trained:
     """Douglas-Rachford: the risk's proximal map by one Cholesky factor of K + lt d/(2 tau), then shrinkage.
 
     Its limit lt -> 0 is the interpolator of least trace. Needs the linear output and fewer observations than
@@ -82,10 +84,12 @@ def train_splitting(risk: Risk, weight_decay: float) -> Trained:
     kernel = risk.sensing.gram()
     kernel *= scale.reshape(-1, 1) * scale.reshape(-1)
     kernel[np.diag_indices_from(kernel)] += weight_decay * size / (2.0 * tau)
+    check()
     factor = cho_factor(kernel, lower=True, overwrite_a=True, check_finite=False)
     state = matrix = np.zeros((size, size))
     residual, steps = np.inf, 0
     while residual > TOLERANCE and steps < MOST_SPLITTING_STEPS:
+        check()
         gap = (labels - scale * risk.sensing.fields(state)).reshape(-1)
         dual = cho_solve(factor, gap, check_finite=False).reshape(samples, -1)
         fitted = state + risk.sensing.adjoint(scale * dual)

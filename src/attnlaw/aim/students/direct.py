@@ -13,13 +13,13 @@ from scipy.optimize import minimize
 
 from attnlaw.aim.risk import Linear, Risk
 from attnlaw.aim.sensing import Array
-from attnlaw.aim.students.trained import Trained, relative_move
+from attnlaw.aim.students.trained import Check, Trained, go_on, relative_move
 
 TOLERANCE = 1e-10
 MOST_STEPS = 20_000
 
 
-def train_direct(risk: Risk, weight_decay: float) -> Trained:
+def train_direct(risk: Risk, weight_decay: float, check: Check = go_on) -> Trained:
     """The ridge student; the residual is the relative move of one gradient step of safe length.
 
     >>> from attnlaw.aim.sensing import TokenSensing
@@ -28,22 +28,22 @@ def train_direct(risk: Risk, weight_decay: float) -> Trained:
     >>> train_direct(risk, 0.0).matrix.round(12).tolist()
     [[0.0, 0.0], [0.0, -2.0]]
     """
-    matrix, steps = (
-        _linear(risk, weight_decay) if isinstance(risk.output, Linear) else _softmax(risk, weight_decay)
-    )
+    solve = _linear if isinstance(risk.output, Linear) else _softmax
+    matrix, steps = solve(risk, weight_decay, check)
     ridge = 2.0 * weight_decay * len(matrix)
     step = 1.0 / (1.0 / risk.step() + ridge)
     moved = matrix - step * (risk(matrix)[1] + ridge * matrix)
     return Trained(matrix, relative_move(moved, matrix), steps, "direct")
 
 
-def _linear(risk: Risk, weight_decay: float) -> tuple[Array, int]:
+def _linear(risk: Risk, weight_decay: float, check: Check) -> tuple[Array, int]:
     size = risk.sensing.shape[2]
     matrix = np.zeros((size, size))
     gap = -risk(matrix)[1]
     direction, power, steps = gap, float(np.vdot(gap, gap)), 0
     target = TOLERANCE**2 * power
     while power > target and steps < MOST_STEPS:
+        check()
         image = risk.curvature(direction) + 2.0 * weight_decay * size * direction
         length = power / float(np.vdot(direction, image))
         matrix = matrix + length * direction
@@ -54,10 +54,11 @@ def _linear(risk: Risk, weight_decay: float) -> tuple[Array, int]:
     return matrix, steps
 
 
-def _softmax(risk: Risk, weight_decay: float) -> tuple[Array, int]:
+def _softmax(risk: Risk, weight_decay: float, check: Check) -> tuple[Array, int]:
     size = risk.sensing.shape[2]
 
     def objective(flat: Array) -> tuple[float, Array]:
+        check()
         matrix = flat.reshape(size, size)
         value, gradient = risk(matrix)
         value += weight_decay * size * float(np.vdot(matrix, matrix))

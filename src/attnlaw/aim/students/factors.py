@@ -16,14 +16,14 @@ from scipy.optimize import minimize
 
 from attnlaw.aim.risk import Risk
 from attnlaw.aim.sensing import Array
-from attnlaw.aim.students.trained import Trained, optimality_gap, proximal_step
+from attnlaw.aim.students.trained import Check, Trained, go_on, optimality_gap, proximal_step
 
 MEMORY = 20
 MOST_STEPS = 20_000
 GRADIENT = 1e-6
 
 
-def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator) -> Trained:
+def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = go_on) -> Trained:
     """Minimise R(W W^T/d) + lt d Tr S over square W from standard Gaussian weights.
 
     Slow as lt -> 0 below interpolation (steps grow like 1/sqrt(lt)): use `train_splitting` there.
@@ -38,8 +38,13 @@ def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator) -> 
     (True, [[2.0, 0.0], [0.0, 0.0]])
     """
     size = risk.sensing.shape[2]
+
+    def objective(w: Array) -> tuple[float, Array]:
+        check()
+        return factors_objective(risk, weight_decay, w.reshape(size, size))
+
     result = minimize(
-        lambda w: factors_objective(risk, weight_decay, w.reshape(size, size)),
+        objective,
         rng.standard_normal(size * size),
         jac=True,
         method="L-BFGS-B",

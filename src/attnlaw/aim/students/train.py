@@ -21,13 +21,13 @@ from attnlaw.aim.risk import Linear, Risk
 from attnlaw.aim.students.convex import train_splitting
 from attnlaw.aim.students.direct import train_direct
 from attnlaw.aim.students.factors import train_factors
-from attnlaw.aim.students.trained import Trained
+from attnlaw.aim.students.trained import Check, Trained, go_on
 
 SMALL_WEIGHT_DECAY = 0.02
 
 
-def train(problem: Problem, risk: Risk, rng: np.random.Generator) -> Trained:
-    """Train the problem's student on the data in `risk`.
+def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check = go_on) -> Trained:
+    """Train the problem's student on the data in `risk`; what `check` raises in a step ends it.
 
     >>> from attnlaw.aim.sensing import draw_sensing
     >>> rng = np.random.default_rng(0)
@@ -37,11 +37,11 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator) -> Trained:
     10.0
     """
     if problem.student == "direct":
-        return train_direct(risk, problem.weight_decay)
+        return train_direct(risk, problem.weight_decay, check)
     small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and isinstance(risk.output, Linear)
     size = risk.sensing.shape[2]
     if small and risk.labels.size < size * (size + 1) // 2:
-        trained = train_splitting(risk, problem.weight_decay)
+        trained = train_splitting(risk, problem.weight_decay, check)
         if trained.converged:
             return trained
-    return train_factors(risk, problem.weight_decay, rng)
+    return train_factors(risk, problem.weight_decay, rng, check)

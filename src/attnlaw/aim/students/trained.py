@@ -12,6 +12,7 @@ two half-steps, whose penalty moves S by order one however small lt is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,15 @@ import numpy as np
 from attnlaw.aim.risk import Risk
 from attnlaw.aim.sensing import Array
 
+Check = Callable[[], None]
+"""Called in every step of a solver; raises where training is to end."""
+
 RESIDUAL = 1e-4
 """A training run with a larger residual is reported as not converged."""
+
+
+def go_on() -> None:
+    """The check of a training run that nobody ends."""
 
 
 @dataclass(frozen=True)
