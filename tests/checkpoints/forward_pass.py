@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from packaging.version import Version
 from transformers.activations import ACT2FN
 
 from attnlaw.checkpoints import Attention, Layer, Model
@@ -33,6 +34,12 @@ class Run:
     module: torch.nn.Module
     scores: list[torch.Tensor] = field(default_factory=list)
     inputs: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
+
+
+def require_transformers(version: str, what: str) -> None:
+    """Skip a test whose reference an older transformers does not give."""
+    if Version(transformers.__version__) < Version(version):
+        pytest.skip(f"transformers before {version} does not give {what}")
 
 
 def make(name: str, **changes: Any) -> torch.nn.Module:

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints.forward_pass import TOLERANCE, VOCABULARY, Run, close, make, recording, tokens
+from checkpoints.forward_pass import (
+    TOLERANCE,
+    VOCABULARY,
+    Run,
+    close,
+    make,
+    recording,
+    require_transformers,
+    tokens,
+)
 from checkpoints.spoiled import refusal
 from safetensors.torch import load_file, save_file
 
@@ -88,6 +97,8 @@ def send_to(layer: Any, expert: int) -> Any:
 @pytest.mark.parametrize("case", CASES)
 def test_every_expert_is_the_models_own(case: str, tmp_path: Path) -> None:
     class_name, sizes, routed, shared = CASES[case]
+    if case.startswith("deepseek"):
+        require_transformers("5.22", "a router of three outputs")
     module = make(class_name, **sizes)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
