@@ -195,6 +195,7 @@ def test_many_outliers_are_counted() -> None:
         (("--simulate", "3000", "--seeds", "1"), "more than 2 GiB; choose a smaller size or alpha"),
         (("--target-exponent", "1", "--target-dimension", "1000000000000"), "expected 1 to 10000000"),
         (("--figure", "curve.txt"), "a figure ends in one of"),
+        (("--simulate", "20", "--seeds", "1", "--figure", "x.jpg"), "x.jpg: a figure ends in one of"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str, ...], words: str) -> None:
@@ -202,6 +203,13 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], words: str) -> None:
     assert isinstance(result.exception, InputError)
     assert words in str(result.exception)
     assert "\n" not in str(result.exception)
+    assert result.stdout == ""
+
+
+def test_a_negative_seed_is_a_wrong_use() -> None:
+    result = learn("--simulate", "8", "--seed", "-1")
+    assert result.exit_code == 2
+    assert "greater than or equal to 0" in result.stderr
 
 
 def test_a_study_refuses_by_size_before_it_starts() -> None:

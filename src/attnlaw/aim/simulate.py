@@ -109,9 +109,9 @@ def simulate(
     >>> measured.samples, measured.status, measured.eigenvalues.shape
     (120, 'converged', (2, 20))
     """
-    for name, value in (("seeds", seeds), ("jobs", jobs or 1)):
-        if isinstance(value, bool) or int(value) != value or value < 1:
-            raise InputError(f"{name}: found {value}, expected a whole number of at least 1")
+    for name, value, least in (("seeds", seeds, 1), ("jobs", jobs or 1, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or int(value) != value or value < least:
+            raise InputError(f"{name}: found {value}, expected a whole number of at least {least}")
     samples = check_simulation(problem, size, sensing)
     target = problem.target.quantiles(size)
     children = np.random.SeedSequence(seed).spawn(seeds)

@@ -84,7 +84,7 @@ def command(
             rich_help_panel=RUN,
         ),
     ] = 8,
-    seed: Annotated[int, typer.Option(help="Seed of the simulation.", rich_help_panel=RUN)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.", rich_help_panel=RUN)] = 0,
     thresholds: Annotated[
         bool,
         typer.Option(
@@ -124,8 +124,12 @@ def command(
     from attnlaw.aim.sweep import curve as solve_curve
     from attnlaw.aim.thresholds import thresholds as find_thresholds
     from attnlaw.cli.console import messages, print_json, progress
+    from attnlaw.errors import InputError
+    from attnlaw.report.style import FORMATS
     from attnlaw.study.learn_verbs import chosen_target
 
+    if figure is not None and figure.suffix not in FORMATS:
+        raise InputError(f"{figure}: a figure ends in one of {', '.join(FORMATS)}; rename it")
     alphas = _alphas(curve) if curve is not None else [alpha]
     problem = Problem(
         alpha=alphas[-1],
