@@ -116,8 +116,8 @@ def command(
     threshold b; training_loss is per sample over all (a,b) without the penalty; error holds
     standard errors where theory averages over draws (softmax). A curve is a list.
 
-    The same from Python: attnlaw.aim.state_evolution.state_evolution(Problem(alpha=..., tokens=..., ...)),
-    attnlaw.aim.sweep.curve(problem, alphas) and attnlaw.aim.simulate.simulate(problem, size=D, seeds=K).
+    The same from Python: attnlaw.state_evolution(problem) of an attnlaw.Problem(alpha=..., tokens=..., ...),
+    attnlaw.curve(problem, alphas) and attnlaw.simulate(problem, size=D, seeds=K).
     """
     from attnlaw.aim import simulate as simulation
     from attnlaw.aim.problem import Problem
