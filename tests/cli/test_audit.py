@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from cli.in_process import runner
 from rich.console import Console
 from safetensors.numpy import save_file
 
@@ -137,6 +138,48 @@ def test_bad_input_is_one_line_and_status_1(case, tmp_path):
     assert len([line for line in done.stderr.splitlines() if line.strip()]) == 1
     assert done.stderr.startswith("attnlaw: ")
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("verb", ["audit", "fit"])
+def test_written_files_are_named_and_nothing_in_their_path_is_obeyed(verb, tmp_path):
+    out = tmp_path / "a\x1b[31m\nb"
+    done = attnlaw(verb, TINY, "--layers", "0", "--only", "qk", "--out", out, "--figures", "svg")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    shown = f"{tmp_path}/a\\x1b[31m\\nb"
+    expected = {
+        "audit": f"wrote {shown}/report.html and the rows beside it, and {shown}/figures",
+        "fit": f"wrote {shown}/fits.parquet and beside it curves.parquet and laws.svg",
+    }
+    assert line == expected[verb]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_interrupted_audit_leaves_no_empty_directory_that_it_made(kept, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        assert (tmp_path / "some" / "out").is_dir()  # it can be written: found before the work
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attnlaw.auditing.audit", interrupt)
+    if kept:
+        (tmp_path / "some" / "out").mkdir(parents=True)
+    runner(audit.command)(TINY, "--out", tmp_path / "some" / "out", status=130)
+    left = sorted(path.name for path in tmp_path.rglob("*"))
+    assert left == (["out", "some"] if kept else [])
+
+
+def test_a_name_without_a_slash_is_told_how_ids_are_written(tmp_path):
+    done = attnlaw("audit", "gpt2", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "gpt2: no such file or directory" in done.stderr
+    assert "an id on a model hub is written owner/name" in done.stderr
+    assert "owner/name" not in attnlaw("audit", tmp_path / "gpt2").stderr
+
+
+def test_figures_without_a_directory_say_what_they_need(tmp_path):
+    assert "--figures png: needs --out DIR" in attnlaw("audit", TINY, "--figures", "png").stderr
+    refused = attnlaw("audit", TINY, "--figures", "jpg", "--out", tmp_path / "o").stderr
+    assert refused == "attnlaw: --figures jpg: expected pdf, svg or png\n"
 
 
 def test_several_named_models_give_a_list_even_when_one_is_left():

@@ -71,6 +71,13 @@ def test_checkpoints_of_one_name_are_told_apart_by_their_folders(folder, width):
     assert "…" not in text
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lines_of_one_model_fit_the_screen(width):
+    text = shown(show, block("model"), width)
+    assert "not random at level 0.01: 0 of 2 matrices" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
 def test_names_of_models_are_printed_as_they_are():
     fits = block("[red]x")
     assert "[red]x" in shown(show, fits)

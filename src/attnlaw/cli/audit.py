@@ -43,36 +43,43 @@ def command(
     from attnlaw.auditing import audit
     from attnlaw.cli.audit_table import show
     from attnlaw.cli.console import messages, output, print_json, progress
-    from attnlaw.cli.models import each_model, require_output
+    from attnlaw.cli.models import each_model, require_figures, results_in
+    from attnlaw.errors import printable
 
-    require_output(out, figures)
-    done, failed = each_model(
-        "audit",
-        models,
-        lambda model, report: audit(
-            model,
-            layers=layers,
-            only=only,
-            heads=heads,
-            map=map_file,
-            adapter=adapter,
-            samples=samples,
-            approximate=approximate,
-            jobs=jobs,
-            progress=report,
-            expect=_tell_expected,
-        ),
-        lambda one: None if json else show(one, output),
-    )
-    if done is not None and json:
-        print_json(done.as_json(as_list=len(models) > 1))
-    if done is not None and out is not None:
-        with progress("fit laws") as report:
-            done = done.fitted(progress=report)
-        done.save(out, as_list=len(models) > 1, figures=figures)
-        messages.print(f"wrote {out / 'report.html'} and the rows beside it", markup=False, soft_wrap=True)
-    if failed:
-        raise typer.Exit(1)
+    require_figures(figures, out)
+    with results_in(out):
+        done, failed = each_model(
+            "audit",
+            models,
+            lambda model, report: audit(
+                model,
+                layers=layers,
+                only=only,
+                heads=heads,
+                map=map_file,
+                adapter=adapter,
+                samples=samples,
+                approximate=approximate,
+                jobs=jobs,
+                progress=report,
+                expect=_tell_expected,
+            ),
+            lambda one: None if json else show(one, output),
+        )
+        if done is not None and json:
+            print_json(done.as_json(as_list=len(models) > 1))
+        if done is not None and out is not None:
+            with progress("fit laws") as report:
+                done = done.fitted(progress=report)
+            done.save(out, as_list=len(models) > 1, figures=figures)
+            more = "" if figures is None else f", and {out / 'figures'}"
+            messages.print(
+                printable(f"wrote {out / 'report.html'} and the rows beside it{more}"),
+                markup=False,
+                soft_wrap=True,
+            )
+        if failed:
+            raise typer.Exit(1)
 
 
 def _tell_expected(seconds: float) -> None:

@@ -40,41 +40,46 @@ def command(
     The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., map=...,
     adapter=..., jobs=..., seed=...); with --out DIR also .save(DIR)
     """
-    from attnlaw.cli.models import each_model, require_output
-
-    require_output(out, figures)
-
     from attnlaw.auditing.fitting import fit_model
     from attnlaw.cli.console import messages, output, print_json
     from attnlaw.cli.fit_table import show, show_together
+    from attnlaw.cli.models import each_model, require_figures, results_in
+    from attnlaw.errors import printable
 
-    done, failed = each_model(
-        "fit",
-        models,
-        lambda model, report: fit_model(
-            model,
-            layers=layers,
-            only=only,
-            heads=heads,
-            map=map_file,
-            adapter=adapter,
-            jobs=jobs,
-            seed=seed,
-            progress=report,
-        ),
-        lambda one: None if json else show(one, output),
-    )
-    if done is not None and json:
-        print_json(done.as_json(as_list=len(models) > 1))
-    elif done is not None:
-        show_together(done, output)
-    if done is not None and out is not None:
-        done.save(out)
-        if figures is not None:
-            _draw(done, out, figures)
-        messages.print(f"wrote {out / 'fits.parquet'} and what belongs to it", markup=False, soft_wrap=True)
-    if failed:
-        raise typer.Exit(1)
+    require_figures(figures, out)
+    with results_in(out):
+        done, failed = each_model(
+            "fit",
+            models,
+            lambda model, report: fit_model(
+                model,
+                layers=layers,
+                only=only,
+                heads=heads,
+                map=map_file,
+                adapter=adapter,
+                jobs=jobs,
+                seed=seed,
+                progress=report,
+            ),
+            lambda one: None if json else show(one, output),
+        )
+        if done is not None and json:
+            print_json(done.as_json(as_list=len(models) > 1))
+        elif done is not None:
+            show_together(done, output)
+        if done is not None and out is not None:
+            done.save(out)
+            if figures is not None:
+                _draw(done, out, figures)
+            beside = "curves.parquet" if figures is None else f"curves.parquet and laws.{figures}"
+            messages.print(
+                printable(f"wrote {out / 'fits.parquet'} and beside it {beside}"),
+                markup=False,
+                soft_wrap=True,
+            )
+        if failed:
+            raise typer.Exit(1)
 
 
 def _draw(fits: Fits, out: Path, ending: str) -> None:

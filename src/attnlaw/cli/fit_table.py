@@ -32,8 +32,7 @@ def show(fits: Fits, console: Console) -> None:
             f"not random at level 0.01: {found.rejected} of {found.tested} matrices "
             f"(freshly initialised: {found.expected:.2g} expected, p = {found.p_value:.2g})",
             style="dim",
-        ),
-        soft_wrap=True,
+        )
     )
     for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
         console.print(

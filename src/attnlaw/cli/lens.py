@@ -36,28 +36,27 @@ def command(
     The same from Python: attnlaw.lens.linearise(MODEL, ids, top=K, seed=...)
     """
     from attnlaw.cli.console import messages, print_json, progress
+    from attnlaw.cli.models import results_in
     from attnlaw.errors import printable
     from attnlaw.lens import linearise
-    from attnlaw.records.files import replacing, to_json, usable_directory
+    from attnlaw.records.files import replacing, to_json
 
     numbers = _integers(ids)
-    if out is not None:
-        usable_directory(out)  # before the work, not after it
-    with progress(f"lens {printable(Path(model).name)}") as report:
-        found = linearise(model, numbers, top=top, seed=seed, progress=report)
-    if json:
-        print_json(found.describe())
-    else:
-        _show(found)
-    if out is not None:
-        with replacing(out / "lens.json") as draft:
-            draft.write_text(to_json(found.describe()) + "\n", encoding="utf-8")
-        _draw(found, out)
-        messages.print(
-            f"wrote lens.json, lens_map.png and lens_map.html in {out}", markup=False, soft_wrap=True
-        )
-    if found.status != "exact":
-        messages.print(f"attnlaw: {found.status}", markup=False, soft_wrap=True)
+    with results_in(out):
+        with progress(f"lens {printable(Path(model).name)}") as report:
+            found = linearise(model, numbers, top=top, seed=seed, progress=report)
+        if json:
+            print_json(found.describe())
+        else:
+            _show(found)
+        if out is not None:
+            with replacing(out / "lens.json") as draft:
+                draft.write_text(to_json(found.describe()) + "\n", encoding="utf-8")
+            _draw(found, out)
+            written = printable(f"wrote lens.json, lens_map.png and lens_map.html in {out}")
+            messages.print(written, markup=False, soft_wrap=True)
+        if found.status != "exact":
+            messages.print(f"attnlaw: {found.status}", markup=False, soft_wrap=True)
 
 
 def _integers(text: str) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -17,15 +19,32 @@ Outcome = TypeVar("Outcome", bound=Joinable)
 Progress = Callable[[int, int], None]
 
 
-def require_output(out: Path | None, figures: str | None) -> None:
-    """An `InputError` where results cannot be written: before the work, not after it."""
+def require_figures(figures: str | None, out: Path | None) -> None:
+    """An `InputError` where charts cannot be written: before the work, not after it."""
     from attnlaw.errors import InputError
+
+    if figures is not None and figures not in ("pdf", "svg", "png"):
+        raise InputError(f"--figures {figures}: expected pdf, svg or png")
+    if figures is not None and out is None:
+        raise InputError(f"--figures {figures}: needs --out DIR, the directory they go to")
+
+
+@contextmanager
+def results_in(out: Path | None) -> Iterator[None]:
+    """Make the directory of results before the work; take it away again where nothing came into it."""
     from attnlaw.records.files import usable_directory
 
-    if figures is not None and (out is None or figures not in ("pdf", "svg", "png")):
-        raise InputError(f"--figures {figures}: expected pdf, svg or png, together with --out DIR")
-    if out is not None:
-        usable_directory(out)
+    if out is None:
+        yield
+        return
+    made = [path for path in (out, *out.parents) if not os.path.lexists(path)]
+    usable_directory(out)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty
+            for path in made:
+                path.rmdir()
 
 
 def each_model(
@@ -48,9 +67,15 @@ def each_model(
             with progress(f"{verb} {printable(Path(model).name)}") as report:
                 one = work(model, report)
         except InputError as error:
-            messages.print(f"attnlaw: {error}", markup=False, soft_wrap=True)
+            messages.print(f"attnlaw: {error}{_hint(model)}", markup=False, soft_wrap=True)
             failed = True
             continue
         show(one)
         done = one if done is None else done + one
     return done, failed
+
+
+def _hint(model: str) -> str:
+    """How ids on a hub are written, for a name that may have been meant as one."""
+    known = "/" in model or os.path.lexists(model)
+    return "" if known else "; an id on a model hub is written owner/name"
