@@ -1,5 +1,7 @@
 """`attnlaw.audit` from Python: sources, tables, files."""
 
+import inspect
+
 import numpy as np
 import polars as pl
 import pytest
@@ -113,6 +115,27 @@ def test_models_of_one_name_stay_apart(tiny, tmp_path):
         {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}, heads=2, name="mine"
     )
     assert named.summary["model"] == "mine"
+
+
+@pytest.mark.parametrize("work", [attnlaw.audit, attnlaw.fit_model])
+def test_layers_and_kinds_may_be_a_number_and_a_list(work, request):
+    path = request.config.rootpath / TINY
+    found = work(path, layers=0, only=["qk", "vo"]).matrices
+    assert found.equals(work(path, layers="0", only="qk,vo").matrices)
+    assert found.select("layer", "kind").rows() == [(0, "qk")] * 4 + [(0, "vo")] * 4
+    hints = inspect.get_annotations(work)
+    assert (hints["layers"], hints["only"]) == ("str | int | None", "str | Sequence[str] | None")
+
+
+def test_what_comes_back_is_shown_in_a_line(tiny, request):
+    path, proxy = request.config.rootpath / TINY, tiny.summary["proxies"]["spectrum_adaptive"]["log10"]
+    assert repr(tiny) == f"<Audit {path}: gpt2, 40 matrices, log10 proxy {proxy:.2f}>"
+    some = attnlaw.audit(path, layers=0, only="qk", name="some")
+    assert repr(some + some) == "<Audit some: gpt2, 4 matrices; some (2): gpt2, 4 matrices>"
+    rng = np.random.default_rng(0)
+    block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": 1e200 * np.eye(32)}
+    fits = attnlaw.fit_model(block, heads=2, name="block")
+    assert repr(fits) == "<Fits block: 2 random, 2 not fitted>"
 
 
 def test_a_feed_forward_that_is_not_read_leaves_no_proxies():

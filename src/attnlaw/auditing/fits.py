@@ -14,6 +14,7 @@ import polars as pl
 from attnlaw.fits.describe import LEVEL
 from attnlaw.fits.null import false_alarms
 from attnlaw.records.files import parquet, replacing, usable_directory
+from attnlaw.records.laws import LAW_NAMES
 from attnlaw.records.stack import distinct_names, stacked
 
 # Columns of a row that the JSON of a matrix repeats under the same name.
@@ -59,12 +60,12 @@ class Fits:
         names = distinct_names(self.models, other.models)
         return Fits(stacked(self.matrices, other.matrices, names), stacked(self.curves, other.curves, names))
 
+    def _by_model(self) -> list[tuple[str, pl.DataFrame]]:
+        return [(str(model), rows) for (model,), rows in self.matrices.group_by("model", maintain_order=True)]
+
     def rejections(self) -> dict[str, Rejections]:
         """Of each model: the matrices that are not random, against a freshly initialised one."""
-        return {
-            str(model): Rejections.count(rows)
-            for (model,), rows in self.matrices.group_by("model", maintain_order=True)
-        }
+        return {model: Rejections.count(rows) for model, rows in self._by_model()}
 
     def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
         """One object per model (a list for several, or when `as_list` asks for one)."""
@@ -75,7 +76,7 @@ class Fits:
                 "matrices": [_as_json(row) for row in rows.iter_rows(named=True)],
                 "attnlaw_version": rows["attnlaw_version"][0],
             }
-            for (model,), rows in self.matrices.group_by("model", maintain_order=True)
+            for model, rows in self._by_model()
         ]
         return objects if as_list or len(objects) > 1 else objects[0]
 
@@ -87,8 +88,17 @@ class Fits:
                 drafts.enter_context(replacing(folder / f"{name}.parquet")).write_bytes(parquet(table))
         return folder
 
+    def __repr__(self) -> str:
+        return f"<Fits {'; '.join(f'{model}: {_in_short(rows)}' for model, rows in self._by_model())}>"
+
     def _repr_html_(self) -> str:
         return str(self.matrices._repr_html_())
+
+
+def _in_short(rows: pl.DataFrame) -> str:
+    """How many matrices follow each law; those without a law could not be fitted."""
+    counts = dict(rows["law"].fill_null("not fitted").value_counts().iter_rows())
+    return ", ".join(f"{counts[law]} {law}" for law in (*LAW_NAMES, "not fitted") if law in counts)
 
 
 def _as_json(row: dict[str, Any]) -> dict[str, Any]:

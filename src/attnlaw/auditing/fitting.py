@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,8 @@ def fit_model(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
-    layers: str | None = None,
-    only: str | None = None,
+    layers: str | int | None = None,
+    only: str | Sequence[str] | None = None,
     jobs: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,

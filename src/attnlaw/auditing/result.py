@@ -82,6 +82,16 @@ class Audit(AuditRows):
         """One summary, or a list when there are several models (or when `as_list` asks for one)."""
         return list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
 
+    def __repr__(self) -> str:
+        return f"<Audit {'; '.join(map(_in_short, self.summaries))}>"
+
     def _repr_html_(self) -> str:
         names = ", ".join(escape(name) for name in self.names)
         return f"<p><b>attnlaw audit</b> of {names}</p>{self.layers._repr_html_()}"
+
+
+def _in_short(summary: dict[str, Any]) -> str:
+    """A model's name, family and size, and its first proxy where it has proxies."""
+    text = f"{summary['model']}: {summary['family']}, {summary['matrices']} matrices"
+    proxy = summary["proxies"] and summary["proxies"]["spectrum_adaptive"]["log10"]
+    return text if proxy is None else f"{text}, log10 proxy {proxy:.2f}"

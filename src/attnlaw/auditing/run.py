@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ def audit(
     heads: int | None = None,
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
-    layers: str | None = None,
-    only: str | None = None,
+    layers: str | int | None = None,
+    only: str | Sequence[str] | None = None,
     jobs: int | None = None,
     samples: int | None = None,
     approximate: bool = False,
@@ -41,9 +41,9 @@ def audit(
     `source` is a path (file, directory or index), an id on a model hub, a state dict or an `nn.Module`;
     `name` is what the rows call it (the path, or the module's class, unless given). `map` is a TOML file
     that describes an architecture of one's own; `adapter` is a LoRA adapter to add to the weights (as
-    `source`, an adapter is audited by itself, whole). `layers` ("0:4") and
-    `only` ("qk,vo", also "cross", "ffn", "embedding", "unembedding") restrict what is measured; the
-    proxies need every matrix and are null otherwise. `samples` adds proxy / sqrt(samples). `approximate`
+    `source`, an adapter is audited by itself, whole). `layers` ("0:4", or one number) and `only` ("qk,vo" or
+    ["qk", "vo"], also "cross", "ffn", "embedding", "unembedding") restrict what is measured; the proxies
+    need every matrix and are null otherwise. `samples` adds proxy / sqrt(samples). `approximate`
     estimates the sums over singular values of very large matrices, with errors, instead of factorising
     them. `expect` is told the expected seconds before the work starts.
 
