@@ -122,3 +122,12 @@ def test_missing_spectra_are_missing(model):
 def test_not_a_number_never_reaches_the_page():
     with pytest.raises(ValueError, match="not JSON compliant"):
         inert_json({"x": float("nan")})
+
+
+def test_what_the_page_compares_is_a_proxy_and_no_bound(model):
+    """Of bounds it speaks to say that proxies are none, and of the amplification, which does bound."""
+    source = audit_page(model)
+    said = re.findall(
+        r"[^.]*\bbounds?\b[^.]*", re.sub(r"<svg.*?</svg>|<style.*?</style>", "", source, flags=re.S)
+    )
+    assert all("leading factors" in text or "α of a layer bounds" in text for text in said), said

@@ -88,7 +88,7 @@ def amplification(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
 
 
 def shares(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
-    """What share of each layer's bound each kind of matrix has: stacked bars, one panel per model."""
+    """What each kind of matrix has of what a layer adds to the proxy: stacked bars, one panel per model."""
     import altair as alt
 
     names = {"share_qk": "QK", "share_vo": "VO", "share_ffn": "FFN", "share_cross": "cross attention"}

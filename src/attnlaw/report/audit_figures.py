@@ -23,8 +23,8 @@ def audit_figures(audit: AuditRows) -> list[Figure]:
         ending, of = (f"_{number}", f": {label}") if several else ("", "")
         if own["log10_contribution"].count():
             caption = (
-                "Lines: what the matrices of a layer cost in the bound (median), by Schatten index p. "
-                "Dots: each matrix at the p that costs it least. Dots at p = 0 count ranks; dots further "
+                "Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. "
+                "Dots: each matrix at the p where it adds least. Dots at p = 0 count ranks; dots further "
                 "right belong to spectra that decay."
             )
             chart = partial(contribution_curves, own.filter(pl.col("layer").is_not_null()))
@@ -56,7 +56,7 @@ def _comparisons(audit: AuditRows, labels: dict[str, str]) -> list[Figure]:
         caption = "How much the layers above a layer can stretch an error made there; 0 at the last layer."
         chart = partial(amplification, known, labels)
         figures.append(Figure("amplification", "Amplification by layer", caption, chart, on_page=False))
-        caption = "The bound of one layer, divided among its kinds of matrix."
+        caption = "What one layer adds to the proxy, divided among its kinds of matrix."
         figures.append(
             Figure("shares", "Shares by layer", caption, partial(shares, known, labels), on_page=False)
         )

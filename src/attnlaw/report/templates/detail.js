@@ -2,7 +2,7 @@
 
 const FACTS = [
   ["spectral_norm", "spectral norm"], ["frobenius_norm", "Frobenius norm"], ["stable_rank", "stable rank"], ["effective_rank", "effective rank"],
-  ["p", "p*"], ["share", "share of the bound"], ["law", "fitted law"], ["outliers", "outliers"],
+  ["p", "p*"], ["share", "share of the proxy"], ["law", "fitted law"], ["outliers", "outliers"],
   ["random_p_value", "p-value, random"], ["alpha", "tail exponent α"], ["alpha_p_value", "p-value, power law"],
 ];
 
@@ -112,8 +112,8 @@ class Detail {
     const line = { type: "line", readable: true, name: "log10 C(p)", color: "var(--c0)", width: 2.2, data };
     const chosen = columns.p[row] === null ? [] : [{ type: "points", name: "", color: "var(--c1)", size: 5, data: [[columns.p[row], columns.log10_contribution[row]]] }];
     const drawn = element("div");
-    show(place, drawn, element("figcaption", {}, `What the matrix costs in the bound when measured with Schatten index p. The dot is p* = ${format(columns.p[row])}, where it costs least.`));
-    plot(drawn, { label: "Contribution to the bound against p", height: 170, layers: [line, ...chosen],
+    show(place, drawn, element("figcaption", {}, `What the matrix adds to the proxy when measured with Schatten index p. The dot is p* = ${format(columns.p[row])}, where it adds least.`));
+    plot(drawn, { label: "Contribution to the proxy against p", height: 170, layers: [line, ...chosen],
       x: { title: "Schatten index p", short: "p =", domain: [0, 2], values: [0, 0.5, 1, 1.5, 2] }, y: { title: "log10 C(p)", domain: domainOf(curve) } });
   }
 }

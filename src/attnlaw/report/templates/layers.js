@@ -43,13 +43,13 @@ function drawShares(data, models) {
     const at = own.map((row) => layers.layer[row]);
     const drawn = element("div");
     const title = data.several ? element("p", { class: "panel-title" }, key(seriesColor(model)), data.models[model].short) : null;
-    return [{ nodes: [title, drawn], start: () => plot(drawn, { label: `Share of each kind of matrix in the bound, ${data.models[model].name}`,
+    return [{ nodes: [title, drawn], start: () => plot(drawn, { label: `Share of each kind of matrix in the proxy, ${data.models[model].name}`,
       height: data.several ? 150 : 240, layers: bars, x: { title: "layer", domain: [Math.min(...at) - 0.6, Math.max(...at) + 0.6], values: wholeTicks(at) },
       y: { title: "share", domain: [0, 1], values: [0, 0.5, 1] } }) }];
   });
   const legend = keys(parts.map(([, label, color]) => ({ type: "bars", name: label, color: seriesColor(color) })));
   show(byId("shares"), element("h3", {}, "What each layer's share is made of"), legend, panels.flatMap((panel) => panel.nodes),
-    element("figcaption", {}, "The bound of one layer, divided among its matrices. Tall colours are the kind of matrix that costs most there."));
+    element("figcaption", {}, "What one layer adds to the proxy, divided among its matrices. Tall colours are the kind of matrix that adds most there."));
   panels.forEach((panel) => panel.start());
 }
 
