@@ -1,6 +1,7 @@
 """Figures for a paper: as wide as a column or two, in readable type, in every format."""
 
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
@@ -52,6 +53,18 @@ def test_a_bitmap_has_300_pixels_an_inch(audit, tmp_path):
     content = save_chart(amplification(audit.layers, {"model": "model"}), tmp_path / "f.png").read_bytes()
     width = int.from_bytes(content[16:20], "big")
     assert width == pytest.approx(3.3 * 300, abs=NEAR * 300 / 72)
+    # The chunk pHYs: pixels per metre across and down, then 1 for the metre; an inch has 0.0254 of them.
+    tag = content.index(b"pHYs") + 4
+    across, down = (int.from_bytes(content[tag + 4 * i : tag + 4 * i + 4], "big") for i in range(2))
+    assert (across * 0.0254, down * 0.0254, content[tag + 8]) == pytest.approx((300, 300, 1), abs=0.0254)
+
+
+def test_a_drawing_tells_its_size_in_points(audit, tmp_path):
+    source = save_chart(amplification(audit.layers, {"model": "model"}), tmp_path / "f.svg").read_text()
+    root = ElementTree.fromstring(source)
+    _, _, width, height = root.attrib["viewBox"].split()
+    assert (root.attrib["width"], root.attrib["height"]) == (f"{width}pt", f"{height}pt")
+    assert float(width) == pytest.approx(COLUMN, abs=NEAR)
 
 
 def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):

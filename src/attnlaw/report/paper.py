@@ -19,7 +19,7 @@ POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
 # A chart that was drawn wider than this on screen takes both columns.
 WIDE = 470
-PIXELS_PER_POINT = 300 / POINTS_PER_INCH
+PIXELS_PER_INCH = 300  # of a bitmap
 # A figure may miss its width by so many points; panels may shrink to this fraction of their size on screen.
 NEAR, SMALLEST = 4.0, 0.25
 ENDINGS = ("pdf", "svg", "png")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
     """Write a chart for a two-column paper as PDF, SVG or PNG (300 per inch), by the ending of `path`."""
     import vl_convert
 
-    from attnlaw.report.paper import PIXELS_PER_POINT, paper_spec
+    from attnlaw.report.paper import PIXELS_PER_INCH, paper_spec
 
     target = Path(path)
     if target.suffix not in FORMATS:
@@ -49,7 +50,17 @@ def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
         if target.suffix == ".pdf":
             draft.write_bytes(vl_convert.vegalite_to_pdf(spec))
         elif target.suffix == ".png":
-            draft.write_bytes(vl_convert.vegalite_to_png(spec, scale=PIXELS_PER_POINT))
+            draft.write_bytes(vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH))
         else:
-            draft.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+            draft.write_text(_in_points(vl_convert.vegalite_to_svg(spec)), encoding="utf-8")
     return target
+
+
+def _in_points(drawing: str) -> str:
+    """The drawing with its width and height in points: without a unit they would be 96ths of an inch.
+
+    >>> _in_points('<svg width="72" height="36.5"><rect width="9"/></svg>')
+    '<svg width="72pt" height="36.5pt"><rect width="9"/></svg>'
+    """
+    head, end, rest = drawing.partition(">")
+    return re.sub(r'\b(width|height)="([\d.]+)"', r'\1="\2pt"', head) + end + rest
