@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import typer
 
 from attnlaw import __version__
@@ -32,10 +35,17 @@ def _root(
     """The spectral theory of attention, executable."""
 
 
-app.command("audit")(audit.command)
-app.command("fit")(fit.command)
-app.command("learn")(learn.command)
-app.command("lens")(lens.command)
-app.command("limit")(limit.command)
-app.command("report")(report.command)
+def _flowing(text: str | None) -> str:
+    """A docstring whose lines break where the terminal ends, not where the source does.
+
+    Paragraphs and lines such as `name: what it means` stay apart.
+
+    >>> _flowing("One\\nsentence.\\n\\nrandom: noise\\nlearned: a law")
+    'One sentence.\\n\\nrandom: noise\\nlearned: a law'
+    """
+    return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", inspect.cleandoc(text or ""))
+
+
+for verb in (audit, fit, learn, lens, limit, report):
+    app.command(verb.__name__.rpartition(".")[2], help=_flowing(verb.command.__doc__))(verb.command)
 app.add_typer(study.app, name="study")
