@@ -22,6 +22,7 @@ from attnlaw.study.verb import Arguments, Verb
 
 MOST_TASKS = 1_000_000
 MOST_POINTS = 100_000
+MOST_ENTRIES = 100_000
 
 
 def _verb_names(value: Any, verbs: Mapping[str, Verb], where: str) -> list[str]:
@@ -131,10 +132,29 @@ def _on_disk(values: list[Plain], key: str, folder: Path, where: str) -> list[Pl
     for value in values:
         path = folder.absolute() / str(value)
         if any(char in str(value) for char in "*?["):
+            _check_reach(path, f"{where} {key}: {value!r}")
             matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 (the pattern may be absolute)
             if not matches:
                 raise InputError(f"{where} {key}: {value!r} matches nothing; paths start at the study file")
             found += [os.path.normpath(match) for match in matches]
         else:
-            found.append(os.path.normpath(path) if path.exists() else value)
+            # Not Path.exists, which raises where a name is longer than the system allows.
+            found.append(os.path.normpath(path) if os.path.exists(path) else value)  # noqa: PTH110
     return found
+
+
+def _check_reach(pattern: Path, where: str) -> None:
+    """An `InputError` for a `**` that reaches too much; links, which it follows, may lead in a circle."""
+    if "**" not in pattern.parts:
+        return
+    start = Path(*pattern.parts[: pattern.parts.index("**")])
+    seen = 0
+    for top in glob.iglob(str(start)):  # noqa: PTH207 (the pattern may be absolute)
+        for _, folders, files in os.walk(top, followlinks=True):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            seen += len(folders) + len(files)
+            if seen > MOST_ENTRIES:
+                raise InputError(
+                    f"{where}: ** reaches more than {MOST_ENTRIES} files and folders; "
+                    "start it in a folder nearer to what is meant"
+                )
