@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from attnlaw.aim.target import Target
@@ -32,6 +33,7 @@ __all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
 
 OUTPUTS = ("linear", "softmax", "hardmax")
 STUDENTS = ("factorized", "direct", "bayes")
+NUMBERS = ("alpha", "noise", "weight_decay", "beta", "tokens")
 DEFAULT_TARGET = Target.marchenko_pastur(0.5)
 LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of them stay in float64
 STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
@@ -54,6 +56,7 @@ class ObservationGroup:
     def __post_init__(self) -> None:
         if self.entries not in ENTRIES:
             raise InputError(f"group entries: found {self.entries!r}, expected one of {', '.join(ENTRIES)}")
+        _check_numbers(self, ("weight", "noise", "share"), "group ")
         if not 0 < self.weight < math.inf:
             raise InputError(f"group weight: found {self.weight:g}, expected a number above 0")
         if not 0 <= self.noise < math.inf:
@@ -102,18 +105,23 @@ class Problem:
             raise InputError(f"output: found {self.output!r}, expected one of {', '.join(OUTPUTS)}")
         if self.student not in STUDENTS:
             raise InputError(f"student: found {self.student!r}, expected one of {', '.join(STUDENTS)}")
+        if not isinstance(self.target, Target):
+            raise InputError(
+                f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
+            )
+        _check_numbers(self, NUMBERS)
         if not 0 < self.alpha < math.inf:
             raise InputError(
                 f"alpha: found {self.alpha:g}, expected a number above 0; give n/d^2 for n samples"
             )
-        for name in ("alpha", "noise", "weight_decay", "beta", "tokens"):
+        for name in NUMBERS:
             value = getattr(self, name)
             if value > LARGEST or 0 < value < 1 / LARGEST:
                 raise InputError(
                     f"{name.replace('_', ' ')}: found {value!r:.30}, outside what double precision resolves; "
                     f"expected 0 or a number from {1 / LARGEST:g} to {LARGEST:g}"
                 )
-        if isinstance(self.tokens, bool) or int(self.tokens) != self.tokens or self.tokens < 1:
+        if isinstance(self.tokens, bool) or not float(self.tokens).is_integer() or self.tokens < 1:
             raise InputError(f"tokens: found {self.tokens}, expected a whole number of at least 1")
         if not 0 <= self.noise < math.inf:
             raise InputError(
@@ -208,3 +216,10 @@ class Problem:
             "student": self.student,
             "groups": [vars(group) for group in self.groups],
         }
+
+
+def _check_numbers(owner: object, names: tuple[str, ...], prefix: str = "") -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, Real):
+            raise InputError(f"{prefix}{name.replace('_', ' ')}: found {value!r:.60}, expected a number")
