@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from attnlaw.auditing import audit as attnlaw_audit
 from attnlaw.cli import audit
-from attnlaw.cli.audit_table import show
+from attnlaw.cli.audit_table import show, sparkline
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -245,6 +245,41 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
         assert float(value) == pytest.approx(entry["log10"], abs=0.51 * unit)
         assert float(digit or 0) * unit == pytest.approx(entry["error"], abs=0.51 * unit)
     assert re.search(r"10\^\(\d\.\d{4} ± \d", text)
+
+
+def drawn(found, width):
+    screen = io.StringIO()
+    show(found, Console(width=width, file=screen))
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize(("width", "bars", "title"), [(60, 4, "norm by 2 heads"), (120, 8, "norm by head")])
+def test_heads_that_share_a_bar_are_told_of(width, bars, title):
+    """Eight heads of norms 1 to 8: a bar each, or one for the larger of two."""
+    scale = np.repeat(np.arange(1.0, 9.0), 2)[:, None]
+    block = {"in_proj_weight": np.vstack([scale * np.eye(16), np.eye(16), np.eye(16)])}
+    text = drawn(attnlaw_audit(block | {"out_proj.weight": np.eye(16)}, heads=8), width)
+    assert text.count(title) == 2
+    norms = np.arange(1, 9).reshape(bars, -1).max(axis=1)
+    assert f"{sparkline(norms.tolist(), top=8)} 8.00" in text
+
+
+@pytest.mark.parametrize("width", [52, 60, 80, 120])
+def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
+    found = attnlaw_audit(TINY)
+    text = drawn(found, width)
+    assert "…" not in text
+    rows = [line for line in text.splitlines() if re.match(r"[0-3] ", line)]
+    largest = (
+        found.matrices.filter(kind="vo")
+        .group_by("layer", maintain_order=True)
+        .agg(pl.col("spectral_norm").max())
+    )
+    for line, (layer, norm) in zip(rows, largest.iter_rows(), strict=True):
+        digits = 2 if norm >= 1 else 3  # three digits, zeros too
+        assert f" {norm:.{digits}f} " in line, layer
+    assert ("%" in rows[0]) == (width >= 80)
+    assert ("A wider screen also shows: share of proxy" in text) == (width < 80)
 
 
 def test_help_does_not_import_the_numerical_libraries():

@@ -27,9 +27,8 @@ def sparkline(values: Sequence[float], top: float) -> str:
     return "".join(BLOCKS[round(steps * value / top) if top > 0 else 0] for value in values)
 
 
-def _bins(values: Sequence[float], most: int) -> list[float]:
-    """The values, or the maxima of neighbours where there are more than `most`."""
-    size = -(-len(values) // most)
+def _bins(values: Sequence[float], size: int) -> list[float]:
+    """The maxima of `size` neighbours each."""
     return [max(values[i : i + size]) for i in range(0, len(values), size)]
 
 
@@ -56,13 +55,14 @@ def show(audit: Audit, console: Console) -> None:
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
     console.print(Text(facts, style="dim"), soft_wrap=True)
     if audit.layers.height:
-        console.print(_layer_table(audit, blocks=12 if console.width >= 100 else 6))
+        _show_layers(audit, console)
     others = audit.matrices.filter(pl.col("layer").is_null())
     for row in others.iter_rows(named=True):
         console.print(
-            f"{row['kind']} {row['rows']} x {row['cols']}: spectral norm {_of(row, 'spectral_norm', '.4g')}, "
-            f"stable rank {_of(row, 'stable_rank', '.3g')}, "
-            f"effective rank {_of(row, 'effective_rank', '.4g')}"
+            f"{row['kind']} {row['rows']} x {row['cols']}: "
+            f"spectral norm {_of(row, 'spectral_norm', '#.4g')}, "
+            f"stable rank {_of(row, 'stable_rank', '#.3g')}, "
+            f"effective rank {_of(row, 'effective_rank', '#.4g')}"
         )
     if summary["proxies"]:
         console.print(_proxy_table(summary))
@@ -73,55 +73,85 @@ def show(audit: Audit, console: Console) -> None:
     console.print()
 
 
-def _layer_table(audit: Audit, blocks: int) -> Table:
+def _show_layers(audit: Audit, console: Console) -> None:
+    """Print the table of layers; a narrow screen goes without its last columns, and says so."""
+    blocks = 12 if console.width >= 100 else 6
+    feed_forward = audit.matrices["kind"].str.starts_with("ffn_").any()
+    there = (("share of proxy", audit.summary["proxies"] is not None), ("norms of FFN", feed_forward))
+    last = [name for name, present in there if present]
+    for count in range(len(last) + 1):
+        left_out = last[:count]
+        table = _layer_table(audit, blocks, left_out)
+        if table.__rich_measure__(console, console.options.update(width=1000)).maximum <= console.width:
+            break
+    console.print(table)
+    if left_out:
+        console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
+
+
+def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
     """One line per layer, and a second one for its cross attention; sparklines of at most `blocks`."""
     matrices = audit.matrices
     present = set(matrices["kind"])
     heads = [kind for kind in ("qk", "vo") if {kind, f"cross_{kind}"} & present]
-    plain = [kind for kind in ("ffn_in", "ffn_gate", "ffn_out", "lora") if kind in present]
+    ffn = () if "norms of FFN" in left_out else ("ffn_in", "ffn_gate", "ffn_out")
+    plain = [kind for kind in (*ffn, "lora") if kind in present]
+    pooled = {kind: -(-_most_heads(matrices, kind) // blocks) for kind in heads}
     tops = {kind: _spectral_norms(matrices, kind, f"cross_{kind}").max() for kind in heads}
     bounded = audit.summary["proxies"] is not None
+    wide = "share of proxy" not in left_out
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
     table.add_column("\nlayer", no_wrap=True)
     for kind in heads:
-        table.add_column(f"{kind.upper()}\nnorm by head", no_wrap=True)
+        by = "head" if pooled[kind] == 1 else f"{pooled[kind]} heads"
+        table.add_column(f"{kind.upper()}\nnorm by {by}", no_wrap=True)
         table.add_column("stable\nrank", justify="right", no_wrap=True)
     for kind in plain:
         table.add_column(kind.replace("ffn_", "FFN\n"), justify="right", no_wrap=True)
     if bounded:
         table.add_column("log10\nα", justify="right", no_wrap=True)
-        table.add_column("share of\nproxy", no_wrap=True)
+        if wide:
+            table.add_column("share of\nproxy", no_wrap=True)
     shares = dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
     largest = max(shares.values()) or 1.0
     for layer in audit.layers.iter_rows(named=True):
         rows = matrices.filter(pl.col("layer") == layer["layer"])
         cells: list[str | Text] = [Text(f"{layer['stack'] or ''} {layer['layer']}".strip())]
-        cells += [cell for kind in heads for cell in _head_cells(rows, kind, tops[kind], blocks)]
+        cells += [cell for kind in heads for cell in _head_cells(rows, kind, tops[kind], pooled[kind])]
         cells += [_largest_norm(rows, kind) for kind in plain]
         if bounded:
             share = shares[layer["layer"]]
-            alpha = _number(layer["log10_alpha"], ".2f", layer["log10_alpha_error"])
-            cells += [alpha, f"{bar(share / largest, width=5):<5} {share:.1%}"]
+            cells.append(_number(layer["log10_alpha"], ".2f", layer["log10_alpha_error"]))
+            cells += [f"{bar(share / largest, width=5):<5} {share:.1%}"] if wide else []
         table.add_row(*cells)
         if rows["kind"].str.starts_with("cross_").any():
             cross = [
-                cell for kind in heads for cell in _head_cells(rows, f"cross_{kind}", tops[kind], blocks)
+                cell
+                for kind in heads
+                for cell in _head_cells(rows, f"cross_{kind}", tops[kind], pooled[kind])
             ]
             table.add_row("  + cross", *cross, style="dim")
     return table
 
 
-def _head_cells(rows: pl.DataFrame, kind: str, top: Any, blocks: int) -> list[str]:
+def _most_heads(rows: pl.DataFrame, kind: str) -> int:
+    """The largest number of heads of a kind, or of its cross attention, in one layer."""
+    of_kind = rows.filter(pl.col("kind").is_in([kind, f"cross_{kind}"]))
+    return int(max(of_kind.group_by("layer", "kind").len()["len"]))
+
+
+def _head_cells(rows: pl.DataFrame, kind: str, top: Any, pooled: int) -> list[str]:
     """A sparkline of the norms with their maximum, and the median stable rank."""
     norms = _spectral_norms(rows, kind).to_list()
     rank = rows.filter(pl.col("kind") == kind)["stable_rank"].median()
-    return [f"{sparkline(_bins(norms, blocks), top)} {max(norms):.3g}" if norms else "", _number(rank, ".1f")]
+    bars = f"{sparkline(_bins(norms, pooled), top)} {_number(max(norms), '#.3g')}" if norms else ""
+    return [bars, _number(rank, ".1f")]
 
 
 def _largest_norm(rows: pl.DataFrame, kind: str) -> str:
     of_kind = rows.filter(pl.col("kind") == kind).sort("spectral_norm", descending=True)
     largest = of_kind.head(1).select("spectral_norm", "spectral_norm_error").rows()
-    return "".join(_number(norm, ".3g", error) for norm, error in largest)
+    return "".join(_number(norm, "#.3g", error) for norm, error in largest)
 
 
 def _spectral_norms(rows: pl.DataFrame, *kinds: str) -> pl.Series:
@@ -137,7 +167,7 @@ def _number(value: Any, form: str, error: Any = None) -> str:
     """The number in its form, or with its error where that reaches the digits shown; nothing for None."""
     if value is None:
         return ""
-    shown = format(float(value), form)
+    shown = format(float(value), form).removesuffix(".")
     last_digit = 10.0 ** -len(shown.partition(".")[2])
     return with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
 

@@ -93,15 +93,15 @@ def _summary(fits: Fits) -> Table:
     groups = fits.matrices.group_by("kind", "model", maintain_order=True)
     for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):
         counts = dict(rows.group_by("law").len().iter_rows())
-        medians = [rows[name].median() for name in ("wasserstein", "outliers", "alpha", "kappa")]
+        medians = {name: rows[name].median() for name in ("wasserstein", "outliers", "alpha", "kappa")}
         table.add_row(
             str(kind).replace("_", " "),
             Text(names[str(model)]),
             *(str(counts.get(law, "")) for law in LETTERS),
-            *(_number(value) for value in medians),
+            *(_number(value, "g" if name == "outliers" else "#.3g") for name, value in medians.items()),
         )
     return table
 
 
-def _number(value: Any) -> str:
-    return "" if value is None else f"{float(value):.3g}"
+def _number(value: Any, form: str = "#.3g") -> str:
+    return "" if value is None else format(float(value), form).removesuffix(".")
