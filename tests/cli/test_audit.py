@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from attnlaw.auditing import audit as attnlaw_audit
 from attnlaw.cli import audit
-from attnlaw.cli.audit_table import show, sparkline
+from attnlaw.cli.audit_table import show, show_together, sparkline
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -233,9 +233,7 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
     shown = {}
     for approximate in (False, True):
         found = attnlaw_audit(state, heads=8, approximate=approximate, samples=100)
-        screen = io.StringIO()
-        show(found, Console(width=100, file=screen))
-        shown[approximate] = screen.getvalue(), found.summary
+        shown[approximate] = drawn(found, 100), found.summary
     assert "(" not in re.search(r"p = 1 .*", shown[False][0])[0]
     text, summary = shown[True]
     for name, line in (("1", r"p = 1 +(\S+)"), ("0", r"p = 0 +(\S+)")):
@@ -249,7 +247,8 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
 
 def drawn(found, width):
     screen = io.StringIO()
-    show(found, Console(width=width, file=screen))
+    for part in (show, show_together):
+        part(found, Console(width=width, file=screen))
     return screen.getvalue()
 
 
@@ -280,6 +279,28 @@ def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
         assert f" {norm:.{digits}f} " in line, layer
     assert ("%" in rows[0]) == (width >= 80)
     assert ("A wider screen also shows: share of proxy" in text) == (width < 80)
+
+
+def test_proxies_of_several_models_stand_side_by_side_and_notes_stand_once():
+    done = attnlaw("audit", TINY, TINY, "--samples", "100")
+    assert done.returncode == 0, done.stderr
+    flat = " ".join(done.stdout.split())
+    for note in ("Proxies are leading", "p = 0 won", "still a proxy", "Extension beyond"):
+        assert flat.count(note) == 1
+    assert flat.count("log10, tiny-decoder") == 2
+    (line,) = re.findall(r"one index for all, p = 1 +(\S+) +(\S+)", done.stdout)
+    assert line[0] == line[1] == f"{attnlaw_audit(TINY).summary['proxies']['fixed_p']['1']['log10']:.4f}"
+
+
+def test_notes_of_one_model_among_several_name_it():
+    one, other = (
+        attnlaw_audit(TINY, name=name, **more) for name, more in (("a", {"samples": 100}), ("b", {}))
+    )
+    screen = io.StringIO()
+    show_together(one + other, Console(width=300, file=screen))
+    lines = [line.strip() for line in screen.getvalue().splitlines()]
+    assert [line[:30] for line in lines if "still a proxy" in line] == ["a: spectrum-adaptive proxy / s"]
+    assert any(line.startswith("Proxies are leading") for line in lines)
 
 
 def test_help_does_not_import_the_numerical_libraries():

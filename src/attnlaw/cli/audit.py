@@ -41,7 +41,7 @@ def command(
     samples=..., approximate=..., jobs=...); with --out DIR also .fitted().save(DIR, figures=...)
     """
     from attnlaw.auditing import audit
-    from attnlaw.cli.audit_table import show
+    from attnlaw.cli.audit_table import show, show_together
     from attnlaw.cli.console import messages, output, print_json, progress
     from attnlaw.cli.models import each_model, require_figures, results_in
     from attnlaw.errors import printable
@@ -68,6 +68,8 @@ def command(
         )
         if done is not None and json:
             print_json(done.as_json(as_list=len(models) > 1))
+        elif done is not None:
+            show_together(done, output)
         if done is not None and out is not None:
             with progress("fit laws") as report:
                 done = done.fitted(progress=report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,6 +13,7 @@ from rich.text import Text
 from attnlaw.auditing import Audit
 from attnlaw.cli.uncertain import with_error
 from attnlaw.records.remarks import ROUND_OFF, proxy_entries, remarks
+from attnlaw.report.saved import short_names
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -43,7 +44,7 @@ def bar(fraction: float, width: int = 8) -> str:
 
 
 def show(audit: Audit, console: Console) -> None:
-    """Print one model's audit."""
+    """Print the matrices of one model."""
     summary = audit.summary
     facts = f"{summary['family']}, {summary['layers']} layers, {summary['matrices']} matrices"
     if summary["heads"] is not None:  # an adapter has none
@@ -64,12 +65,27 @@ def show(audit: Audit, console: Console) -> None:
             f"stable rank {_of(row, 'stable_rank', '#.3g')}, "
             f"effective rank {_of(row, 'effective_rank', '#.4g')}"
         )
-    if summary["proxies"]:
-        console.print(_proxy_table(summary))
-    for line in remarks(summary):
-        console.print(Text(line, style="dim"))
     for warning in summary["warnings"]:
         console.print(Text(f"warning: {warning}", style="yellow"))
+
+
+def show_together(audit: Audit, console: Console) -> None:
+    """Print the proxies of all models side by side, and once each what is to be known about them."""
+    names = short_names(audit.names)
+    bounded = {
+        names[summary["model"]]: summary for summary in audit.summaries if summary["proxies"] is not None
+    }
+    if len(audit.summaries) > 1:
+        console.print()
+    if bounded:
+        console.print(_proxy_table(bounded))
+    told: dict[str, list[str]] = {}
+    for summary in audit.summaries:
+        for line in remarks(summary):
+            told.setdefault(line, []).append(names[summary["model"]])
+    for line, models in told.items():
+        whose = "" if len(models) == len(audit.summaries) else f"{', '.join(models)}: "
+        console.print(Text(f"{whose}{line}", style="dim"))
     console.print()
 
 
@@ -172,14 +188,17 @@ def _number(value: Any, form: str, error: Any = None) -> str:
     return with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
 
 
-def _proxy_table(summary: dict[str, Any]) -> Table:
+def _proxy_table(summaries: Mapping[str, dict[str, Any]]) -> Table:
+    """A column for each model, by its name where there are several, and one more where it shares layers."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("proxy")
-    table.add_column("log10", justify="right")
-    columns = [proxy_entries(summary["proxies"])]
-    if summary["per_application"]:
-        table.add_column("log10, per application", justify="right")
-        columns.append(proxy_entries(summary["per_application"]))
+    columns = []
+    for name, summary in summaries.items():
+        title = "log10" if len(summaries) == 1 else f"log10, {name}"
+        for key, more in (("proxies", ""), ("per_application", ", per application")):
+            if summary[key]:
+                table.add_column(Text(f"{title}{more}"), justify="right", overflow="fold")
+                columns.append(proxy_entries(summary[key]))
     for entries in zip(*columns, strict=True):
         table.add_row(entries[0][0], *(_proxy(value, error) for _, value, error in entries))
     return table
