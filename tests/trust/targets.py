@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from checkpoints.spoiled import CONFIG, bert_state
 from safetensors.torch import save
 
 from attnlaw.checkpoints import Model, open_model
-from attnlaw.checkpoints.families import read_family
+from attnlaw.checkpoints.families import FAMILIES, read_family
 from attnlaw.errors import InputError
 from attnlaw.limits import GivenInputs
 from attnlaw.limits.gram_file import read_gram
@@ -180,7 +181,20 @@ def _index() -> bytes:
 def _configs() -> list[bytes]:
     quantised = {"quant_method": "fp8", "weight_block_size": [4, 4]}
     more = {"text_config": {"num_key_value_heads": 2}, "hidden_act": "gelu", "quantization_config": quantised}
-    return [json.dumps(CONFIG).encode(), json.dumps(CONFIG | more, indent=1).encode()]
+    return [json.dumps(values, indent=1).encode() for values in (CONFIG, CONFIG | more, _every_key())]
+
+
+def _every_key() -> dict[str, Any]:
+    """A good config with every key that is read for some family."""
+    sizes = {family.hidden_size: 8 for family in FAMILIES}
+    for stack in (stack for family in FAMILIES for stack in family.stacks):
+        sizes |= dict.fromkeys((stack.heads, stack.inner_size, *stack.depth), 2)
+    texts = dict.fromkeys((key for family in FAMILIES for key in family.activation), "gelu")
+    experts = {"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "routed_scaling_factor": 2.5}
+    others = {"num_key_value_heads": 2, "head_dim": 4, "qk_rope_head_dim": 2, "num_nextn_predict_layers": 0}
+    flags = {"use_parallel_residual": False, "do_layer_norm_before": True, "norm_first": False}
+    numbers = {"attn_logit_softcapping": 50.0, "vision_config": {}, "audio_config": None}
+    return sizes | texts | experts | others | flags | numbers | CONFIG
 
 
 ADAPTER = {"peft_type": "LORA", "lora_alpha": 4, "alpha_pattern": {"query": 2.0}, "fan_in_fan_out": False}

@@ -140,7 +140,7 @@ def test_adapters(changes: dict[str, Any], tmp_path: Path) -> None:
         ('name = "mine"', "name = " + "[" * 5000),
         ('name = "mine"', "name = " + "9" * 5000),
         ('name = "mine"', "name = 0x" + "f" * 5000),
-        ('name = "mine"', "name = [{a = -0x1" + "0" * 16 + "}]"),
+        ('name = "mine"', f"name = [{{a = {2**63}}}]"),
         ('name = "mine"', "name = " + "[{a = " * 40 + "1" + "}]" * 40),
         ('name = "mine"', "name" + ".a" * 200_000 + " = 1"),
         ('name = "mine"', "name" + '."\\""' * 100_000 + " = 1"),
