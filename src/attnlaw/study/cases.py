@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.errors import InputError
+from attnlaw.plain_files import require_possible
 from attnlaw.study.task import Plain
 from attnlaw.study.verb import Arguments, Verb
 
@@ -138,8 +139,7 @@ def _on_disk(values: list[Plain], key: str, folder: Path, where: str) -> list[Pl
                 raise InputError(f"{where} {key}: {value!r} matches nothing; paths start at the study file")
             found += [os.path.normpath(match) for match in matches]
         else:
-            # Not Path.exists, which raises where a name is longer than the system allows.
-            found.append(os.path.normpath(path) if os.path.exists(path) else value)  # noqa: PTH110
+            found.append(os.path.normpath(path) if require_possible(path).exists() else value)
     return found
 
 
