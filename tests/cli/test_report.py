@@ -1,9 +1,11 @@
 """The report command as a user types it."""
 
+import re
 import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 
 import attnlaw
@@ -28,10 +30,22 @@ def test_page_and_figures_are_written_from_rows(saved, tmp_path):
     done = report(saved, "--out", tmp_path / "out", "--figures", "svg")
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    assert "wrote" in done.stderr
+    drawn = [path.name for path in (tmp_path / "out" / "figures").iterdir()]
+    told = re.fullmatch(r"wrote (.*/out)/report\.html and in \1/figures: (.*)\n", done.stderr)
+    assert sorted(told[2].split(", ")) == sorted(drawn)
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
     assert {path.suffix for path in (tmp_path / "out" / "figures").iterdir()} == {".svg"}
     assert not (saved / "report.html").exists()
+
+
+def test_rows_without_figures_are_told(tmp_path):
+    """One step and no quantity: there is nothing to draw, and no directory of figures."""
+    pl.DataFrame({"step": [0], "model": ["m"], "status": ["failed"]}).write_parquet(
+        tmp_path / "steps.parquet"
+    )
+    done = report(tmp_path, "--figures", "pdf")
+    assert done.stderr == f"wrote {tmp_path}/report.html; no figures: its rows allow none\n"
+    assert not (tmp_path / "figures").exists()
 
 
 @pytest.mark.parametrize("options", [(), ("--figures", "bmp")])

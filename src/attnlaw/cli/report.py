@@ -28,8 +28,9 @@ def command(
     """
     from attnlaw.cli.console import messages
     from attnlaw.errors import printable
-    from attnlaw.report.write import write_report
+    from attnlaw.report.write import write_files
 
-    page = write_report(directories, out, figures)
-    also = f" and {page.parent / 'figures'}" if figures else ""
-    messages.print(printable(f"wrote {page}{also}"), markup=False, soft_wrap=True)
+    page, *drawn = write_files(directories, out, figures)
+    names = ", ".join(figure.name for figure in drawn)
+    also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures: its rows allow none"
+    messages.print(printable(f"wrote {page}{also if figures else ''}"), markup=False, soft_wrap=True)

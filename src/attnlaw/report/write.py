@@ -49,6 +49,15 @@ def write_report(
 
     It goes to `out`, or into the only directory. `figures` is "pdf", "svg" or "png".
     """
+    return write_files(directories, out, figures)[0]
+
+
+def write_files(
+    directories: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    figures: str | None = None,
+) -> list[Path]:
+    """Like `write_report`: the paths of the page and of every figure that its rows allow."""
     folders = [Path(directory) for directory in directories]
     if figures is not None and figures not in ENDINGS:
         raise InputError(f"--figures {figures}: expected one of {', '.join(ENDINGS)}; choose one")
@@ -59,13 +68,12 @@ def write_report(
         parts = [_numbered(part, number) for number, part in enumerate(parts, start=1)]
     page, drawn = _page(parts)
     target = usable_directory(folders[0] if out is None else out)
-    if figures is not None:
+    if figures is not None and drawn:
         usable_directory(target / "figures")
     with replacing(target / "report.html") as draft:
         draft.write_text(page, encoding="utf-8")
-    if figures is not None:
-        save_figures(drawn, target / "figures", figures)
-    return target / "report.html"
+    saved = [] if figures is None else save_figures(drawn, target / "figures", figures)
+    return [target / "report.html", *saved]
 
 
 def _page(parts: Sequence[Part]) -> tuple[str, list[Figure]]:
