@@ -75,7 +75,7 @@ def visit(browser, pages):
     """Open a page with the network cut; at the end no request and no console message must have been seen."""
     seen, contexts = [], []
 
-    def open_page(name="pair", **options):
+    def open_page(name="pair", hash="", **options):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
         context.set_offline(True)
@@ -87,7 +87,7 @@ def visit(browser, pages):
         )
         page.on("console", lambda message: seen.append(f"console {message.text}"))
         page.on("pageerror", lambda error: seen.append(f"error {error}"))
-        page.goto(address)
+        page.goto(f"{address}#{hash}" if hash else address)
         page.wait_for_selector("html[data-ready]", state="attached")
         return page
 
@@ -253,3 +253,19 @@ def test_the_policy_stops_a_script_that_was_slipped_in(browser, pages, tmp_path)
     page.wait_for_selector("html[data-ready]", state="attached")
     assert page.title() == "Spectral audit · attnlaw"
     context.close()
+
+
+def test_proxies_have_four_decimals_as_in_the_terminal(visit):
+    page = visit()
+    page.evaluate("() => { page.models[0].proxies[0][1] = 7.556; drawSummary(page); }")
+    texts = page.locator("#proxies tbody td:not(.strip)").all_inner_texts()
+    assert texts[0] == "7.5560"
+    assert all(re.fullmatch(r"-?\d+\.\d{4}", text) for text in texts)
+
+
+def test_an_address_lands_on_its_section(visit):
+    page = visit(hash="rows")
+    page.wait_for_timeout(300)
+    top = page.evaluate("document.getElementById('rows').getBoundingClientRect().top")
+    assert 0 <= top < 100  # below the bar that stays on top
+    assert visit(hash="%E0%A4%A").title() == "Spectral audit · attnlaw"  # no text in any encoding

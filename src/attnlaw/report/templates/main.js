@@ -32,6 +32,13 @@ function fitsOf(packed, decided) {
   };
 }
 
+// Drawing moved the sections: go to the one that the address names, if its hash is the name of one.
+function land() {
+  let name;
+  try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
+  byId(name)?.scrollIntoView({ behavior: "instant" });
+}
+
 byId("theme").addEventListener("click", toggleTheme);
 const page = readData();
 if (page.models) {
@@ -44,4 +51,5 @@ if (page.models) {
 } else if (page.columns) {
   new Table(page, null);
 }
+land();
 document.documentElement.dataset.ready = "";

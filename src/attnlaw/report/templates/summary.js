@@ -38,7 +38,7 @@ function drawProxies(data) {
       [models.length > 1 ? model.short : "log10", ending].filter(Boolean).join(", "))));
   const rows = names.map((name, i) => element("tr", { class: i === 0 ? "lead-row" : null },
     element("th", { scope: "row" }, name), element("td", { class: "strip" }, strip(i)),
-    columns.map(({ values }) => element("td", {}, format(values[i][1], 5)))));
+    columns.map(({ values }) => element("td", {}, values[i][1] === null ? "–" : values[i][1].toFixed(4)))));
   show(byId("proxies"),
     element("p", { class: "meaning" }, data.meaning),
     element("div", { class: "wide" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows))),
