@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
@@ -10,6 +12,13 @@ import pytest
 
 from attnlaw.report import learn_charts
 from attnlaw.report.style import save_chart
+
+
+def legend(chart: Any, folder: Path) -> set[str]:
+    """The words beside the symbols of the legends as drawn."""
+    drawn = ElementTree.parse(save_chart(chart, folder / "legend.svg"))
+    found = drawn.iterfind(".//{*}g[@class='mark-text role-legend-label']//{*}text")
+    return {text.text or "" for text in found}
 
 
 def test_learning_curves_layer_lines_points_and_thresholds(tmp_path: Path) -> None:
@@ -26,12 +35,20 @@ def test_learning_curves_layer_lines_points_and_thresholds(tmp_path: Path) -> No
     chart = learn_charts.learning_curves(theory, points, thresholds).to_dict()
     assert len(chart["layer"]) == 5
     shown = [row["name"] for layer in chart["layer"] for row in layer["data"]["values"]]
+    assert legend(learn_charts.learning_curves(theory, points), tmp_path) == {
+        "direct (ridge)",
+        "Bayes-optimal",
+        "theory",
+        "trained",
+    }
+    measured = points.with_columns(standard_error=pl.lit(0.1), size=pl.lit(20))
+    assert "trained, d = 20 (± s.e.)" in legend(learn_charts.learning_curves(theory, measured), tmp_path)
     assert "beyond the axis" not in shown
     assert "direct (ridge)" in shown
     assert save_chart(learn_charts.learning_curves(theory), tmp_path / "curve.svg").stat().st_size > 2000
 
 
-def test_histogram_keeps_the_weight_of_the_atom_out() -> None:
+def test_histogram_keeps_the_weight_of_the_atom_out(tmp_path: Path) -> None:
     density = pl.DataFrame({"x": [0.0, 1.0], "density": [0.5, 0.0], "interval": [0, 0]})
     values = np.concatenate([np.zeros(60), np.random.default_rng(0).random(40)])
     chart = learn_charts.spectrum(density, pl.DataFrame({"eigenvalue": values}), atom=0.58, outliers=(1.4,))
@@ -39,6 +56,12 @@ def test_histogram_keeps_the_weight_of_the_atom_out() -> None:
     area = sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars)
     assert area == pytest.approx(0.4, rel=1e-12)
     assert "trained 0.600" in chart.to_dict()["title"]
+    assert legend(chart, tmp_path) == {"theory", "trained", "outlier, theory"}
+    table = pl.DataFrame({"eigenvalue": values})
+    assert legend(learn_charts.spectrum(density, table, sizes=(40,)), tmp_path) == {
+        "theory",
+        "trained, d = 40",
+    }
 
 
 def test_spectrum_of_what_was_cut_entirely(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def error_row(measurement: Measurement) -> dict[str, Any]:
     return {
         "alpha": measurement.problem.alpha,
         "student": measurement.problem.student,
+        "size": measurement.size,
         "mean": measurement.estimation_error.mean,
         "standard_error": measurement.estimation_error.standard_error,
     }

@@ -301,6 +301,7 @@ def _draw(
             values,
             summary["atom_at_zero"],
             places,
+            () if measured is None else (measured.size,),
         )
     else:
         from attnlaw.aim.sweep import row

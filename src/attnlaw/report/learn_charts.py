@@ -13,6 +13,7 @@ from attnlaw.report.style import PALETTE
 
 Reals = NDArray[np.float64]
 WIDTH, HEIGHT = 340, 230
+GREY, BARS = "#555555", "#B8C9D9"
 # Columns of a predicted density; a student that learned nothing has no row.
 DENSITY = {"x": pl.Float64, "density": pl.Float64, "interval": pl.Int64}
 STUDENTS = {"factorized": PALETTE[0], "direct": PALETTE[1], "bayes": PALETTE[2]}
@@ -24,7 +25,8 @@ def learning_curves(
 ) -> Any:
     """Error against samples, one line per student, with simulated points and their standard errors.
 
-    `theory`: alpha, student, estimation_error. `points`: alpha, student, mean, standard_error.
+    `theory`: alpha, student, estimation_error. `points`: alpha, student, mean, standard_error
+    and, where the legend shall tell it, size.
     `thresholds`: alpha, name; drawn as dotted vertical lines.
     """
     import altair as alt
@@ -32,7 +34,8 @@ def learning_curves(
     color = _student_color(alt, theory)
     x = alt.X("alpha:Q", title="sample ratio α = n/d²", scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("estimation_error:Q", title="estimation error E", scale=alt.Scale(zero=True))
-    layers = [alt.Chart(_named(alt, theory)).mark_line(clip=True).encode(x=x, y=y, color=color)]
+    lines = alt.Chart(_named(alt, theory)).mark_line(clip=True)
+    layers = [_theory(alt, lines.encode(x=x, y=y, color=color))]
     if thresholds is not None:
         last = theory["alpha"].max()
         rows = thresholds.filter(pl.col("alpha") <= last)
@@ -49,10 +52,31 @@ def learning_curves(
             low=pl.col("mean") - pl.col("standard_error").fill_null(0.0),
             high=pl.col("mean") + pl.col("standard_error").fill_null(0.0),
         )
+        spread = spread.sort("size") if "size" in spread.columns else spread
+        sizes = [(size,) for size in spread["size"]] if "size" in spread.columns else [()] * spread.height
+        spread = spread.with_columns(trained=pl.Series([trained_name(*size) for size in sizes]))
+        if spread["standard_error"].is_not_null().any():
+            spread = spread.with_columns(trained=pl.col("trained") + " (± s.e.)")
+        names = spread["trained"].unique(maintain_order=True).to_list()
+        shape = alt.Shape(
+            "trained:N",
+            title=None,
+            scale=alt.Scale(domain=names),
+            legend=alt.Legend(symbolFillColor=GREY, symbolStrokeColor=GREY),
+        )
         base = alt.Chart(_named(alt, spread)).encode(x=x, color=color)
         layers.append(base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"))
-        layers.append(base.mark_point(filled=True, size=34, opacity=1).encode(y=y))
+        layers.append(base.mark_point(filled=True, size=34, opacity=1).encode(y=y, shape=shape))
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+
+
+def trained_name(*sizes: int) -> str:
+    """How a legend calls trained students.
+
+    >>> trained_name(20), trained_name(20, 40), trained_name()
+    ('trained, d = 20', 'trained, d = 20, 40', 'trained')
+    """
+    return f"trained, d = {', '.join(map(str, sizes))}" if sizes else "trained"
 
 
 def spectrum(
@@ -60,11 +84,12 @@ def spectrum(
     eigenvalues: pl.DataFrame | None = None,
     atom: float = 0.0,
     outliers: tuple[float, ...] = (),
+    sizes: tuple[int, ...] = (),
 ) -> Any:
     """Predicted density of the trained matrix over a histogram of trained eigenvalues (those not at zero).
 
     `density`: columns `DENSITY`. `eigenvalues`: eigenvalue, of all seeds; the atom at zero is written, not
-    drawn. Both may be empty: what was cut entirely is an atom alone.
+    drawn. Both may be empty: what was cut entirely is an atom alone. `sizes`: of the trained students.
     """
     import altair as alt
 
@@ -79,22 +104,36 @@ def spectrum(
         bars = _bars(kept, density["x"].to_numpy(), values.size)
         layers.append(
             alt.Chart(alt.Data(values=bars))
-            .mark_bar(color="#B8C9D9", stroke="white", strokeWidth=0.3)
-            .encode(x=alt.X("left:Q"), x2="right:Q", y=alt.Y("floor:Q"), y2="height:Q")
+            .mark_bar(stroke="white", strokeWidth=0.3)
+            .encode(
+                x=alt.X("left:Q"),
+                x2="right:Q",
+                y=alt.Y("floor:Q"),
+                y2="height:Q",
+                fill=alt.Fill("trained:N", title=None, scale=alt.Scale(range=[BARS])),
+            )
+            .transform_calculate(trained=repr(trained_name(*sizes)))
         )
     line = alt.Chart(alt.Data(values=density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
-    layers.append(
-        line.encode(
-            x=alt.X("x:Q", title="eigenvalue of the learned matrix"),
-            y=alt.Y("density:Q", title="density"),
-            detail="interval:N",
-        )
+    line = line.encode(
+        x=alt.X("x:Q", title="eigenvalue of the learned matrix"),
+        y=alt.Y("density:Q", title="density"),
+        detail="interval:N",
     )
+    layers.append(_theory(alt, line, PALETTE[0]))
     if outliers:
-        marks = alt.Chart(alt.Data(values=[{"x": place, "y": 0.0} for place in outliers]))
+        places = [{"x": place, "y": 0.0, "outlier": "outlier, theory"} for place in outliers]
+        marks = alt.Chart(alt.Data(values=places))
         layers.append(
-            marks.mark_point(shape="triangle-up", size=60, filled=True, color=PALETTE[1]).encode(
-                x="x:Q", y="y:Q"
+            marks.mark_point(size=60, filled=True, color=PALETTE[1]).encode(
+                x="x:Q",
+                y="y:Q",
+                shape=alt.Shape(
+                    "outlier:N",
+                    title=None,
+                    scale=alt.Scale(range=["triangle-up"]),
+                    legend=alt.Legend(symbolFillColor=PALETTE[1], symbolStrokeColor=PALETTE[1]),
+                ),
             )
         )
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
@@ -199,6 +238,17 @@ def scaling_law(rows: pl.DataFrame, points: pl.DataFrame | None = None) -> Any:
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
 
 
+def _theory(alt: Any, lines: Any, color: str = GREY) -> Any:
+    """The lines with an entry of their own in the legend."""
+    dash = alt.StrokeDash(
+        "theory:N",
+        title=None,
+        scale=alt.Scale(range=[[1, 0]]),
+        legend=alt.Legend(symbolType="stroke", symbolStrokeColor=color),
+    )
+    return lines.encode(strokeDash=dash).transform_calculate(theory="'theory'")
+
+
 def _named(alt: Any, rows: pl.DataFrame) -> Any:
     named = rows.with_columns(name=pl.col("student").replace(STUDENT_NAMES))
     return alt.Data(values=named.to_dicts())
@@ -210,4 +260,4 @@ def _student_color(alt: Any, rows: pl.DataFrame) -> Any:
         domain=[STUDENT_NAMES[student] for student in students],
         range=[STUDENTS[student] for student in students],
     )
-    return alt.Color("name:N", title=None, scale=scale)
+    return alt.Color("name:N", title=None, scale=scale, legend=alt.Legend(symbolType="square"))
