@@ -1,6 +1,8 @@
 """Figures for a paper: as wide as a column or two, in readable type, in every format."""
 
+import json
 import re
+from hashlib import sha256
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,6 +13,7 @@ import attnlaw
 from attnlaw.report.audit_charts import amplification
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.bounds_charts import contribution_curves
+from attnlaw.report.earlier import LIST
 from attnlaw.report.paper import COLUMN, NEAR, PAGE, save_figures
 from attnlaw.report.style import save_chart
 
@@ -71,10 +74,42 @@ def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
     figures = audit_figures(audit + audit)
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names)
-    assert {"proxies", "amplification", "shares", "comparison", "decay", "heads_1", "contributions_2"} <= set(
-        names
-    )
+    own = {"heads_model", "heads_model-2", "contributions_model", "contributions_model-2"}
+    assert {"proxies", "amplification", "shares", "comparison", "decay"} | own <= set(names)
     assert all(figure.caption.endswith(".") for figure in figures)
+
+
+def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
+    heads = [figure for figure in audit_figures(audit + audit) if figure.name.startswith("heads")]
+    drawn = [path.read_text() for path in save_figures(heads, tmp_path, "svg")]
+    assert [re.findall(r">(model[^<]*)<", source) for source in drawn] == [["model"], ["model (2)"]]
+    (alone,) = [figure for figure in audit_figures(audit) if figure.name == "heads"]
+    assert ">model<" not in save_figures([alone], tmp_path / "one", "svg")[0].read_text()
+
+
+def test_figures_of_an_earlier_run_go_and_files_of_the_user_stay(audit, tmp_path):
+    several = [figure for figure in audit_figures(audit + audit) if "model" in figure.name]
+    save_figures(several, tmp_path, "svg")
+    mine = tmp_path / "heads_mine.svg"
+    mine.write_text("drawn by hand")
+    changed = tmp_path / "contributions_model.svg"
+    changed.write_text("touched up")
+    outside = tmp_path.parent / "outside.svg"
+    outside.write_text("elsewhere")
+    kept = save_figures(
+        [figure for figure in audit_figures(audit) if figure.name == "heads"], tmp_path, "pdf"
+    )
+    save_figures([figure for figure in audit_figures(audit) if figure.name == "heads"], tmp_path, "svg")
+    shown = {path for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    assert shown == {*kept, tmp_path / "heads.svg", mine, changed}
+    digest = sha256(outside.read_bytes()).hexdigest()
+    (tmp_path / LIST).write_text(json.dumps({"../outside.svg": digest}))
+    save_figures([], tmp_path, "svg")
+    assert outside.exists()
+    (tmp_path / LIST).write_text("torn")
+    save_figures([], tmp_path, "svg")
+    save_figures([], tmp_path / "absent", "svg")
+    assert not (tmp_path / "absent").exists()
 
 
 def test_unknown_formats_are_refused(audit, tmp_path):

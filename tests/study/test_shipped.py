@@ -54,18 +54,18 @@ def test_the_atlas_runs(tmp_path: Path) -> None:
 # A part of each study that runs in seconds: the values kept of an argument, what is changed, and its figures.
 ALPHAS = (8e-6, 6.4e-5, 5.12e-4)
 FEW = {"draws": 400}
-DENSITIES_AND_DISTANCES = ["densities_1", "kl_to_limit_2", "w1_to_limit_3"]
+DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
-    "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning_1"]),
-    "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases_1"]),
-    "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling_1"]),
-    "learn-spectrum": ({}, {"simulate": 20}, ["spectrum_1"]),
-    "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["error_1"]),
-    "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path_3"]),
-    "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian_4"]),
+    "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning"]),
+    "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases"]),
+    "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
+    "learn-spectrum": ({}, {"simulate": 20}, ["spectrum"]),
+    "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["error"]),
+    "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path"]),
+    "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian"]),
     "limit-low-rank": ({}, FEW, DENSITIES_AND_DISTANCES),
     "limit-relu": ({"width": (16.0, 64.0)}, FEW, DENSITIES_AND_DISTANCES),
-    "limit-scaling": ({}, FEW, ["densities_1", "densities_2", "kl_to_limit_3", "w1_to_limit_4"]),
+    "limit-scaling": ({}, FEW, ["densities_1", "densities_2", "kl_to_limit", "w1_to_limit"]),
     "limit-width": ({}, FEW, DENSITIES_AND_DISTANCES),
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from itertools import chain, count
 
 import polars as pl
 
@@ -12,15 +14,18 @@ from attnlaw.report.figure import Figure
 from attnlaw.report.fit_charts import law_map
 from attnlaw.report.saved import AuditRows, short_names
 
+# Letters of a model's name in the name of a file.
+LONGEST = 80
+
 
 def audit_figures(audit: AuditRows) -> list[Figure]:
     """Whatever the rows allow: a figure without data is left out."""
     labels = short_names(audit.names)
-    several = len(labels) > 1
+    endings = _endings(labels)
     figures = [*_comparisons(audit, labels), *_decay(audit, labels)]
-    for number, (model, label) in enumerate(labels.items(), start=1):
+    for model, label in labels.items():
         own = audit.matrices.filter(pl.col("model") == model)
-        ending, of = (f"_{number}", f": {label}") if several else ("", "")
+        ending, of, one = (endings[model], f": {label}", label) if endings else ("", "", None)
         if own["log10_contribution"].count():
             caption = (
                 "Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. "
@@ -28,19 +33,34 @@ def audit_figures(audit: AuditRows) -> list[Figure]:
                 "right belong to spectra that decay."
             )
             chart = partial(contribution_curves, own.filter(pl.col("layer").is_not_null()))
-            figures.append(Figure(f"contributions{ending}", f"Contribution curves C(p){of}", caption, chart))
+            title = f"Contribution curves C(p){of}"
+            figures.append(Figure(f"contributions{ending}", title, caption, chart, model=one))
         if own["head"].count():
             caption = (
                 "Each cell is a head; brighter means a larger spectral norm, on a logarithmic scale per kind."
             )
-            figures.append(
-                Figure(f"heads{ending}", f"Heads{of}", caption, partial(head_map, own), on_page=False)
-            )
+            chart = partial(head_map, own)
+            figures.append(Figure(f"heads{ending}", f"Heads{of}", caption, chart, on_page=False, model=one))
     if audit.fits is not None and audit.fits["law"].count():
         caption = "Each cell is a matrix, coloured by the law that describes its spectrum."
         laws = partial(law_map, audit.fits.filter(pl.col("law").is_not_null()))
         figures.append(Figure("laws", "Fitted laws", caption, laws, on_page=False))
     return figures
+
+
+def _endings(labels: dict[str, str]) -> dict[str, str]:
+    """What the names of figures of one model end with, where there are several: fit for a file, no two alike.
+
+    >>> _endings({"a/b": "b", "a/B": "B", "c: d": "c: d"})
+    {'a/b': '_b', 'a/B': '_B-2', 'c: d': '_c-d'}
+    """
+    found: dict[str, str] = {}
+    for model, label in labels.items() if len(labels) > 1 else ():
+        plain = re.sub(r"[^A-Za-z0-9.]+", "-", label)[-LONGEST:].strip("-.") or "model"
+        taken = {ending.lower() for ending in found.values()}
+        numbered = (f"_{plain}-{number}" for number in count(2))
+        found[model] = next(name for name in chain([f"_{plain}"], numbered) if name.lower() not in taken)
+    return found
 
 
 def _comparisons(audit: AuditRows, labels: dict[str, str]) -> list[Figure]:

@@ -9,10 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """`draw` makes an altair chart; `on_page` is False where the page draws the same interactively."""
+    """`draw` makes an altair chart; `on_page` is False where the page draws the same interactively.
+
+    `model` is the one it shows, where there are several.
+    """
 
     name: str
     title: str
     caption: str
     draw: Callable[[], Any]
     on_page: bool = True
+    model: str | None = None

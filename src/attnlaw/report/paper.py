@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.errors import InputError
+from attnlaw.report.earlier import remove_earlier
 from attnlaw.report.figure import Figure
 from attnlaw.report.style import PALETTE, save_chart
 
@@ -60,10 +61,18 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def save_figures(figures: Iterable[Figure], folder: Path, ending: str) -> list[Path]:
-    """Write every figure as NAME.ending for a paper; the paths."""
+    """Write every figure as NAME.ending for a paper; the paths. Figures of an earlier run are removed."""
     if ending not in ENDINGS:
         raise InputError(f"--figures {ending}: expected one of {', '.join(ENDINGS)}")
-    return [save_chart(figure.draw(), folder / f"{figure.name}.{ending}") for figure in figures]
+    written = [save_chart(_titled(figure), folder / f"{figure.name}.{ending}") for figure in figures]
+    remove_earlier(folder, written)
+    return written
+
+
+def _titled(figure: Figure) -> Any:
+    """The chart of the figure, above it the model where the figure shows one of several."""
+    chart = figure.draw()
+    return chart if figure.model is None else chart.properties(title={"text": figure.model, "limit": COLUMN})
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -28,7 +29,7 @@ def study_figures(rows: pl.DataFrame, folder: Path) -> list[Figure]:
         figures += limit_figures(done.filter(pl.col("verb") == "limit"), folder)
     if "audit" in verbs:
         figures += _audits(done.filter(pl.col("verb") == "audit"))
-    return [_numbered(figure, place) for place, figure in enumerate(figures, start=1)]
+    return _numbered(figures)
 
 
 def _audits(rows: pl.DataFrame) -> Iterator[Figure]:
@@ -52,6 +53,13 @@ def _audits(rows: pl.DataFrame) -> Iterator[Figure]:
         )
 
 
-def _numbered(figure: Figure, place: int) -> Figure:
-    """The figure under a name of its own."""
-    return replace(figure, name=f"{figure.name}_{place}")
+def _numbered(figures: list[Figure]) -> list[Figure]:
+    """The figures, with numbers behind a name that several have."""
+    many = Counter(figure.name for figure in figures)
+    places: Counter[str] = Counter()
+    named = []
+    for figure in figures:
+        places[figure.name] += 1
+        ending = f"_{places[figure.name]}" if many[figure.name] > 1 else ""
+        named.append(replace(figure, name=f"{figure.name}{ending}"))
+    return named
