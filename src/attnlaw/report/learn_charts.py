@@ -122,8 +122,8 @@ def spectrum(
     )
     layers.append(_theory(alt, line, PALETTE[0]))
     if outliers:
-        places = [{"x": place, "y": 0.0, "outlier": "outlier, theory"} for place in outliers]
-        marks = alt.Chart(alt.Data(values=places))
+        marks = alt.Chart(alt.Data(values=[{"x": place, "y": 0.0} for place in outliers]))
+        marks = marks.transform_calculate(outlier="'outlier, theory'")
         layers.append(
             marks.mark_point(size=60, filled=True, color=PALETTE[1]).encode(
                 x="x:Q",
