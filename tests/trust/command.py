@@ -18,7 +18,15 @@ from pathlib import Path
 ATTNLAW = (sys.executable, "-c", "from attnlaw.cli import main; main()")
 GIGABYTE = 2**30
 WATCH = """
-import os, sys
+import atexit, os, sys
+
+def tell_peak():
+    # The most memory of this program alone: `wait4` counts that of the tests it was forked from, too.
+    with open("/proc/self/status") as status, open({peak!r}, "w") as file:
+        file.writelines(line.split()[1] for line in status if line.startswith("VmHWM"))
+
+if os.path.exists("/proc/self/status"):
+    atexit.register(tell_peak)
 
 log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 DEEDS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pty.spawn",
@@ -68,9 +76,11 @@ def run(
     """
     watched = folder / ".watched"
     watched.mkdir(exist_ok=True)
-    log = watched / "deeds.log"
-    log.unlink(missing_ok=True)
-    (watched / "sitecustomize.py").write_text(WATCH.format(log=str(log), kill_at_rename=kill_at_rename))
+    log, peak = watched / "deeds.log", watched / "peak"
+    for file in (log, peak):
+        file.unlink(missing_ok=True)
+    watch = WATCH.format(log=str(log), peak=str(peak), kill_at_rename=kill_at_rename)
+    (watched / "sitecustomize.py").write_text(watch)
     environment = dict(os.environ, PYTHONPATH=f"{watched}{os.pathsep}{folder}", COLUMNS="200")
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
@@ -102,7 +112,7 @@ def run(
         child.returncode,
         output.read_text(errors="surrogateescape"),
         errors.read_text(errors="surrogateescape"),
-        usage.ru_maxrss * 1024,
+        1024 * (int(peak.read_text()) if peak.exists() else usage.ru_maxrss),
         tuple(log.read_text().splitlines()) if log.exists() else (),
     )
 
