@@ -185,6 +185,22 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
     assert columns["width"][:3] == [16.0, 64.0, None]  # JSON knows no infinity
 
 
+def test_settings_that_all_rows_share_are_told_once(tmp_path):
+    """Results are shown though they agree; a path of a table is not, nor what never varies."""
+    rows = limit_study(tmp_path).with_columns(
+        scaling=pl.lit("1/n"), kl_to_limit=pl.lit(0.5), densities_part=pl.Series(["a", "b", "c"])
+    )
+    page = write_report([saved_study(tmp_path, rows)])
+    shown = [name for name, _ in data_of(page)["shown"]]
+    assert {"width", "kl_to_limit"} <= set(shown)
+    assert not {"heads", "scaling", "verb", "densities_part"} & set(shown)
+    source = page.read_text(encoding="utf-8")
+    assert "The same in all rows: verb limit, heads 2, scaling 1/n." in source
+    name, value = re.search(r'placeholder="[^"]*: (\w+)&gt;([^"]+)"', source).groups()
+    kept = [other for other in rows[name].to_list() if other is not None and other > float(value)]
+    assert 0 < len(kept) < rows.height  # what the filter suggests does filter
+
+
 BAD = {
     "nothing there": lambda folder: [folder],
     "two directories and no place": lambda folder: [folder, folder],

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from statistics import median
 from typing import Any
 
 import polars as pl
@@ -23,10 +24,13 @@ from attnlaw.report.figure import Figure
 from attnlaw.report.inline import inline_svg
 from attnlaw.report.payload import audit_payload, plain_columns
 from attnlaw.report.saved import AuditRows
+from attnlaw.report.settings import label
+from attnlaw.report.study_rows import FOUND
 
 SCRIPTS = ("core", "plot", "colors", "summary", "explorer", "detail", "layers", "table", "main")
 # Of a table of any rows: columns that the download alone has, and how many the page shows.
 NOT_SHOWN = ("task", "attnlaw_version", "error", "seed")
+NOT_SHOWN_ENDING = "_part"  # paths of tables
 MOST_SHOWN = 14
 # A drawing wider than this, in pixels, does not fit half of a page.
 WIDEST_HALF = 660
@@ -65,13 +69,34 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = ()) -> str:
 
 def rows_page(title: str, sections: Iterable[Section], rows: pl.DataFrame) -> str:
     """The page of studies and training runs: their figures, then all their rows."""
-    plain = [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name not in NOT_SHOWN]
-    varied = [name for name in plain if rows[name].n_unique() > 1] or plain
-    shown = [(name, name.replace("_", " ")) for name in varied[:MOST_SHOWN]]
-    data = {"columns": plain_columns(rows), "shown": shown}
-    example = next((f"{name}>0" for name, dtype in rows.schema.items() if dtype.is_numeric()), "done")
-    table = _rows_section(example)
-    return page(title, f"{rows.height} rows, and the figures that they allow.", [*sections, table], data)
+    plain = [
+        name
+        for name, dtype in rows.schema.items()
+        if not dtype.is_nested() and name not in NOT_SHOWN and not name.endswith(NOT_SHOWN_ENDING)
+    ]
+    results = {name for found in FOUND.values() for name in found}
+    constant = [name for name in plain if name not in results and rows[name].n_unique() == 1]
+    kept = constant if rows.height > 1 else []
+    shown = [name for name in plain if name not in kept and rows[name].count()][:MOST_SHOWN]
+    data = {"columns": plain_columns(rows), "shown": [(name, name.replace("_", " ")) for name in shown]}
+    same = label({name: rows[name][0] for name in kept if rows[name].count() and name != "status"})
+    lead = f"{rows.height} rows, and the figures that they allow."
+    lead += f" The same in all rows: {same}." if same else ""
+    return page(title, lead, [*sections, _rows_section(_example(rows.select(shown)))], data)
+
+
+def _example(rows: pl.DataFrame) -> str:
+    """A condition that some rows fulfil and some do not; a word that may be in them where there is none.
+
+    >>> _example(pl.DataFrame({"alpha": [0.1, 0.1, 0.1], "width": [16, 64, 256]}))
+    'width>64'
+    """
+    for name, values in zip(rows.columns, rows.iter_columns(), strict=True):
+        if values.dtype.is_numeric() and values.count():
+            middle = f"{median(values.drop_nulls().to_list()):.3g}"
+            if 0 < (values > float(middle)).sum() < rows.height:
+                return f"{name}>{middle}"
+    return "done"
 
 
 def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, Any]) -> str:
