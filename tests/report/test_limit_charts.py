@@ -39,6 +39,12 @@ def test_densities_name_widths_and_leave_out_an_empty_panel():
     assert "density of the limit" not in plain
 
 
+def test_densities_alone_stand_in_two_columns():
+    several = pl.concat([densities(ratio=False).with_columns(heads=pl.lit(heads)) for heads in (1, 2, 3, 4)])
+    assert density_chart(several).to_dict()["columns"] == 2
+    assert density_chart(several.with_columns(ratio=pl.lit(1.0))).to_dict()["columns"] == 1
+
+
 def test_distances_keep_error_bars_above_zero(tmp_path):
     rows = pl.DataFrame(
         {

@@ -5,6 +5,7 @@ import re
 from hashlib import sha256
 from xml.etree import ElementTree
 
+import altair as alt
 import numpy as np
 import polars as pl
 import pytest
@@ -77,6 +78,28 @@ def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
     own = {"heads_model", "heads_model-2", "contributions_model", "contributions_model-2"}
     assert {"proxies", "amplification", "shares", "comparison", "decay"} | own <= set(names)
     assert all(figure.caption.endswith(".") for figure in figures)
+
+
+def heights(element, names, at=0.0):
+    """How far down the texts of these names stand."""
+    moved = re.match(r"translate\([^,]*,([-\d.]+)\)", element.attrib.get("transform", ""))
+    at += float(moved[1]) if moved else 0.0
+    own = {element.text: at} if element.text in names else {}
+    return own | {name: y for child in element for name, y in heights(child, names, at).items()}
+
+
+@pytest.mark.parametrize("largest", [0.6, 0.9, 1.0])
+def test_titles_of_a_row_stand_at_one_height(largest, tmp_path):
+    """A label at the top of one axis, as at 1.0, must not lift the title of its panel."""
+    panels = [
+        alt.Chart(alt.Data(values=[{"x": 0, "y": 0}, {"x": 1, "y": top}]), title=name)
+        .mark_line()
+        .encode(x="x:Q", y=alt.Y("y:Q", scale=alt.Scale(nice=False)))
+        for name, top in (("one", 0.93), ("two", largest))
+    ]
+    root = ElementTree.fromstring(save_chart(alt.hconcat(*panels), tmp_path / "f.svg").read_text())
+    found = heights(root, {"one", "two"})
+    assert found["one"] == pytest.approx(found["two"], abs=1.5)  # points
 
 
 def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):

@@ -30,6 +30,7 @@ CONFIG = {
         "gridColor": "var(--line)",
         "gridOpacity": 1,
     },
+    "axisY": {"labelFlush": True},
     "legend": {"labelColor": QUIET, "titleColor": QUIET},
     "title": {"color": TEXT},
     "view": {"stroke": "var(--line)", "strokeOpacity": 1},

@@ -36,6 +36,7 @@ def density_chart(rows: pl.DataFrame) -> Any:
         title="width n",
         scale=alt.Scale(domain=labels, range=[[5, 3] if label == _INFINITE else [1, 0] for label in labels]),
     )
+    alone = rows["ratio"].null_count() == rows.height
     panels = []
     for heads in sorted(set(rows["heads"])):
         data = alt.Data(values=values.filter(pl.col("heads") == heads).to_dicts())
@@ -51,9 +52,9 @@ def density_chart(rows: pl.DataFrame) -> Any:
             ),
             strokeDash=dash,
         ).properties(title=f"{number}: ratio to the limit")
-        shown = (left,) if rows["ratio"].null_count() == rows.height else (left, right)
+        shown = (left,) if alone else (left, right)
         panels.append(alt.hconcat(*(panel.properties(width=270, height=190) for panel in shown), spacing=28))
-    return alt.vconcat(*panels)
+    return alt.concat(*panels, columns=2 if alone else 1)
 
 
 def distance_chart(rows: pl.DataFrame, title: str, against: str, guide: bool = True) -> Any:

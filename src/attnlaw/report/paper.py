@@ -41,6 +41,7 @@ CONFIG: dict[str, Any] = {
         "gridWidth": 0.4,
         "gridOpacity": 0.5,
     },
+    "axisY": {"labelFlush": True},  # else a label at the top of one panel lifts its title
     "legend": {
         "labelFontSize": 7,
         "titleFontSize": 7,
