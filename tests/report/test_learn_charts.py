@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from attnlaw.report import learn_charts
+from attnlaw.report.paper import COLUMN, NEAR
 from attnlaw.report.style import save_chart
 
 
@@ -73,7 +74,8 @@ def test_spectrum_of_what_was_cut_entirely(tmp_path: Path) -> None:
         assert sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars) == pytest.approx(
             len(kept) / len(values)
         )
-        assert save_chart(chart, tmp_path / "cut.svg").stat().st_size > 500
+        drawn = ElementTree.parse(save_chart(chart, tmp_path / "cut.svg")).getroot()
+        assert float(drawn.attrib["viewBox"].split()[2]) == pytest.approx(COLUMN, abs=NEAR)
 
 
 def test_phase_diagram_clips_and_covers_the_grid(tmp_path: Path) -> None:

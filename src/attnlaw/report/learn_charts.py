@@ -101,6 +101,8 @@ def spectrum(
         title += f", trained {at_zero:.3f}" if atom > 0 else ""
         # An atom takes its own weight out of the histogram; without one every eigenvalue is drawn.
         kept = values[values != 0.0] if atom > 0 else values
+        # Domains are given: a legend without an entry, of no row at all, has no size.
+        name = trained_name(*sizes)
         bars = _bars(kept, density["x"].to_numpy(), values.size)
         layers.append(
             alt.Chart(alt.Data(values=bars))
@@ -110,9 +112,9 @@ def spectrum(
                 x2="right:Q",
                 y=alt.Y("floor:Q"),
                 y2="height:Q",
-                fill=alt.Fill("trained:N", title=None, scale=alt.Scale(range=[BARS])),
+                fill=alt.Fill("trained:N", title=None, scale=alt.Scale(domain=[name], range=[BARS])),
             )
-            .transform_calculate(trained=repr(trained_name(*sizes)))
+            .transform_calculate(trained=repr(name))
         )
     line = alt.Chart(alt.Data(values=density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
     line = line.encode(
@@ -243,7 +245,7 @@ def _theory(alt: Any, lines: Any, color: str = GREY) -> Any:
     dash = alt.StrokeDash(
         "theory:N",
         title=None,
-        scale=alt.Scale(range=[[1, 0]]),
+        scale=alt.Scale(domain=["theory"], range=[[1, 0]]),
         legend=alt.Legend(symbolType="stroke", symbolStrokeColor=color),
     )
     return lines.encode(strokeDash=dash).transform_calculate(theory="'theory'")
