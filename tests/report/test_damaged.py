@@ -196,7 +196,7 @@ def test_curves_of_other_lengths_are_drawn_as_they_are(audited: AuditRows, tmp_p
 LEARN = {"alpha": 0.1, "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1, "student": "direct"}
 ROWS: dict[str, dict[str, Any]] = {
     "learn": {**LEARN, "estimation_error": 1.0, "relative_error": 1.0},
-    "learn.simulate": {"alpha": 0.1, "student": "direct", "estimation_error": 1.0},
+    "learn.simulate": {"alpha": 0.1, "student": "direct", "simulate": 20, "estimation_error": 1.0},
     "limit": {"heads": 1, "width": INFINITY}
     | {f"{name}_to_limit{end}": 0.1 for name in ("kl", "w1") for end in ("", "_error")},
     "audit": {"model": "m", "log10_spectrum_adaptive": 1.0},

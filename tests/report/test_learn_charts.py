@@ -30,8 +30,8 @@ def test_learning_curves_layer_lines_points_and_thresholds(tmp_path: Path) -> No
             "estimation_error": [1.0, 0.8, 0.5, 0.3],
         }
     )
-    points = pl.DataFrame({"alpha": [0.1], "student": ["direct"], "mean": [1.02], "standard_error": [None]})
-    points = points.with_columns(pl.col("standard_error").cast(pl.Float64))
+    points = pl.DataFrame({"alpha": [0.1], "student": ["direct"], "size": [20], "mean": [1.02]})
+    points = points.with_columns(standard_error=pl.lit(None, pl.Float64))
     thresholds = pl.DataFrame({"alpha": [0.15, 0.9], "name": ["recovery", "beyond the axis"]})
     chart = learn_charts.learning_curves(theory, points, thresholds).to_dict()
     assert len(chart["layer"]) == 5
@@ -40,9 +40,9 @@ def test_learning_curves_layer_lines_points_and_thresholds(tmp_path: Path) -> No
         "direct (ridge)",
         "Bayes-optimal",
         "theory",
-        "trained",
+        "trained, d = 20",
     }
-    measured = points.with_columns(standard_error=pl.lit(0.1), size=pl.lit(20))
+    measured = points.with_columns(standard_error=pl.lit(0.1))
     assert "trained, d = 20 (± s.e.)" in legend(learn_charts.learning_curves(theory, measured), tmp_path)
     assert "beyond the axis" not in shown
     assert "direct (ridge)" in shown

@@ -1,4 +1,4 @@
-"""Figures of what attention learns: the exponent of a scaling law carries its error."""
+"""Figures of what attention learns: exponents carry their errors, students of several sizes stay apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from attnlaw.report.learn_figures import learn_figures
+from attnlaw.report.learn_figures import _points, learn_figures
 
 
 def test_a_fitted_exponent_has_a_standard_error(tmp_path: Path) -> None:
@@ -24,3 +24,13 @@ def test_a_fitted_exponent_has_a_standard_error(tmp_path: Path) -> None:
     label = f"{slope:.2f} ± {np.sqrt(covariance[0, 0]):.2f} (-1.00)".replace("-", "−")
     drawn = figure.draw().to_dict()
     assert {row["label"] for row in drawn["data"]["values"]} == {label}
+
+
+def test_students_of_two_sizes_are_not_pooled() -> None:
+    setting = {"alpha": [0.1] * 4, "student": ["direct"] * 4, "noise": [0.5] * 4}
+    trained = pl.DataFrame(
+        setting | {"simulate": [20, 20, 40, 40], "estimation_error": [1.0, 3.0, 10.0, 14.0]}
+    )
+    points = _points(trained, trained.select(*setting))
+    assert points is not None
+    assert points.select("size", "mean", "standard_error").rows() == [(20, 2.0, 1.0), (40, 12.0, 2.0)]

@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from attnlaw.records.schema import Schema
 from attnlaw.report.style import PALETTE
 
 Reals = NDArray[np.float64]
 WIDTH, HEIGHT = 340, 230
 GREY, BARS = "#555555", "#B8C9D9"
 # Columns of a predicted density; a student that learned nothing has no row.
-DENSITY = {"x": pl.Float64, "density": pl.Float64, "interval": pl.Int64}
+DENSITY: Schema = {"x": pl.Float64(), "density": pl.Float64(), "interval": pl.Int64()}
 STUDENTS = {"factorized": PALETTE[0], "direct": PALETTE[1], "bayes": PALETTE[2]}
 STUDENT_NAMES = {"factorized": "factorized", "direct": "direct (ridge)", "bayes": "Bayes-optimal"}
 
@@ -25,8 +26,7 @@ def learning_curves(
 ) -> Any:
     """Error against samples, one line per student, with simulated points and their standard errors.
 
-    `theory`: alpha, student, estimation_error. `points`: alpha, student, mean, standard_error
-    and, where the legend shall tell it, size.
+    `theory`: alpha, student, estimation_error. `points`: alpha, student, size, mean, standard_error.
     `thresholds`: alpha, name; drawn as dotted vertical lines.
     """
     import altair as alt
@@ -52,9 +52,8 @@ def learning_curves(
             low=pl.col("mean") - pl.col("standard_error").fill_null(0.0),
             high=pl.col("mean") + pl.col("standard_error").fill_null(0.0),
         )
-        spread = spread.sort("size") if "size" in spread.columns else spread
-        sizes = [(size,) for size in spread["size"]] if "size" in spread.columns else [()] * spread.height
-        spread = spread.with_columns(trained=pl.Series([trained_name(*size) for size in sizes]))
+        spread = spread.sort("size")
+        spread = spread.with_columns(trained=pl.Series([trained_name(size) for size in spread["size"]]))
         if spread["standard_error"].is_not_null().any():
             spread = spread.with_columns(trained=pl.col("trained") + " (± s.e.)")
         names = spread["trained"].unique(maintain_order=True).to_list()

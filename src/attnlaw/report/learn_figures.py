@@ -10,13 +10,16 @@ import numpy as np
 import polars as pl
 
 from attnlaw.numerics.power_fit import fit_exponent
+from attnlaw.records.schema import Schema
 from attnlaw.report.figure import Figure
-from attnlaw.report.learn_charts import learning_curves, phase_diagram, scaling_law, spectrum
+from attnlaw.report.learn_charts import DENSITY, learning_curves, phase_diagram, scaling_law, spectrum
 from attnlaw.report.series_charts import series_chart
 from attnlaw.report.settings import MOST_CASES, cases, free, label, labelled, varied
+from attnlaw.report.study_rows import table_beside
 
 TARGET = ("target_rank", "target_spike", "target_exponent", "target_dimension")
 LEARN = ("alpha", "tokens", "output", "beta", *TARGET, "noise", "weight_decay", "student")
+EIGENVALUES: Schema = {"eigenvalue": pl.Float64()}
 
 
 def learn_figures(theory: pl.DataFrame, trained: pl.DataFrame, folder: Path) -> Iterator[Figure]:
@@ -90,11 +93,11 @@ def _thresholds(rows: pl.DataFrame, *keep: str) -> pl.DataFrame:
 
 
 def _points(trained: pl.DataFrame, theory: pl.DataFrame) -> pl.DataFrame | None:
-    """Means over seeds of the students trained at the same settings, with standard errors."""
+    """Means over seeds of the students trained at the same settings and size, with standard errors."""
     if not trained.height:
         return None
     own = _same(trained, theory, [name for name in LEARN if name not in ("alpha", "student")])
-    return own.group_by("alpha", "student", maintain_order=True).agg(
+    return own.group_by("alpha", "student", pl.col("simulate").alias("size"), maintain_order=True).agg(
         mean=pl.col("estimation_error").mean(),
         standard_error=pl.col("estimation_error").std() / pl.len().sqrt(),
     )
@@ -112,8 +115,10 @@ def _spectrum_figures(theory: pl.DataFrame, trained: pl.DataFrame, folder: Path)
     names = varied(asked, LEARN)
     for row in asked.head(MOST_CASES).iter_rows(named=True):
         own = theory.filter(pl.col("task") == row["task"])
-        density = _table(own, "predicted_spectra", folder)
-        eigenvalues = _table(_same(trained, own, list(LEARN)), "eigenvalues", folder)
+        density = _table(own, "predicted_spectra", folder, DENSITY)
+        students = _same(trained, own, list(LEARN))
+        eigenvalues = _table(students, "eigenvalues", folder, EIGENVALUES)
+        sizes = tuple(students["simulate"].unique().sort()) if students.height else ()
         if density is None or not density.height:
             continue
         caption = "Line: the predicted density of the learned matrix's eigenvalues."
@@ -123,15 +128,15 @@ def _spectrum_figures(theory: pl.DataFrame, trained: pl.DataFrame, folder: Path)
         if outliers:
             caption += " The triangle is where the outlier is predicted."
         title = f": {label({name: row[name] for name in names})}" if names else ""
-        chart = partial(spectrum, density, eigenvalues, row["atom_at_zero"], outliers)
+        chart = partial(spectrum, density, eigenvalues, row["atom_at_zero"], outliers, sizes)
         yield Figure("spectrum", f"Spectrum of the learned matrix{title}", caption, chart)
 
 
-def _table(rows: pl.DataFrame, name: str, folder: Path) -> pl.DataFrame | None:
+def _table(rows: pl.DataFrame, name: str, folder: Path, needed: Schema) -> pl.DataFrame | None:
     """The tables beside the rows in one, None without any."""
-    paths = [folder / "tables" / name / f"{task}.parquet" for task in rows["task"]]
-    parts = [pl.read_parquet(path) for path in paths if path.exists()]
-    return pl.concat(parts) if parts else None
+    parts = [table_beside(folder, name, task, needed) for task in rows["task"]]
+    found = [part for part in parts if part is not None]
+    return pl.concat(found) if found else None
 
 
 def _scaling_figure(theory: pl.DataFrame) -> Iterator[Figure]:

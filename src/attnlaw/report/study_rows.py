@@ -20,7 +20,7 @@ ASKED: dict[str, Schema] = {
         **dict.fromkeys(("alpha", "target_rank", "noise", "weight_decay"), pl.Float64()),
         "student": pl.String(),
     },
-    "learn.simulate": {"alpha": pl.Float64(), "student": pl.String()},
+    "learn.simulate": {"alpha": pl.Float64(), "student": pl.String(), "simulate": pl.Int64()},
     "limit": {"heads": pl.Int64(), "width": pl.Float64()},
 }
 DISTANCES = ("kl_to_limit", "kl_to_limit_error", "w1_to_limit", "w1_to_limit_error")
