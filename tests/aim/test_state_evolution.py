@@ -261,3 +261,12 @@ def test_outliers_against_a_random_matrix() -> None:
 def test_residuals_are_small_along_a_curve() -> None:
     problems = [replace(FIRST, alpha=alpha) for alpha in np.linspace(0.02, 1.0, 40).tolist()]
     assert max(prediction.residual for prediction in state_evolutions(problems)) < 1e-12
+
+
+@pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_prediction_error_counts_scores_of_two_tokens_once_and_of_one_twice(student, tokens):
+    """With D = S - S*, Var x^T D y / sqrt(d) = Tr D^2 / d for two tokens, and twice that for one."""
+    found = state_evolution(Problem(alpha=0.3, tokens=tokens, noise=0.5, student=student))
+    pairs, singles = tokens * (tokens - 1), tokens
+    assert found.prediction_error == pytest.approx((pairs + 2 * singles) * found.estimation_error, rel=1e-12)

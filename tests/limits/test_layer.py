@@ -21,6 +21,7 @@ from attnlaw.limits import (
     output_law,
     sample,
 )
+from attnlaw.limits.wishart import streams
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,16 @@ def test_progress_and_order_of_a_comparison():
     assert rows[0].kl_to_limit is None
     assert rows[1].path is not None
     assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("token", [-1, 3, 4])
+def test_a_token_that_is_not_there_is_refused(token):
+    with pytest.raises(InputError, match="token"):
+        output_law(Layer(RandomInputs(3)), 40, seed=0, token=token)
+
+
+def test_a_coordinates_own_normals_are_not_those_of_its_scores():
+    law = output_law(Layer(RandomInputs(3)), 200, seed=5)
+    own = law.draw(5) / np.sqrt(law.variances)
+    taken = streams(5, 0).normals.standard_normal(4000)
+    assert not np.isclose(own[:, None], taken[None, :], rtol=1e-12).any()
