@@ -248,7 +248,15 @@ def test_ctrl_c_ends_the_students_in_training() -> None:
                 return
 
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=environment) as process:
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        env=environment,
+        # Tests that run in the background ignore the signal, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
         os.close(terminal)
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
@@ -258,8 +266,10 @@ def test_ctrl_c_ends_the_students_in_training() -> None:
         time.sleep(2)
         start = time.monotonic()
         os.kill(process.pid, signal.SIGINT)
-        told, _ = process.communicate(timeout=300)
+        told, _ = process.communicate(timeout=60)
         took = time.monotonic() - start
+    finally:
+        process.kill()
     reader.join(timeout=10)
     os.close(screen)
     assert re.search(rb"training.*\b0/20", said)
