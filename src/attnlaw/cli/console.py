@@ -23,6 +23,9 @@ def print_json(value: Any) -> None:
 @contextmanager
 def progress(description: str) -> Iterator[Callable[[int, int], None]]:
     """Yield `report(done, total)`, drawn as a bar on standard error when that is a terminal."""
+    if not messages.is_terminal:
+        yield lambda done, total: None
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -31,6 +34,6 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+    with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(description, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
