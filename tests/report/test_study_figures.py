@@ -124,6 +124,7 @@ def test_a_spectrum_lies_over_the_students_of_the_same_settings(tmp_path: Path) 
         "target_spike": 3.0,
     }
     trained = {**PROBLEM, "verb": "learn.simulate", "target_spike": 3.0, "estimation_error": 0.1}
+    trained["simulate"] = 20
     rows = [{**PROBLEM, **predicted, "estimation_error": 0.1}, trained, {**trained, "noise": 9.0}]
     tables = {
         "predicted_spectra/t0": {"x": [0.1, 1.0], "density": [0.4, 0.0], "interval": [0, 0]},

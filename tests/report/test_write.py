@@ -59,6 +59,7 @@ def learn_rows():
     trained = [
         {
             "verb": "learn.simulate",
+            "simulate": 20,
             "alpha": alpha,
             "student": "factorized",
             "estimation_error": float(rng.normal(1.0)),

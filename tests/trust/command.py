@@ -22,7 +22,7 @@ import atexit, os, sys
 
 def tell_peak():
     # The most memory of this program alone: `wait4` counts that of the tests it was forked from, too.
-    with open("/proc/self/status") as status, open({peak!r}, "w") as file:
+    with open("/proc/self/status") as status, open({peak!r} + str(os.getpid()), "w") as file:
         file.writelines(line.split()[1] for line in status if line.startswith("VmHWM"))
 
 if os.path.exists("/proc/self/status"):
@@ -77,8 +77,8 @@ def run(
     watched = folder / ".watched"
     watched.mkdir(exist_ok=True)
     log, peak = watched / "deeds.log", watched / "peak"
-    for file in (log, peak):
-        file.unlink(missing_ok=True)
+    for file in watched.iterdir():
+        file.unlink()
     watch = WATCH.format(log=str(log), peak=str(peak), kill_at_rename=kill_at_rename)
     (watched / "sitecustomize.py").write_text(watch)
     environment = dict(os.environ, PYTHONPATH=f"{watched}{os.pathsep}{folder}", COLUMNS="200")
@@ -108,11 +108,12 @@ def run(
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         timer.cancel()
+    own = peak.with_name(f"peak{child.pid}")  # workers that it started tell their own
     return Outcome(
         child.returncode,
         output.read_text(errors="surrogateescape"),
         errors.read_text(errors="surrogateescape"),
-        1024 * (int(peak.read_text()) if peak.exists() else usage.ru_maxrss),
+        1024 * (int(own.read_text()) if own.exists() else usage.ru_maxrss),
         tuple(log.read_text().splitlines()) if log.exists() else (),
     )
 

@@ -99,14 +99,14 @@ def _column(name: str, values: list[Any]) -> pl.Series:
 def _type(values: Iterable[Any]) -> pl.DataType | None:
     """The type that all values have, None where there is no value; a `TypeError` where there are several.
 
-    >>> _type([[1], None, [0.5]])
-    List(Float64)
+    >>> _type([[1], None, [0.5]]), _type([True, 0.5])
+    (List(Float64), Float64)
     """
     known = [value for value in values if value is not None]
     kinds = {type(value) for value in known}
     if kinds == {list}:
         return pl.List(_type(one for value in known for one in value) or pl.Null())
-    if kinds == {int, float}:
+    if len(kinds) > 1 and kinds <= {bool, int, float}:  # a switch of one verb, a number of another
         return pl.Float64()
     if len(kinds) > 1:
         raise TypeError
