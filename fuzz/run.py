@@ -119,7 +119,7 @@ def _place(error: BaseException) -> str:
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(WATCHED)
     ]
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "outside"
-    return f"{type(error).__name__} at {where}: {str(error).splitlines()[0][:100] if str(error) else ''}"
+    return f"{type(error).__name__} at {where}"
 
 
 def keep(reader: str, data: bytes) -> Path:
