@@ -42,9 +42,8 @@ def command(
     """
     from attnlaw.auditing import audit
     from attnlaw.cli.audit_table import show, show_together
-    from attnlaw.cli.console import messages, output, print_json, progress
+    from attnlaw.cli.console import output, progress, say
     from attnlaw.cli.models import each_model, require_figures, results_in
-    from attnlaw.errors import printable
 
     require_figures(figures, out)
     with results_in(out):
@@ -64,22 +63,16 @@ def command(
                 progress=report,
                 expect=_tell_expected,
             ),
-            lambda one: None if json else show(one, output),
+            lambda one: show(one, output),
+            lambda every: show_together(every, output),
+            json,
         )
-        if done is not None and json:
-            print_json(done.as_json(as_list=len(models) > 1))
-        elif done is not None:
-            show_together(done, output)
         if done is not None and out is not None:
             with progress("fit laws") as report:
                 done = done.fitted(progress=report)
             done.save(out, as_list=len(models) > 1, figures=figures)
             more = "" if figures is None else f", and {out / 'figures'}"
-            messages.print(
-                printable(f"wrote {out / 'report.html'} and the rows beside it{more}"),
-                markup=False,
-                soft_wrap=True,
-            )
+            say(f"wrote {out / 'report.html'} and the rows beside it{more}")
         if failed:
             raise typer.Exit(1)
 

@@ -9,10 +9,16 @@ from typing import Any
 
 from rich.console import Console
 
+from attnlaw.errors import printable
 from attnlaw.records.files import to_json
 
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
+
+
+def say(line: str) -> None:
+    """Write one line to standard error as it is: names in it are neither markup nor orders to a terminal."""
+    messages.print(printable(line), markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -35,5 +41,5 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=messages, transient=True) as bar:
-        task = bar.add_task(description, total=None)
+        task = bar.add_task(printable(description), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -41,10 +41,9 @@ def command(
     adapter=..., jobs=..., seed=...); with --out DIR also .save(DIR)
     """
     from attnlaw.auditing.fitting import fit_model
-    from attnlaw.cli.console import messages, output, print_json
+    from attnlaw.cli.console import output, say
     from attnlaw.cli.fit_table import show, show_together
     from attnlaw.cli.models import each_model, require_figures, results_in
-    from attnlaw.errors import printable
 
     require_figures(figures, out)
     with results_in(out):
@@ -62,22 +61,16 @@ def command(
                 seed=seed,
                 progress=report,
             ),
-            lambda one: None if json else show(one, output),
+            lambda one: show(one, output),
+            lambda every: show_together(every, output),
+            json,
         )
-        if done is not None and json:
-            print_json(done.as_json(as_list=len(models) > 1))
-        elif done is not None:
-            show_together(done, output)
         if done is not None and out is not None:
             done.save(out)
             if figures is not None:
                 _draw(done, out, figures)
             beside = "curves.parquet" if figures is None else f"curves.parquet and laws.{figures}"
-            messages.print(
-                printable(f"wrote {out / 'fits.parquet'} and beside it {beside}"),
-                markup=False,
-                soft_wrap=True,
-            )
+            say(f"wrote {out / 'fits.parquet'} and beside it {beside}")
         if failed:
             raise typer.Exit(1)
 

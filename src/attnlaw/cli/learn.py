@@ -123,7 +123,7 @@ def command(
     from attnlaw.aim.problem import Problem
     from attnlaw.aim.sweep import curve as solve_curve
     from attnlaw.aim.thresholds import thresholds as find_thresholds
-    from attnlaw.cli.console import messages, print_json, progress
+    from attnlaw.cli.console import print_json, progress, say
     from attnlaw.errors import InputError
     from attnlaw.report.style import FORMATS
     from attnlaw.study.learn_verbs import chosen_target
@@ -165,7 +165,7 @@ def command(
         _show(predictions, measurements, known, is_curve=curve is not None)
     if figure is not None:
         _draw(predictions, measurements, known, figure, is_curve=curve is not None)
-        messages.print(f"wrote {figure}", markup=False, soft_wrap=True)
+        say(f"wrote {figure}")
 
 
 def _alphas(text: str) -> list[float]:
@@ -196,7 +196,7 @@ def _show(
     known: Thresholds | None,
     is_curve: bool,
 ) -> None:
-    from attnlaw.cli.console import messages, output
+    from attnlaw.cli.console import output, say
 
     if is_curve:
         output.print(_curve_table(predictions, measurements))
@@ -204,16 +204,10 @@ def _show(
         output.print(_point_table(predictions[0], measurements[0]))
     for prediction in predictions:
         if not prediction.converged:
-            messages.print(
-                f"alpha {prediction.problem.alpha:.5g}: {prediction.status}", markup=False, soft_wrap=True
-            )
+            say(f"alpha {prediction.problem.alpha:.5g}: {prediction.status}")
     for measured in measurements:
         if measured is not None and measured.status != "converged":
-            messages.print(
-                f"training at alpha {measured.problem.alpha:.5g}: {measured.status}",
-                markup=False,
-                soft_wrap=True,
-            )
+            say(f"training at alpha {measured.problem.alpha:.5g}: {measured.status}")
     if known is not None:
         output.print("\nthresholds (alpha); all but interpolation for clean labels")
         for name, value in known.describe().items():

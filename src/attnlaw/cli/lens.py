@@ -35,15 +35,14 @@ def command(
 
     The same from Python: attnlaw.lens.linearise(MODEL, ids, top=K, seed=...)
     """
-    from attnlaw.cli.console import messages, print_json, progress
+    from attnlaw.cli.console import print_json, progress, say
     from attnlaw.cli.models import results_in
-    from attnlaw.errors import printable
     from attnlaw.lens import linearise
     from attnlaw.records.files import replacing, to_json
 
     numbers = _integers(ids)
     with results_in(out):
-        with progress(f"lens {printable(Path(model).name)}") as report:
+        with progress(f"lens {Path(model).name}") as report:
             found = linearise(model, numbers, top=top, seed=seed, progress=report)
         if json:
             print_json(found.describe())
@@ -53,10 +52,9 @@ def command(
             with replacing(out / "lens.json") as draft:
                 draft.write_text(to_json(found.describe()) + "\n", encoding="utf-8")
             _draw(found, out)
-            written = printable(f"wrote lens.json, lens_map.png and lens_map.html in {out}")
-            messages.print(written, markup=False, soft_wrap=True)
+            say(f"wrote lens.json, lens_map.png and lens_map.html in {out}")
         if found.status != "exact":
-            messages.print(f"attnlaw: {found.status}", markup=False, soft_wrap=True)
+            say(f"attnlaw: {found.status}")
 
 
 def _integers(text: str) -> list[int]:
@@ -74,7 +72,7 @@ def _show(lens: Lens) -> None:
     from rich.text import Text
 
     from attnlaw.cli.audit_table import sparkline
-    from attnlaw.cli.console import messages, output
+    from attnlaw.cli.console import output, say
 
     tokens = len(lens.ids)
     output.print(Text(lens.model, style="bold"), soft_wrap=True)
@@ -87,7 +85,7 @@ def _show(lens: Lens) -> None:
     if values is not None:
         output.print(f"singular values of T  {'  '.join(f'{value:.4g}' for value in values)}", soft_wrap=True)
     else:
-        messages.print(f"singular values: {lens.singular_values.status}", markup=False, soft_wrap=True)
+        say(f"singular values: {lens.singular_values.status}")
     table = Table(box=None, pad_edge=False)
     for title in ("token", "id", "moved by (operator)", "most", "rollout", "most"):
         table.add_column(title, justify="right" if title in ("token", "id") else "left", no_wrap=True)

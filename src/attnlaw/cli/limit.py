@@ -213,7 +213,7 @@ def _name(width: float) -> str:
 def _draw(path: Path, counts: Sequence[int], tables: Sequence[Sequence[WidthRow]]) -> None:
     import polars as pl
 
-    from attnlaw.cli.console import messages
+    from attnlaw.cli.console import say
     from attnlaw.limits import density_rows
     from attnlaw.report.limit_charts import density_chart
     from attnlaw.report.style import save_chart
@@ -224,4 +224,4 @@ def _draw(path: Path, counts: Sequence[int], tables: Sequence[Sequence[WidthRow]
         for row in density_rows({row.width: row.law for row in table})
     ]
     save_chart(density_chart(pl.DataFrame(rows)), path)
-    messages.print(f"wrote {path}", markup=False, soft_wrap=True)
+    say(f"wrote {path}")

@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 
 class Joinable(Protocol):
     """A result that grows: rows of one model, then rows of the next."""
 
     def __add__(self, other: Self) -> Self: ...
+
+    def as_json(self, as_list: bool) -> Any: ...
 
 
 Outcome = TypeVar("Outcome", bound=Joinable)
@@ -52,26 +54,33 @@ def each_model(
     models: list[str],
     work: Callable[[str, Progress], Outcome],
     show: Callable[[Outcome], None],
+    show_together: Callable[[Outcome], None],
+    json: bool,
 ) -> tuple[Outcome | None, bool]:
-    """The results of all models joined, and whether a model failed.
+    """The results of all models joined, shown one by one and together or as JSON; whether a model failed.
 
     A model that cannot be read is told of in one line; the others are still worked on.
     """
-    from attnlaw.cli.console import messages, progress
-    from attnlaw.errors import InputError, printable
+    from attnlaw.cli.console import print_json, progress, say
+    from attnlaw.errors import InputError
 
     done: Outcome | None = None
     failed = False
     for model in models:
         try:
-            with progress(f"{verb} {printable(Path(model).name)}") as report:
+            with progress(f"{verb} {Path(model).name}") as report:
                 one = work(model, report)
         except InputError as error:
-            messages.print(f"attnlaw: {error}{_hint(model)}", markup=False, soft_wrap=True)
+            say(f"attnlaw: {error}{_hint(model)}")
             failed = True
             continue
-        show(one)
+        if not json:
+            show(one)
         done = one if done is None else done + one
+    if done is not None and json:
+        print_json(done.as_json(as_list=len(models) > 1))
+    elif done is not None:
+        show_together(done)
     return done, failed
 
 

@@ -26,11 +26,10 @@ def command(
 
     The same from Python: attnlaw.report.write.write_report([DIR, ...], out=DIR, figures="pdf")
     """
-    from attnlaw.cli.console import messages
-    from attnlaw.errors import printable
+    from attnlaw.cli.console import say
     from attnlaw.report.write import write_files
 
     page, *drawn = write_files(directories, out, figures)
     names = ", ".join(figure.name for figure in drawn)
     also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures: its rows allow none"
-    messages.print(printable(f"wrote {page}{also if figures else ''}"), markup=False, soft_wrap=True)
+    say(f"wrote {page}{also if figures else ''}")

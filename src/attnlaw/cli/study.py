@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnlaw.errors import printable
-
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
     from attnlaw.study.places import Place
@@ -103,14 +101,14 @@ def export_command(file: File, out: Out) -> None:
 
     The same from Python: attnlaw.study.export.export(read_study(FILE, VERBS), store)
     """
-    from attnlaw.cli.console import messages
+    from attnlaw.cli.console import say
     from attnlaw.study.export import export
     from attnlaw.study.store import open_store
 
     study = _read(file)
     with open_store(out) as store:
         written = export(study, store)
-    messages.print(printable(f"wrote {written}"), markup=False, soft_wrap=True)
+    say(f"wrote {written}")
 
 
 def _read(file: Path) -> Study:
@@ -123,15 +121,15 @@ def _read(file: Path) -> Study:
 def _compute(
     function: Callable[..., Report], file: Path, out: Path, place: Place, json: bool, **options: bool
 ) -> None:
-    from attnlaw.cli.console import messages, print_json, progress
+    from attnlaw.cli.console import print_json, progress, say
 
     study = _read(file)
-    with progress(printable(f"study {file.name}")) as shown:
+    with progress(f"study {file.name}") as shown:
         report = function(
             study,
             out,
             place,
-            announce=lambda cost: messages.print(_cost(cost), markup=False, soft_wrap=True),
+            announce=lambda cost: say(_cost(cost)),
             progress=shown,
             **options,
         )
@@ -166,7 +164,7 @@ def _time(seconds: float) -> str:
 
 def _tell(report: Report, file: Path, out: Path) -> None:
     """Where the study stands, what failed, and what to do next."""
-    from attnlaw.cli.console import messages, output
+    from attnlaw.cli.console import output, say
     from attnlaw.study.run import reasons
 
     state = ", a run is at work" if report.running else ""
@@ -182,4 +180,4 @@ def _tell(report: Report, file: Path, out: Path) -> None:
     elif report.missing and not report.running:
         lines.append(f"go on with: {again}")
     for line in lines:
-        messages.print(printable(line), markup=False, soft_wrap=True)
+        say(line)
