@@ -258,7 +258,7 @@ def _named(alt: Any, rows: pl.DataFrame) -> Any:
 def _student_color(alt: Any, rows: pl.DataFrame) -> Any:
     students = list(dict.fromkeys(rows["student"]))
     scale = alt.Scale(
-        domain=[STUDENT_NAMES[student] for student in students],
-        range=[STUDENTS[student] for student in students],
+        domain=[STUDENT_NAMES.get(student, student) for student in students],
+        range=[STUDENTS.get(student, PALETTE[-1]) for student in students],
     )
     return alt.Color("name:N", title=None, scale=scale, legend=alt.Legend(symbolType="square"))

@@ -128,7 +128,7 @@ def _spectrum_figures(theory: pl.DataFrame, trained: pl.DataFrame, folder: Path)
         if outliers:
             caption += " The triangle is where the outlier is predicted."
         title = f": {label({name: row[name] for name in names})}" if names else ""
-        chart = partial(spectrum, density, eigenvalues, row["atom_at_zero"], outliers, sizes)
+        chart = partial(spectrum, density, eigenvalues, row.get("atom_at_zero") or 0.0, outliers, sizes)
         yield Figure("spectrum", f"Spectrum of the learned matrix{title}", caption, chart)
 
 
@@ -143,9 +143,11 @@ def _scaling_figure(theory: pl.DataFrame) -> Iterator[Figure]:
     """Error against N/d for power-law targets, with the fitted and the predicted exponent of every line."""
     tokens = pl.col("tokens")
     per_sample = tokens * (tokens + 1) / 2 - pl.when(pl.col("output") == "linear").then(0).otherwise(1)
-    told = theory.filter(pl.col("leading_error").is_not_null()).with_columns(
+    placed = theory.with_columns(
         ratio=pl.col("alpha") * per_sample * pl.col("target_dimension"), leading=pl.col("leading_error")
     )
+    # What is not above zero has no place on logarithmic axes.
+    told = placed.filter(pl.all_horizontal(pl.col("ratio", "leading", "estimation_error") > 0))
     names = [name for name in varied(told, LEARN) if name not in ("alpha", "weight_decay")]
     lines = []
     for _, own in labelled(told, names).group_by("series", maintain_order=True):
@@ -165,6 +167,7 @@ def _exponents(rows: pl.DataFrame) -> str:
     """A line's label: its setting, the fitted power of N/d with its standard error, the predicted one."""
     slope, error = fit_exponent(rows["ratio"].to_list(), rows["estimation_error"].to_list())
     fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
-    exponents = f"{fitted} ({rows['predicted_exponent'][0]:.2f})".replace("-", "−")
+    predicted = rows["predicted_exponent"][0]
+    exponents = (fitted if predicted is None else f"{fitted} ({predicted:.2f})").replace("-", "−")
     setting = rows["series"][0].replace("target exponent", "γ")
     return f"{setting}: {exponents}" if setting else exponents
