@@ -1,5 +1,7 @@
 """Extrapolation against an independent fit and its own coverage; z-scores and spectra against known laws."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import ks_1samp
@@ -84,6 +86,17 @@ def test_agreement_reports_every_quantity() -> None:
     single = agreement(prediction, measured[:1])["norm"]
     assert single.value == measured[0].norm.mean
     assert single.slope is None
+
+
+def test_the_error_of_the_theory_counts() -> None:
+    """A theory whose error is that of the measurement lies nearer by the root of two."""
+    measured = [simulate(PROBLEM, 16, seeds=6, seed=3, sensing="goe")]
+    exact = state_evolution(PROBLEM)
+    averaged = replace(exact, error={"norm": measured[0].norm.standard_error})
+    plain, shared = (agreement(prediction, measured)["norm"] for prediction in (exact, averaged))
+    assert (plain.theory_error, shared.theory_error) == (0.0, measured[0].norm.standard_error)
+    assert plain.z == pytest.approx(shared.z * np.sqrt(2.0), rel=1e-12)
+    assert agreement(averaged, measured)["trace"].theory_error == 0.0
 
 
 def test_agreement_without_spread_has_no_score() -> None:

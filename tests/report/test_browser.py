@@ -263,6 +263,23 @@ def test_proxies_have_four_decimals_as_in_the_terminal(visit):
     assert all(re.fullmatch(r"-?\d+\.\d{4}", text) for text in texts)
 
 
+def test_proxies_that_are_approximate_show_their_error(visit):
+    page = visit()
+    page.evaluate("() => { page.models[0].proxies[0] = ['x', 7.556, 0.0234]; drawSummary(page); }")
+    assert page.locator("#proxies tbody td:not(.strip)").first.inner_text() == "7.56 ± 0.02"
+
+
+def test_the_least_p_value_of_a_null_is_a_bound(visit):
+    """One of 200 draws or fewer cannot be told: 1/201 is shown as a bound, 2/201 as it is."""
+    page = visit()
+    page.evaluate(
+        "() => { page.columns.random_p_value[0] = 1 / 201; page.columns.random_p_value[1] = 2 / 201;"
+        " page.columns.null_draws[0] = page.columns.null_draws[1] = 200; }"
+    )
+    told = page.evaluate("() => [0, 1].map((row) => cellText(page.columns, 'random_p_value', row))")
+    assert told == ["≤ 0.005", "0.00995"]
+
+
 def test_an_address_lands_on_its_section(visit):
     page = visit(hash="rows")
     page.wait_for_timeout(300)

@@ -116,6 +116,7 @@ def test_summaries_that_are_none(text: str, audited: AuditRows, tmp_path: Path) 
         {"meaning": 3},
         {"value_of_adaptivity": 10**400},
         {"extensions": [1]},
+        {"per_application": {"edelman": {"log10": "<b>"}}},
         {"model": "other"},
     ],
 )

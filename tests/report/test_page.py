@@ -93,7 +93,7 @@ def test_only_the_script_of_the_page_may_run(page):
 
 def test_numbers_on_the_page_are_those_of_the_rows(model):
     data = data_of(audit_page(model))
-    proxies = dict(data["models"][0]["proxies"])
+    proxies = {label: log10 for label, log10, _ in data["models"][0]["proxies"]}
     for name, label in (
         ("spectrum_adaptive", "spectrum-adaptive (post hoc p per matrix)"),
         ("edelman", "norm-based, Edelman (2,1)"),

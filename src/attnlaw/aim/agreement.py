@@ -5,12 +5,14 @@ several percent at d = 60). Means of several sizes are therefore fitted by weigh
 
     y(d) = y_infinity + slope/d,    weights 1/standard_error(d)^2
 
-and the theory is compared with y_infinity: z = (y_infinity - theory)/standard_error. A z beyond 3 is a miss.
+and the theory is compared with y_infinity: z = (y_infinity - theory)/error. A z beyond 3 is a miss. The error
+adds up, in squares, that of y_infinity and that of the theory, where it is itself an average (softmax).
 `misfit` is the weighted sum of squares left per degree of freedom (about 1 if 1/d describes the sizes).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,13 +38,14 @@ class Extrapolation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One quantity: theory, measured value with its standard error, and their distance in standard errors.
+    """One quantity: theory and measured value, each with its standard error, and their distance in both.
 
     `z` is None where the seeds do not differ at all (the rank of the direct student).
     """
 
     quantity: str
     theory: float
+    theory_error: float
     value: float
     standard_error: float
     z: float | None
@@ -132,7 +135,7 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
         raise InputError("agreement: two measurements have the same size; join them into one with more seeds")
     largest = ordered[-1]
     return Agreement(
-        comparisons=tuple(_compare(name, getattr(prediction, name), ordered) for name in QUANTITIES),
+        comparisons=tuple(_compare(name, prediction, ordered) for name in QUANTITIES),
         sizes=tuple(m.size for m in ordered),
         sensing=largest.sensing,
         spectrum_distance=spectrum_distance(largest.eigenvalues, prediction.spectrum),
@@ -156,16 +159,17 @@ def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
     return float(max(np.abs(at).max(), np.abs(below).max()))
 
 
-def _compare(name: str, theory: float, measurements: Sequence[Measurement]) -> Comparison:
+def _compare(name: str, prediction: Prediction, measurements: Sequence[Measurement]) -> Comparison:
+    theory, theory_error = getattr(prediction, name), (prediction.error or {}).get(name, 0.0)
     estimates = [getattr(m, name) for m in measurements]
     last = estimates[-1]
     if not all(estimate.standard_error > 0 for estimate in estimates):
-        return Comparison(name, theory, last.mean, last.standard_error, None, None, None)
-    if len(measurements) == 1:
-        z = (last.mean - theory) / last.standard_error
-        return Comparison(name, theory, last.mean, last.standard_error, z, None, None)
-    fit = extrapolate(
-        [m.size for m in measurements], [e.mean for e in estimates], [e.standard_error for e in estimates]
-    )
-    z = (fit.value - theory) / fit.standard_error
-    return Comparison(name, theory, fit.value, fit.standard_error, z, fit.slope, fit.misfit)
+        return Comparison(name, theory, theory_error, last.mean, last.standard_error, None, None, None)
+    value, standard_error, slope, misfit = last.mean, last.standard_error, None, None
+    if len(measurements) > 1:
+        fit = extrapolate(
+            [m.size for m in measurements], [e.mean for e in estimates], [e.standard_error for e in estimates]
+        )
+        value, standard_error, slope, misfit = fit.value, fit.standard_error, fit.slope, fit.misfit
+    z = (value - theory) / math.hypot(standard_error, theory_error)
+    return Comparison(name, theory, theory_error, value, standard_error, z, slope, misfit)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from attnlaw.auditing import Audit
 from attnlaw.cli.uncertain import with_error
-from attnlaw.records.remarks import ROUND_OFF, proxy_entries, remarks
+from attnlaw.records.remarks import proxy_entries, remarks
 from attnlaw.report.saved import short_names
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -205,4 +205,4 @@ def _proxy_table(summaries: Mapping[str, dict[str, Any]]) -> Table:
 
 
 def _proxy(value: float, error: float | None) -> str:
-    return with_error(value, error) if error and error > ROUND_OFF else f"{value:.4f}"
+    return with_error(value, error) if error else f"{value:.4f}"

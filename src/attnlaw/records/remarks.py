@@ -16,15 +16,16 @@ ROUND_OFF = 1e-9
 
 
 def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
-    """(name, log10, error or None) of every proxy: post hoc, one index for all, norm-based."""
+    """(name, log10, error or None) of every proxy: post hoc, one index for all, norm-based.
+
+    An error of round-off is none.
+    """
     named = [(name, proxies[key]) for key, name in PROXY_NAMES.items()]
     fixed = [(f"one index for all, p = {p}", entry) for p, entry in proxies["fixed_p"].items()]
-    return [(name, entry["log10"], entry.get("error")) for name, entry in named[:2] + fixed + named[2:]]
-
-
-def proxy_rows(proxies: dict[str, Any]) -> list[tuple[str, float]]:
-    """(name, log10) of every proxy."""
-    return [(name, value) for name, value, _ in proxy_entries(proxies)]
+    return [
+        (name, entry["log10"], _beyond_round_off(entry.get("error")))
+        for name, entry in named[:2] + fixed + named[2:]
+    ]
 
 
 def remarks(summary: dict[str, Any]) -> list[str]:
@@ -67,4 +68,9 @@ def _power(log10: float, error: float | None) -> str:
 
 def _given(error: float | None) -> str:
     """The error of a number in a sentence, nothing where it has none but round-off."""
-    return f" ± {error:.1g}" if error and error > ROUND_OFF else ""
+    known = _beyond_round_off(error)
+    return "" if known is None else f" ± {known:.1g}"
+
+
+def _beyond_round_off(error: float | None) -> float | None:
+    return error if error and error > ROUND_OFF else None

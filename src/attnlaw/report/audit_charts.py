@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.records.remarks import proxy_rows
+from attnlaw.records.remarks import proxy_entries
 from attnlaw.report.style import PALETTE, inline
 
 KIND_NAMES = {
@@ -59,7 +59,7 @@ def proxy_chart(summaries: Sequence[Mapping[str, Any]], labels: Mapping[str, str
     rows = [
         {"model": labels[summary["model"]], "proxy": name, "log10": value}
         for summary in summaries
-        for name, value in proxy_rows(summary["proxies"])
+        for name, value, _ in proxy_entries(summary["proxies"])
     ]
     order = list(dict.fromkeys(row["proxy"] for row in rows))
     return (

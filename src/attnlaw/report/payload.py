@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from attnlaw.records.remarks import proxy_rows, remarks
+from attnlaw.records.remarks import proxy_entries, remarks
 from attnlaw.records.schema import PLACE
 from attnlaw.report.saved import AuditRows, short_names
 
@@ -118,8 +118,11 @@ def _model(summary: dict[str, Any], short: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _proxies(proxies: dict[str, Any] | None) -> list[tuple[str, float | None]] | None:
-    return [(name, finite(value)) for name, value in proxy_rows(proxies)] if proxies else None
+def _proxies(proxies: dict[str, Any] | None) -> list[tuple[str, float | None, float | None]] | None:
+    """Names, log10 and errors beyond round-off."""
+    if not proxies:
+        return None
+    return [(name, finite(value), finite(error)) for name, value, error in proxy_entries(proxies)]
 
 
 def _columns(table: pl.DataFrame, index: dict[str, int]) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ from attnlaw.errors import InputError
 from attnlaw.plain_files import read_bounded
 from attnlaw.records.fit_schema import CURVES, FITS
 from attnlaw.records.read import read_table, without_nan
-from attnlaw.records.remarks import proxy_rows, remarks
+from attnlaw.records.remarks import proxy_entries, remarks
 from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, Schema
 from attnlaw.records.stack import distinct_names, stacked
 from attnlaw.report.audit_charts import KIND_NAMES
@@ -133,8 +133,9 @@ def _checked(summary: Any) -> dict[str, Any]:
             raise ValueError(f"summary.json has no {missing[0] if missing else 'name of a model'}")
         remarks(summary)
         for name in ("proxies", "per_application"):
-            if summary[name]:
-                proxy_rows(summary[name])
+            for _, *numbers in proxy_entries(summary[name]) if summary[name] else ():
+                if not all(number is None or isinstance(number, int | float) for number in numbers):
+                    raise ValueError(f"summary.json has {name} that are no numbers")
         if not all(isinstance(text, str) for text in [*summary["warnings"], summary["meaning"] or ""]):
             raise ValueError("summary.json has warnings or a meaning that are no texts")
     except (AttributeError, KeyError, OverflowError, TypeError) as error:

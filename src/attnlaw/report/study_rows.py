@@ -36,11 +36,18 @@ POWERS: Schema = {
     **dict.fromkeys(("leading_error", "predicted_exponent"), pl.Float64()),
     "output": pl.String(),
 }
+# What rows that follow tokens along the depth tell beyond these, a list of one length in each row.
+PATHS: Schema = {
+    f"path_{name}{end}": pl.List(pl.Float64)
+    for name in ("squared_length", "cosine")
+    for end in ("", "_error")
+}
+# Settings that stand on logarithmic axes.
+ABOVE_ZERO = {"limit": ("heads", "width")}
 # Settings that may be infinite; a result that is not finite is none.
 INFINITE = ("width", "beta")
-# Beginnings of the names of columns that hold numbers, and of those that hold lists of numbers.
+# Beginnings of the names of columns that hold numbers.
 NUMBERS = ("log10_", "threshold_", "kl_", "kernel_kl", "target_", "tokens", "beta", "atom_", "outlier")
-LISTS = "path_"
 TEXTS = ("other_scaling", "scaling", "activation", "mask")
 
 
@@ -50,9 +57,9 @@ def read_rows(folder: Path) -> pl.DataFrame:
     rows = without_nan(read_table(path, EXPORT, EVERY), *INFINITE)
     where = str(path)
     _require_told(rows, EVERY, where)
-    strange = rows.filter(~pl.col("task").str.contains("^[0-9A-Za-z]+$"))["task"]
+    strange = rows.filter(~pl.col("task").str.contains("^[0-9A-Za-z]{1,64}$"))["task"]
     if not rows.height or strange.len():
-        found = f"a task {strange[0]!r}" if strange.len() else "no rows"
+        found = f"a task {strange[0][:64]!r}" if strange.len() else "no rows"
         raise InputError(f"{where}: found {found}; {EXPORT}")
     done = rows.filter(pl.col("status") != "failed")
     for verb, asked in ASKED.items():
@@ -60,8 +67,16 @@ def read_rows(folder: Path) -> pl.DataFrame:
         if own.height:
             rows = require_columns(rows, asked | FOUND[verb], where, EXPORT)
             _require_told(own, asked, where)
+            for name in ABOVE_ZERO.get(verb, ()):
+                if (own[name] <= 0).any():
+                    raise InputError(f"{where}: found a {name} that is not above 0; {EXPORT}")
     if "target_exponent" in rows.columns and rows["target_exponent"].count():
         rows = require_columns(rows, POWERS, where, EXPORT)
+    if any(name in rows.columns and rows[name].count() for name in PATHS):
+        rows = require_columns(rows, PATHS, where, EXPORT)
+        lengths = rows.select(pl.col(name).list.len() for name in PATHS)
+        if any(lengths[name].to_list() != lengths.to_series(0).to_list() for name in PATHS):
+            raise InputError(f"{where}: found paths along the depth of several lengths in a row; {EXPORT}")
     _require_kinds(rows, where)
     return rows
 
@@ -71,16 +86,9 @@ def _require_kinds(rows: pl.DataFrame, where: str) -> None:
     for name, dtype in rows.schema.items():
         if rows[name].count() and not _is_right(name, dtype):
             raise InputError(f"{where}: {name} is a column of {dtype}; {EXPORT}")
-    paths = [name for name in rows.columns if name.startswith(LISTS)]
-    if any(rows[name].count() for name in paths):
-        lengths = [rows[name].list.len().to_list() if rows[name].count() else None for name in paths]
-        if any(own != lengths[0] for own in lengths):
-            raise InputError(f"{where}: found paths along the depth of several lengths in a row; {EXPORT}")
 
 
 def _is_right(name: str, dtype: pl.DataType) -> bool:
-    if name.startswith(LISTS):
-        return dtype == pl.List(pl.Float64)
     if name in TEXTS:
         return dtype == pl.String
     return dtype.is_numeric() or not name.startswith(NUMBERS)

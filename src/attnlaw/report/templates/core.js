@@ -45,6 +45,14 @@ function format(value, digits = 4) {
 
 const percent = (value) => (value === null || value === undefined ? "–" : `${format(100 * value, 3)} %`);
 
+// A number of one row: shares in percent; the least p-value that the draws of a null can tell stands for it and less.
+function cellText(columns, name, row) {
+  const value = columns[name][row];
+  if (name === "share") return percent(value);
+  const least = name === "random_p_value" && value !== null && value * (columns.null_draws?.[row] + 1) < 1.5;
+  return least ? `≤ ${format(value, 1)}` : format(value);
+}
+
 // Little-endian float32 values, packed as base64.
 function unpack(text) {
   const raw = atob(text);

@@ -23,7 +23,7 @@ class Detail {
         type: "button", "aria-pressed": String(view === this.view), onclick: () => { this.view = view; this.show(row); },
       }, name)));
     const numbers = FACTS.filter(([name]) => columns[name] && columns[name][row] !== null).map(([name, label]) => element("div", {},
-      element("dt", {}, label), element("dd", {}, name === "share" ? percent(columns[name][row]) : format(columns[name][row]))));
+      element("dt", {}, label), element("dd", {}, cellText(columns, name, row))));
     const spectrum = element("figure", { id: "spectrum", style: { margin: 0 } });
     const curve = element("figure", { id: "curve", style: { margin: "1rem 0 0" } });
     show(byId("detail"),

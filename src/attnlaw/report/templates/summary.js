@@ -38,10 +38,18 @@ function drawProxies(data) {
       [models.length > 1 ? model.short : "log10", ending].filter(Boolean).join(", "))));
   const rows = names.map((name, i) => element("tr", { class: i === 0 ? "lead-row" : null },
     element("th", { scope: "row" }, name), element("td", { class: "strip" }, strip(i)),
-    columns.map(({ values }) => element("td", {}, values[i][1] === null ? "–" : values[i][1].toFixed(4)))));
+    columns.map(({ values }) => element("td", {}, proxyText(...values[i])))));
   show(byId("proxies"),
     element("p", { class: "meaning" }, data.meaning),
     element("div", { class: "wide" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows))),
     element("figcaption", {}, "Further left is smaller, and each unit is a factor of ten. Compare the models along a row, and the "
       + "first row, which adapts to each spectrum, with the norm-based rows at the bottom."));
+}
+
+// An approximate proxy has an error, and no digits beyond it.
+function proxyText(name, value, error) {
+  if (value === null) return "–";
+  if (error === null) return value.toFixed(4);
+  const digits = Math.min(8, Math.max(0, -Math.floor(Math.log10(error))));
+  return `${value.toFixed(digits)} ± ${error.toFixed(digits)}`;
 }

@@ -79,7 +79,7 @@ class Table {
   cell(row, name) {
     const value = this.value(row, name);
     if (name === "model" && this.data.models) return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
-    const text = name === "kind" ? nameOf(value) : name === "share" ? percent(value) : format(value);
+    const text = name === "kind" ? nameOf(value) : cellText(this.data.columns, name, row);
     return element("td", { class: this.texts.has(name) ? "text" : null }, text);
   }
 
