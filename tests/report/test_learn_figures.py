@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from attnlaw.report.learn_figures import _points, learn_figures
+from attnlaw.report.learn_figures import _points, learn_figures, trained_figures
 
 
 def test_a_fitted_exponent_has_a_standard_error(tmp_path: Path) -> None:
@@ -34,3 +35,23 @@ def test_students_of_two_sizes_are_not_pooled() -> None:
     points = _points(trained, trained.select(*setting))
     assert points is not None
     assert points.select("size", "mean", "standard_error").rows() == [(20, 2.0, 1.0), (40, 12.0, 2.0)]
+
+
+def test_students_without_a_theory_are_drawn_with_their_errors() -> None:
+    trained = pl.DataFrame(
+        {
+            "alpha": [0.1, 0.1, 0.2, 0.2, 0.1],
+            "student": ["direct"] * 4 + ["factorized"],
+            "simulate": [20] * 5,
+            "estimation_error": [1.0, 3.0, 0.5, 0.5, 0.25],
+        }
+    )
+    (figure,) = trained_figures(trained)
+    rows = json.loads(figure.draw().to_dict()["data"]["values"])
+    assert {(row["series"], row["alpha"]): (row["low"], row["value"], row["high"]) for row in rows} == {
+        ("student direct", 0.1): (1.0, 2.0, 3.0),
+        ("student direct", 0.2): (0.5, 0.5, 0.5),
+        ("student factorized", 0.1): (0.25, 0.25, 0.25),
+    }
+    assert "standard error" in figure.caption
+    assert list(trained_figures(trained.head(2))) == []  # one setting: nothing to draw it against

@@ -19,6 +19,9 @@ from attnlaw.report.study_rows import table_beside
 
 TARGET = ("target_rank", "target_spike", "target_exponent", "target_dimension")
 LEARN = ("alpha", "tokens", "output", "beta", *TARGET, "noise", "weight_decay", "student")
+# Over the seeds of one setting.
+_MEAN = pl.col("estimation_error").mean()
+_STANDARD_ERROR = pl.col("estimation_error").std() / pl.len().sqrt()
 EIGENVALUES: Schema = {"eigenvalue": pl.Float64()}
 
 
@@ -34,6 +37,25 @@ def learn_figures(theory: pl.DataFrame, trained: pl.DataFrame, folder: Path) -> 
         yield from _scaling_figure(powers)
     if "predicted_spectra_part" in theory.columns:
         yield from _spectrum_figures(theory, trained, folder)
+
+
+def trained_figures(trained: pl.DataFrame) -> Iterator[Figure]:
+    """Errors of trained students, means over seeds, where no theory stands beside them."""
+    names = [name for name in varied(trained, (*LEARN, "simulate")) if trained[name].dtype.is_numeric()]
+    if not names:
+        return
+    x = max(names, key=lambda name: trained[name].n_unique())
+    others = [name for name in varied(trained, (*LEARN, "simulate", "sensing")) if name != x]
+    lines = (
+        labelled(trained, others)
+        .group_by("series", x, maintain_order=True)
+        .agg(value=_MEAN, error=_STANDARD_ERROR.fill_null(0.0))
+        .rename({"simulate": "size"}, strict=False)
+    )
+    caption = "Means over seeds with one standard error. Add rows of learn to see the theory beside them."
+    axis = "size" if x == "simulate" else x
+    chart = partial(series_chart, lines, axis, "value", "estimation error E", "error")
+    yield Figure("trained", "Errors of trained students", caption, chart)
 
 
 def _error_figures(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figure]:
@@ -98,8 +120,7 @@ def _points(trained: pl.DataFrame, theory: pl.DataFrame) -> pl.DataFrame | None:
         return None
     own = _same(trained, theory, [name for name in LEARN if name not in ("alpha", "student")])
     return own.group_by("alpha", "student", pl.col("simulate").alias("size"), maintain_order=True).agg(
-        mean=pl.col("estimation_error").mean(),
-        standard_error=pl.col("estimation_error").std() / pl.len().sqrt(),
+        mean=_MEAN, standard_error=_STANDARD_ERROR
     )
 
 

@@ -17,12 +17,17 @@ STEP_QUANTITIES = {
 }
 
 
-def series_chart(rows: pl.DataFrame, x: str, y: str, title: str) -> Any:
-    """One line per value of the column `series`, y against x; a text on the x axis gives points only."""
+def series_chart(rows: pl.DataFrame, x: str, y: str, title: str, error: str | None = None) -> Any:
+    """One line per value of the column `series`, y against x; a text on the x axis gives points only.
+
+    `error` is the column of standard errors, which are drawn as bars.
+    """
     import altair as alt
 
     numeric = rows[x].dtype.is_numeric()
-    base = alt.Chart(inline(rows.select(x, y, "series").to_dicts())).encode(
+    bars = {} if error is None else {"low": pl.col(y) - pl.col(error), "high": pl.col(y) + pl.col(error)}
+    values = rows.select(x, y, "series", **bars)
+    base = alt.Chart(inline(values.to_dicts())).encode(
         x=alt.X(
             f"{x}:{'Q' if numeric else 'N'}",
             title=x.replace("_", " "),
@@ -31,8 +36,11 @@ def series_chart(rows: pl.DataFrame, x: str, y: str, title: str) -> Any:
         y=alt.Y(f"{y}:Q", title=title, scale=alt.Scale(zero=False)),
         color=_colour(alt, rows["series"]),
     )
-    points = base.mark_point(filled=True, size=26)
-    return (base.mark_line() + points if numeric else points).properties(width=340, height=220)
+    layers = [base.mark_line()] if numeric else []
+    if bars:
+        layers.append(base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", title=title), y2="high:Q"))
+    layers.append(base.mark_point(filled=True, size=26, opacity=1))
+    return alt.layer(*layers).properties(width=340, height=220)
 
 
 def step_charts(rows: pl.DataFrame) -> Any | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from attnlaw.report.figure import Figure
-from attnlaw.report.learn_figures import learn_figures
+from attnlaw.report.learn_figures import learn_figures, trained_figures
 from attnlaw.report.limit_figures import limit_figures
 from attnlaw.report.saved import short_names
 from attnlaw.report.series_charts import series_chart
@@ -25,6 +25,8 @@ def study_figures(rows: pl.DataFrame, folder: Path) -> list[Figure]:
     if "learn" in verbs:
         trained = done.filter(pl.col("verb") == "learn.simulate")
         figures += learn_figures(done.filter(pl.col("verb") == "learn"), trained, folder)
+    elif "learn.simulate" in verbs:
+        figures += trained_figures(done.filter(pl.col("verb") == "learn.simulate"))
     if "limit" in verbs:
         figures += limit_figures(done.filter(pl.col("verb") == "limit"), folder)
     if "audit" in verbs:
