@@ -14,6 +14,7 @@ from attnlaw.limits import (
     Layer,
     RandomInputs,
     Stack,
+    density_rows,
     distances,
     gaussian_law,
     kernel_kl,
@@ -23,10 +24,6 @@ from attnlaw.limits import (
 )
 from attnlaw.limits.kernel_density import gaussian_kde
 from attnlaw.limits.mixture import jackknife
-
-
-def normal(mean: float, variance: float) -> Law:
-    return Law(np.full(40, variance), np.full(40, mean), np.ones(40))
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 7.0])
@@ -44,7 +41,7 @@ def test_centred_normals(ratio):
 
 @pytest.mark.parametrize("shift", [0.5, -2.0])
 def test_shifted_normals(shift):
-    found = distances(normal(shift, 1.0), normal(0.0, 1.0))
+    found = distances(gaussian_law(1.0, shift), gaussian_law(1.0))
     assert found.kl.value == pytest.approx(shift**2 / 2, abs=1e-8)
     assert found.w1.value == pytest.approx(abs(shift), abs=1e-5)
     assert found.ks.value == pytest.approx(2 * stats.norm.cdf(abs(shift) / 2) - 1, abs=1e-5)
@@ -53,7 +50,8 @@ def test_shifted_normals(shift):
 
 @pytest.mark.parametrize("shift", [0.5, -1e6])
 def test_a_shift_leaves_variance_and_kurtosis(shift):
-    law = normal(shift, 2.0)
+    law = gaussian_law(2.0, shift)
+    assert law.mean().value == shift
     assert law.variance().value == pytest.approx(2.0, rel=1e-12)
     assert law.kurtosis().value == pytest.approx(3.0, rel=1e-12)
 
@@ -69,6 +67,25 @@ def test_kurtosis_of_a_law_with_a_mean_is_that_of_its_draws():
     error = math.hypot(influence.std() / math.sqrt(len(y)), found.error)
     assert found.value == pytest.approx(kurtosis, abs=4 * error)
     assert error < 0.05
+
+
+def test_the_mean_of_a_law_is_that_of_its_draws():
+    # ReLU tokens have the mean 1/sqrt(2 pi), which a residual hands on.
+    law = stack_law(Stack(Layer(RandomInputs(2, "relu")), residual=True), 50_000, seed=1).law
+    found = law.mean()
+    assert found.value == pytest.approx(1 / math.sqrt(2 * math.pi), abs=4 * found.error)
+    assert found.error == pytest.approx(law.means.std() / math.sqrt(50_000), rel=0.4)  # of 40 batches
+    # Of all Gaussians the one of the same moments is the nearest.
+    same = gaussian_law(law.variance().value, found.value)
+    others = (gaussian_law(law.variance().value), gaussian_law(1.2 * law.variance().value, found.value))
+    assert all(distances(law, same).kl.value < distances(law, other).kl.value for other in others)
+
+
+def test_densities_cover_a_law_with_a_mean():
+    rows = density_rows({16: gaussian_law(1.0, 100.0), math.inf: gaussian_law(4.0, 101.0)})
+    for width in (16, math.inf):
+        y, p = zip(*((row["y"], row["density"]) for row in rows if row["width"] == width), strict=True)
+        assert np.trapezoid(p, y) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_a_student_law_against_scipy():

@@ -99,7 +99,7 @@ def _row(width: float, law: Law, path: StackLaw | None, limit: Law | None) -> Wi
 
 
 def density_rows(laws: Mapping[float, Law], points: int = 161) -> list[dict[str, float | None]]:
-    """Densities over four and a half deviations either side, as rows `width`, `y`, `density`, `ratio`.
+    """Densities within four and a half deviations of the mean, as rows `width`, `y`, `density`, `ratio`.
 
     `ratio` is to the density at infinite width, None where that is not among the laws.
 
@@ -108,8 +108,12 @@ def density_rows(laws: Mapping[float, Law], points: int = 161) -> list[dict[str,
     >>> [round(row["density"], 4) for row in rows[:3]], rows[0]["ratio"]
     ([0.0, 0.3989, 0.0], 1.0)
     """
-    reach = 4.5 * math.sqrt(max(law.variance().value for law in laws.values()))
-    y = np.linspace(-reach, reach, points)
+    ends = [
+        law.mean().value + side * math.sqrt(law.variance().value)
+        for law in laws.values()
+        for side in (-4.5, 4.5)
+    ]
+    y = np.linspace(min(ends), max(ends), points)
     limit = laws[math.inf].density(y) if math.inf in laws else None
     rows: list[dict[str, float | None]] = []
     for width, law in laws.items():

@@ -68,8 +68,12 @@ class Law:
         """Var p_ii, the randomness of the inputs included."""
         return mean_of(self.score_variances)
 
+    def mean(self) -> Estimate:
+        """E y: zero unless inputs with a mean pass a residual."""
+        return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
+
     def variance(self) -> Estimate:
-        """Var y (the law has mean zero unless inputs with a mean pass a residual)."""
+        """Var y."""
         return jackknife(lambda mean: float(mean[1] - mean[0] ** 2), self._moments())
 
     def kurtosis(self) -> Estimate:
@@ -157,14 +161,14 @@ def combine(whole: float, left_out: list[float], corrected: bool = True) -> Esti
     return Estimate(value, math.sqrt((k - 1) / k * spread))
 
 
-def gaussian_law(variance: float) -> Law:
-    """The law N(0, variance), in a form that distances accept.
+def gaussian_law(variance: float, mean: float = 0.0) -> Law:
+    """The law N(mean, variance), in a form that distances accept.
 
     >>> gaussian_law(2.0).kurtosis().value
     3.0
     """
     constant = np.full(BATCHES, variance)
-    return Law(constant, None, constant)
+    return Law(constant, np.full(BATCHES, mean) if mean else None, constant)
 
 
 def _kurtosis(mean: Array) -> float:

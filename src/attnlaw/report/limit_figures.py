@@ -128,7 +128,7 @@ def _means(rows: pl.DataFrame, x: str, column: str) -> pl.DataFrame:
 
 
 def _gaussian_figure(rows: pl.DataFrame) -> Iterator[Figure]:
-    """KL to the Gaussian of the same variance against the heads, a line for each width."""
+    """KL to the Gaussian of the same mean and variance against the heads, a line for each width."""
     if not _has(rows, "kl_to_gaussian"):
         return
     told = rows.filter(pl.col("kl_to_gaussian").is_not_null())
@@ -136,8 +136,8 @@ def _gaussian_figure(rows: pl.DataFrame) -> Iterator[Figure]:
     if told["heads"].n_unique() > 1:
         title = "KL divergence to a Gaussian"
         caption = (
-            "To the Gaussian of the same variance. Along the dashed guide of slope −2 it falls with the "
-            "squared number of heads."
+            "To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls with "
+            "the squared number of heads."
         )
         lines = _means(labelled(told, others), "heads", "kl_to_gaussian")
         if (lines["value"] > 0).any():  # a distance within its error of zero may come out below it

@@ -33,8 +33,8 @@ def limit(
     """`attnlaw limit --width N`: the law at one width against the limit; errors are standard errors.
 
     Further distances where they are asked for: `kl_to_other_limit`, to the limit of `other_scaling`;
-    `kl_to_gaussian`, to the Gaussian of the same variance; `kernel_kl_to_limit`, the paper's recipe (arXiv
-    2506.00846), from one draw of the coordinate for each conditional variance.
+    `kl_to_gaussian`, to the Gaussian of the same mean and variance; `kernel_kl_to_limit`, the paper's recipe
+    (arXiv 2506.00846), from one draw of the coordinate for each conditional variance.
     """
     import polars as pl
 
@@ -51,8 +51,8 @@ def limit(
         (other,) = compare_widths(_stack(*given, other_scaling), [math.inf], draws, seed, token - 1)
         values |= _with_error("kl_to_other_limit", distances(found.law, other.law).kl)
     if gaussian:
-        # At the law's own variance KL is least: an error of the variance enters squared, far below KL's own.
-        same = gaussian_law(found.law.variance().value)
+        # At the law's own moments KL is least: their errors enter squared, far below KL's own.
+        same = gaussian_law(found.law.variance().value, found.law.mean().value)
         values |= _with_error("kl_to_gaussian", distances(found.law, same).kl)
     if kernel:
         # The laws share their scores' normals, their coordinates have normals of their own.
