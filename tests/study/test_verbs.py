@@ -228,7 +228,7 @@ def test_the_gaussian_of_the_same_variance_is_that_of_many_heads(tmp_path: Path)
 
 
 def test_the_gaussian_of_a_law_with_a_mean_has_it_too(tmp_path: Path) -> None:
-    """ReLU tokens pass a residual: their mean alone would be a divergence of mean^2 / (2 Var y) = 0.06."""
+    """ReLU tokens pass a residual: their mean alone would be a divergence of mean^2 / (2 Var y) = 0.13."""
     shared = 'verb = "limit"\n[fixed]\ndraws = 5000\ngaussian = true\nresidual = true\nactivation = "relu"\n'
     (row,) = rows(tmp_path, shared).to_dicts()
     law = stack_law(Stack(Layer(RandomInputs(4, "relu")), residual=True), 5000, row["seed"]).law
