@@ -79,6 +79,32 @@ def test_bayes_student_shrinks_an_outlier_as_the_oracle_does() -> None:
     assert outlier.location == pytest.approx(shown.location - 2 * a**2 * g, rel=1e-9)
 
 
+def test_the_overlap_is_how_fast_an_outlier_moves_with_its_spike() -> None:
+    """First-order perturbation: the derivative of an eigenvalue along v v^T is the squared overlap with v."""
+    base, a, step = Target.marchenko_pastur(0.5), 3.0, 1e-4
+    low, here, high = (
+        find_outliers(base.with_spikes(s), a, 0.3, 1.0)[0] for s in (6.0 - step, 6.0, 6.0 + step)
+    )
+    # A central difference: its error is step^2 times a third derivative of order 1, round-off 1e-12.
+    assert here.overlap == pytest.approx((high.location - low.location) / (2 * step), abs=1e-7)
+    assert 0.5 < here.overlap < 0.8
+
+
+def test_the_overlap_of_a_weak_spike_is_that_of_a_random_matrix() -> None:
+    d, a, seeds = 600, 3.0, 12
+    target = Target.marchenko_pastur(0.5).with_spikes(6.0)
+    (outlier,) = find_outliers(target, a, None, 1.0)
+    overlaps = []
+    for seed in range(seeds):
+        noise = np.random.default_rng(seed).normal(size=(d, d)) / np.sqrt(d)
+        _, vectors = np.linalg.eigh(np.diag(target.quantiles(d)) + a * (noise + noise.T) / np.sqrt(2))
+        overlaps.append(vectors[-1, -1] ** 2)
+    error = np.std(overlaps, ddof=1) / np.sqrt(seeds)
+    assert np.mean(overlaps) == pytest.approx(outlier.overlap, abs=4 * error)
+    assert 4 * error < 0.1
+    assert outlier.overlap < 0.8
+
+
 def test_bayes_student_lists_modes_once() -> None:
     found = state_evolution(Problem(**{**vars(WEAK), "student": "bayes"})).describe()["spectrum"]
     places = [outlier["location"] for outlier in found["outliers"]]

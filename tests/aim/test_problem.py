@@ -69,6 +69,16 @@ def test_bad_input_gets_one_clear_line(make: Callable[[], object], words: str) -
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("noise", [0.0, 20.0])
+def test_a_softmax_may_be_steep_but_not_without_end(noise: float) -> None:
+    """The logits beta h spread over beta sqrt(Q* + noise), 1e4 at most; Q* = 1 + kappa."""
+    steepest = 1e4 / np.sqrt(1.5 + noise)
+    options = {"tokens": 2, "output": "softmax", "noise": noise}
+    assert Problem(alpha=0.1, beta=0.99 * steepest, **options).beta < steepest
+    with pytest.raises(InputError, match=r"spread over 1.01e\+04"):
+        Problem(alpha=0.1, beta=1.01 * steepest, **options)
+
+
 def test_bayes_accepts_weight_decay_zero() -> None:
     assert Problem(alpha=0.1, weight_decay=0.0, student="bayes").weight_decay == 0.0
 

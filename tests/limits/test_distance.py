@@ -23,7 +23,7 @@ from attnlaw.limits import (
     stack_law,
 )
 from attnlaw.limits.kernel_density import gaussian_kde
-from attnlaw.limits.mixture import jackknife
+from attnlaw.limits.mixture import _kurtosis, jackknife
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 7.0])
@@ -142,6 +142,22 @@ def test_an_atom_has_no_kl():
     assert found.w1.value == pytest.approx(0.5 * math.sqrt(2 / math.pi), abs=1e-5)
     with pytest.raises(InputError, match="zero in every draw"):
         Law(np.zeros(80), None, v)
+
+
+def test_moments_about_any_point_give_one_kurtosis():
+    # A die: about its mean, and about zero.
+    faces = np.arange(1.0, 7.0)
+    raw = np.array([(faces**k).mean() for k in (1, 2, 3, 4)])
+    centred = np.array([((faces - 3.5) ** k).mean() for k in (1, 2, 3, 4)])
+    expected = stats.kurtosis(faces, fisher=False)
+    assert (_kurtosis(raw), _kurtosis(centred)) == pytest.approx((expected, expected), rel=1e-12)
+
+
+def test_a_jackknife_is_no_shortcut_where_the_first_value_is_the_largest():
+    values = np.concatenate([[2.0], np.ones(79)])
+    found = jackknife(lambda mean: float(mean[0]), values[:, None])
+    assert found.value == pytest.approx(values.mean(), rel=1e-12)
+    assert found.error > 0
 
 
 def test_too_few_draws_are_refused():

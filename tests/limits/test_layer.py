@@ -141,3 +141,14 @@ def test_a_coordinates_own_normals_are_not_those_of_its_scores():
     own = law.draw(5) / np.sqrt(law.variances)
     taken = streams(5, 0).normals.standard_normal(4000)
     assert not np.isclose(own[:, None], taken[None, :], rtol=1e-12).any()
+
+
+@pytest.mark.parametrize("size", [1e-15, 1e15])
+def test_sizes_are_taken_as_far_as_fourth_powers_reach(size):
+    beyond = size**1.01
+    assert GivenInputs(size * np.eye(2)).tokens == 2
+    with pytest.raises(InputError, match=r"entries of size .* at most 1e\+15 and at least 1e-15"):
+        GivenInputs(beyond * np.eye(2))
+    assert WeightVariances(key=size).key == size
+    with pytest.raises(InputError, match=r"the key variance is .* from 1e-15 to 1e\+15"):
+        WeightVariances(key=beyond)

@@ -110,6 +110,14 @@ def test_kl_falls_like_the_inverse_square_of_the_width():
     assert slope == pytest.approx(-2, abs=4 * error + 0.03)
 
 
+def test_errors_of_the_gaussian_covariance_are_the_spread_of_repeated_runs():
+    runs, layer = 60, Layer(RandomInputs(2))
+    values, errors = zip(*(gaussian_covariance(layer, 500, seed) for seed in range(runs)), strict=True)
+    ratio = np.std(values, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
+    # chi_59 / sqrt(59) lies in (0.69, 1.34) with probability 1 - 6e-4; 3 entries.
+    assert ((ratio > 0.69) & (ratio < 1.34)).all()
+
+
 def test_many_heads_are_gaussian():
     # The mixture's variance has relative deviation ~ H^(-1/2): KL to the Gaussian falls like H^(-2).
     layer = Layer(RandomInputs(4))

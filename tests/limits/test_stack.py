@@ -141,3 +141,9 @@ def test_bad_stacks_are_refused(options, message):
 def test_no_more_coordinates_than_the_width():
     with pytest.raises(InputError, match="9 coordinates"):
         sample_stack(Stack(Layer(RandomInputs(2), width=8)), 10, 0, coordinates=9)
+
+
+def test_one_token_has_lengths_and_no_cosines():
+    path = stack_law(Stack(Layer(RandomInputs(1)), depth=2), 100, seed=0).path()
+    assert [point.depth for point in path] == [0, 1, 2]
+    assert all(point.cosine is None and point.squared_length.value > 0 for point in path)
