@@ -33,6 +33,8 @@ def test_table_and_files(tmp_path):
     assert (tmp_path / "out" / "lens_map.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "out" / "lens_map.html").read_text()
     assert "attention rollout" in page
+    assert f"<title>{EXAMPLE}: what moves each token</title>" in page
+    assert '"actions": false' in page
     assert "<script src=" not in page
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "lens.json",

@@ -114,4 +114,4 @@ def _draw(lens: Lens, folder: Path) -> None:
 
     chart = token_maps(pl.DataFrame(lens.rows()))
     save_chart(chart, folder / "lens_map.png")
-    save_page(chart, folder / "lens_map.html")
+    save_page(chart, folder / "lens_map.html", f"{lens.model}: what moves each token")

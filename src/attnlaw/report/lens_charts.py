@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,15 @@ def token_maps(rows: pl.DataFrame) -> Any:
     return alt.hconcat(*panels, spacing=24, bounds="flush")
 
 
-def save_page(chart: Any, path: str | os.PathLike[str]) -> Path:
+def save_page(chart: Any, path: str | os.PathLike[str], title: str) -> Path:
     """Write a chart as one HTML file that needs no network; the cells tell their values under the pointer."""
     target = Path(path)
+    page = styled(chart).to_html(inline=True, embed_options={"actions": False})
+    # The charts are dark on white: the page around them stays white on a dark screen, too.
+    head = (
+        f'<head>\n  <meta charset="utf-8">\n  <title>{escape(title)}</title>\n'
+        "  <style>:root { color-scheme: light; background: white } body { margin: 2rem }</style>"
+    )
     with replacing(target) as draft:
-        styled(chart).save(str(draft), format="html", inline=True)
+        draft.write_text(page.replace("<head>", head, 1), encoding="utf-8")
     return target
