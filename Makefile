@@ -41,7 +41,7 @@ floors:
 	@$(PYTHON) -m venv .venv-floors
 	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint floors.txt --editable '.[test]'
 	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --no-deps timm
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest -n auto --dist loadfile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
