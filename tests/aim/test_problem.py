@@ -106,6 +106,13 @@ def test_quantiles_have_the_moments_of_the_law(target: Target) -> None:
     assert (values**2).mean() == pytest.approx(target.second_moment, rel=1 / d)
 
 
+def test_more_spikes_than_places_are_refused() -> None:
+    spiked = Target.marchenko_pastur(2.0).with_spikes(8.0, 9.0)
+    assert spiked.quantiles(3).size == 3
+    with pytest.raises(InputError, match="size: found 2, expected at least 3"):
+        spiked.quantiles(2)
+
+
 def test_spikes_take_places_in_the_quantiles_and_none_in_the_limit() -> None:
     spiked = MP.with_spikes(9.0, 7.0)
     values = spiked.quantiles(100)

@@ -152,3 +152,18 @@ def test_sizes_are_taken_as_far_as_fourth_powers_reach(size):
     assert WeightVariances(key=size).key == size
     with pytest.raises(InputError, match=r"the key variance is .* from 1e-15 to 1e\+15"):
         WeightVariances(key=beyond)
+
+
+@pytest.mark.parametrize(
+    ("function", "weights"),
+    [
+        ("softmax", [[1.0, 0.0], [math.e / (1 + math.e), 1 / (1 + math.e)]]),
+        ("relu", [[0.0, 0.0], [0.5, 0.0]]),
+        ("sigmoid", [[1 / (1 + math.e), 0.0], [1 / (1 + math.exp(-0.5)), 1 / (1 + math.exp(0.5))]]),
+        ("linear", [[-1.0, 0.0], [0.5, -0.5]]),
+    ],
+)
+def test_every_function_of_the_scores(function, weights):
+    scores = Scores(function, mask="causal")
+    found = scores.attention(np.array([[-1.0, 7.0], [0.5, -0.5]]), scores.allowed(2))
+    assert found == pytest.approx(np.array(weights), rel=1e-14)
