@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,32 @@ def test_an_adapter_by_itself(tmp_path: Path) -> None:
         assert row["norm_21"] == pytest.approx(np.linalg.norm(formed.T, axis=0).sum(), rel=1e-12)
 
 
+ORDERS = {
+    "the first wins": {"layers.0.self_attn.q_proj": 48, "q_proj": 6},
+    "a general one first": {"q_proj": 6, "layers.0.self_attn.q_proj": 48},
+    "a whole name": {"model.layers.1.self_attn.q_proj": 24},
+    "no part of a word": {"proj": 24, "elf_attn.q_proj": 24, "1.self_attn.q_proj": 6},
+    "dots are any character": {"q.proj": 9, "s.0.self_attn.v_proj": 24, "layers.0.mlp-down_proj": 24},
+    "longer than a name": {"base.model.layers.0.self_attn.q_proj": 24},
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_alpha_pattern_is_read_as_peft_reads_it(tmp_path: Path, case: str) -> None:
+    """Against peft's own rule, a search with regular expressions, times the norms of a plain adapter."""
+    patterns = ORDERS[case]
+    write_adapter(tmp_path / "plain", llama_targets())
+    write_adapter(tmp_path / "adapter", llama_targets(), alpha_pattern=patterns)
+    plain, ours = (audit(tmp_path / name, jobs=1).matrices for name in ("plain", "adapter"))
+    for names, before, after in zip(
+        ours["tensors"].to_list(), plain["spectral_norm"], ours["spectral_norm"], strict=True
+    ):
+        module = names[0].removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+        fitting = [key for key in patterns if re.match(rf"(.*\.)?({key})$", module)]
+        alpha = patterns[fitting[0]] if fitting else ALPHA
+        assert after == pytest.approx(before * alpha / ALPHA, rel=1e-12)
+
+
 def test_the_options_of_the_command(llama: Path, tmp_path: Path) -> None:
     write_adapter(tmp_path / "adapter", llama_targets())
     runs = [
@@ -172,6 +199,9 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "not lora": ({"peft_type": "IA3"}, ("peft_type is IA3", "expected LORA")),
     "dora": ({"use_dora": True}, ("DoRA",)),
     "alpha": ({"lora_alpha": "many"}, ("lora_alpha is 'many'",)),
+    "expression": ({"alpha_pattern": {r"layers\.[0]\..*": 64}}, ("regular expression", "write them out")),
+    "anchor": ({"alpha_pattern": {"^model.layers.0.self_attn.q_proj": 64}}, ("regular expression",)),
+    "line": ({"alpha_pattern": {"q_proj\n": 64}}, ("regular expression",)),
 }
 
 

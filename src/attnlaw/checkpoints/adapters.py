@@ -2,7 +2,8 @@
 
 A directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored (out, in),
 becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), s = lora_alpha / r, or / sqrt(r) with
-`use_rslora`. `rank_pattern` needs no reading, r is in the shapes; `alpha_pattern` overrides lora_alpha.
+`use_rslora`. `rank_pattern` needs no reading, r is in the shapes; `alpha_pattern` overrides lora_alpha: as in
+peft, its first pattern that is the end of the module's name, from a dot on, a dot in it being any character.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from attnlaw.plain_files import read_bounded, require_possible
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
+PLAIN = re.compile(r"[A-Za-z0-9_.-]+")  # other patterns are regular expressions, which are never run
 MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
 Matrix = NDArray[np.float64]
 
@@ -116,6 +118,12 @@ def _config(path: Path) -> Mapping[str, Any]:
     patterns = config.get("alpha_pattern") or {}
     if not isinstance(patterns, Mapping):
         raise InputError(f"{path}: alpha_pattern is {patterns!r:.80}, expected a table; correct the file")
+    for pattern in patterns:
+        if not PLAIN.fullmatch(pattern):
+            raise InputError(
+                f"{path}: alpha_pattern has the regular expression {pattern!r:.80}, expected module names "
+                "(letters, digits, _ . -); write them out, or merge the adapter into its base model"
+            )
     for alpha in (config.get("lora_alpha"), *patterns.values()):
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < MOST_ALPHA:
             raise InputError(f"{path}: lora_alpha is {alpha!r:.80}, expected a number; correct the file")
@@ -134,12 +142,19 @@ def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapp
             f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected r x in and "
             "out x r; copy or download the adapter again"
         )
-    alpha = config["lora_alpha"]
-    for pattern, value in (config.get("alpha_pattern") or {}).items():
-        if module == pattern or module.endswith(f".{pattern}"):
-            alpha = value
+    patterns = config.get("alpha_pattern") or {}
+    alpha = next((patterns[key] for key in patterns if _is_end(key, module)), config["lora_alpha"])
     rank = down[0]
     return Update(module, pair["A"], pair["B"], alpha / (sqrt(rank) if config.get("use_rslora") else rank))
+
+
+def _is_end(pattern: str, module: str) -> bool:
+    before, end = module[: -len(pattern)], module[-len(pattern) :]
+    return (
+        len(end) == len(pattern)
+        and (not before or before.endswith("."))
+        and all(wanted in (".", found) for wanted, found in zip(pattern, end, strict=True))
+    )
 
 
 class Adapted(Tensors):
