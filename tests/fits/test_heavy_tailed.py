@@ -5,7 +5,9 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
-from attnlaw.fits.heavy_tailed import DROP, fit_kappa
+from attnlaw.fits.heavy_tailed import DROP, fit_kappa, kappas_of_null
+from attnlaw.fits.null import null_of
+from attnlaw.laws.head_null import HeadNull
 from attnlaw.laws.htmp import HighTemperatureMP, beta_laguerre
 
 
@@ -61,10 +63,52 @@ def test_a_gaussian_matrix_has_no_kappa_to_speak_of():
     assert found.low > 30
 
 
-def test_a_random_head_has_kappa_near_two():
-    rng = np.random.default_rng(3)
-    values = np.linalg.svd(rng.standard_normal((768, 64)) @ rng.standard_normal((64, 768)), compute_uv=False)[
-        :64
-    ]
-    found = fit_kappa(values**2 / np.mean(values**2), 64 / 768)
-    assert found.low < 2.0 < found.high
+def random_head(rng, rows, inner, cols):
+    """Eigenvalues at mean 1 of a product of Gaussian factors, each factor formed."""
+    product = rng.standard_normal((rows, inner)) @ rng.standard_normal((inner, cols))
+    values = np.linalg.svd(product, compute_uv=False)[:inner] ** 2
+    return values / values.mean()
+
+
+@pytest.mark.parametrize(("shape", "gamma"), [((64, 64, 16), 0.25), ((32, 128, 16), 0.125), ((10, 50), 0.2)])
+def test_kappas_of_a_null_are_those_of_its_draws(shape, gamma):
+    null = null_of(*shape, draws=24)
+    one_by_one = [fit_kappa(values[::-1] ** 2, gamma) for values in null.draws]
+    found = kappas_of_null(null, gamma)
+    assert found == pytest.approx([np.inf if fit.kappa is None else fit.kappa for fit in one_by_one])
+    # Fluctuating matrices have both: the grid ends at 4096.
+    assert np.isinf(found).any() == (len(shape) == 2)
+
+
+def test_kappa_of_a_random_head_is_that_of_the_law_of_its_null():
+    gamma = 64 / 768
+    x = HeadNull(gamma).quantile((np.arange(2000) + 0.5) / 2000)
+    limit = fit_kappa(x / x.mean(), gamma).kappa
+    kappas = kappas_of_null(null_of(768, 768, 64), gamma)
+    assert np.quantile(kappas, 0.01) < limit < np.quantile(kappas, 0.99)
+    # The second moment matches at kappa = 2, the likelihood does not.
+    assert (kappas > 2).all()
+
+
+@pytest.mark.parametrize("shape", [(64, 16, 64), (48, 16, 192)])
+def test_heavier_than_the_null_has_the_level_it_states(shape):
+    rng = np.random.default_rng(5)
+    rows, inner, cols = shape
+    gamma = inner / max(rows, cols)
+    kappas = kappas_of_null(null_of(rows, cols, inner), gamma)
+    trials = 40
+    called = sum(fit_kappa(random_head(rng, *shape), gamma).heavier(kappas) for _ in range(trials))
+    # More than this many come once in a thousand, the chance being a Beta(2, 199) of the draws.
+    assert called <= stats.betabinom.ppf(0.999, trials, 2, 199)
+    heavy = beta_laguerre(inner, 0.25 * float(np.median(kappas)), gamma, rng)
+    assert fit_kappa(heavy / heavy.mean(), gamma).heavier(kappas)
+
+
+def test_a_kappa_below_the_grid_is_heavier_and_one_above_is_not():
+    kappas = kappas_of_null(null_of(64, 64, 16), 0.25)
+    heaviest = fit_kappa(np.append(np.full(15, 1e-60), 16.0), 0.25)
+    assert (heaviest.kappa, heaviest.extended) == (None, 0.0)
+    assert heaviest.heavier(kappas)
+    equal = fit_kappa(np.linspace(0.99, 1.01, 16), 0.25)
+    assert (equal.kappa, equal.extended) == (None, np.inf)
+    assert not equal.heavier(kappas)

@@ -3,6 +3,9 @@
 gamma is known from the shape, and the eigenvalues are scaled to mean 1, so kappa alone is fitted: small kappa
 is a heavy tail, kappa -> infinity is Marchenko-Pastur. The likelihood takes the eigenvalues as independent;
 those of a real matrix repel each other, so the interval is rather too wide than too narrow.
+
+The null has a kappa too: about 2.3 to 3.4 for heads of equal sides, less where the sides differ, infinite for
+most matrices. So "heavier than the null" is a rank of kappa among those of the null's own draws.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.fits.null import Null
 from attnlaw.laws.htmp import HighTemperatureMP
 
 Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
 STEP = 0.25  # octaves of kappa
 FIRST, LAST = round(-7 / STEP), round(12 / STEP)
 # Half the 95% point of chi-squared with one degree of freedom: a drop of the log-likelihood.
 DROP = 1.9207
+# Of "heavier than the null": how often a draw of the null would be called so.
+HEAVIER_LEVEL = 0.01
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,16 @@ class HeavyTail:
     low: float | None
     high: float | None
     log_likelihood: float
+
+    @property
+    def extended(self) -> float:
+        """kappa; 0 below the grid, infinite above it."""
+        return float(_extended(np.array(self.place)))
+
+    def heavier(self, null_kappas: Reals) -> bool:
+        """Whether few draws of the null have so small a kappa: `(1 + that many)/(1 + draws) <= 0.01`."""
+        lower = np.count_nonzero(null_kappas <= self.extended)
+        return bool((1 + lower) / (1 + null_kappas.size) <= HEAVIER_LEVEL)
 
     def cdf(self, x: Reals) -> Reals:
         return self._between(x, HighTemperatureMP.cdf)
@@ -65,9 +82,7 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
             known[place] = float(_law(place, gamma).log_density(eigenvalues).sum())
         return known[place]
 
-    excess = float(np.mean(eigenvalues**2)) - 1.0 - gamma
-    matched = np.log2(2 * gamma / excess) / STEP if excess > 0 else LAST
-    best = int(np.clip(np.round(matched), FIRST, LAST))
+    best = _matched(float(np.mean(eigenvalues**2)) - 1.0 - gamma, gamma)
     while neighbours := [
         side for side in (best - 1, best + 1) if FIRST <= side <= LAST and at(side) > at(best)
     ]:
@@ -84,6 +99,52 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
         peak += 0.5 * curvature * shift**2
     low, high = (_crossing(at, best, side, peak - DROP) for side in (-1, 1))
     return HeavyTail(gamma, place, kappa, error, low, high, peak / eigenvalues.size)
+
+
+@lru_cache(maxsize=64)
+def kappas_of_null(null: Null, gamma: float) -> Reals:
+    """kappa of every draw of a null, as `fit_kappa` finds it; 0 below the grid, infinite above it.
+
+    All draws climb together: a law of the grid is evaluated at once for those that ask for it.
+    """
+    eigenvalues = null.draws**2
+    draws, size = eigenvalues.shape
+    # A row for each place, one more at either end: nothing is better beyond the grid.
+    known = np.full((LAST - FIRST + 3, draws), np.nan)
+    known[[0, -1]] = -np.inf
+
+    def at(places: Integers) -> Reals:
+        """The log-likelihood of each draw, at its own place."""
+        for place in np.unique(places):
+            row = place - FIRST + 1
+            asking = (places == place) & np.isnan(known[row])
+            if asking.any():
+                logs = _law(int(place), gamma).log_density(eigenvalues[asking].ravel())
+                known[row, asking] = logs.reshape(-1, size).sum(axis=1)
+        return np.asarray(known[places - FIRST + 1, np.arange(draws)])
+
+    best = np.array([_matched(m2 - 1.0 - gamma, gamma) for m2 in np.mean(eigenvalues**2, axis=1)])
+    while True:
+        below, peak, above = (at(best + side) for side in (-1, 0, 1))
+        step = np.where(np.maximum(below, above) > peak, np.where(above > below, 1, -1), 0)
+        if not step.any():
+            break
+        best = best + step
+    inner = (best > FIRST) & (best < LAST)
+    place = best.astype(float)
+    place[inner] += 0.5 * (above - below)[inner] / (2 * peak - below - above)[inner]
+    return _extended(place)
+
+
+def _extended(place: Reals) -> Reals:
+    ends = np.where(place <= FIRST, 0.0, np.inf)
+    return np.asarray(np.where((place > FIRST) & (place < LAST), 2.0 ** (place * STEP), ends))
+
+
+def _matched(excess: float, gamma: float) -> int:
+    """The place on the grid of the kappa whose second moment is `1 + gamma + excess`."""
+    matched = np.log2(2 * gamma / excess) / STEP if excess > 0 else LAST
+    return int(np.clip(np.round(matched), FIRST, LAST))
 
 
 def _crossing(at: Callable[[int], float], best: int, side: int, level: float) -> float | None:
