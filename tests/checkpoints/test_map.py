@@ -163,3 +163,30 @@ def test_a_map_that_does_not_fit_says_so(tmp_path: Path) -> None:
     path = written(tmp_path, MINE.replace("tower", "spire"))
     with pytest.raises(InputError, match=r"unknown architecture.*known families: mine"):
         open_model(tensors(), heads=2, map=path)
+
+
+CROSSED = """
+name = "crossed"
+
+[[stacks]]
+layer = "dec.{layer}."
+attention = { "query,key,value" = "qkv", output = "o" }
+cross = { query = "cq", "key,value" = "ckv", output = "co" }
+feed_forward = [{ in = "up", out = "down" }]
+"""
+
+
+@pytest.mark.parametrize("memory", [8, 12])
+def test_a_decoder_beside_a_wider_encoder_has_no_proxies(tmp_path: Path, memory: int) -> None:
+    """Its cross attention maps 12 numbers to 8: the formulas have one hidden size for both sides."""
+    rng = np.random.default_rng(1)
+    shapes = {"qkv": (24, 8), "o": (8, 8), "cq": (8, 8), "ckv": (16, memory), "co": (8, 8)}
+    shapes |= {"up": (12, 8), "down": (8, 12)}
+    path = tmp_path / "model.safetensors"
+    save_file({f"dec.0.{name}": rng.standard_normal(shape) for name, shape in shapes.items()}, path)
+    options = ["--heads", "2", "--map", str(written(tmp_path, CROSSED)), "--jobs", "1"]
+    shown = CliRunner().invoke(app, ["audit", str(path), *options])
+    assert shown.exit_code == 0, shown.output
+    assert f"hidden size {8 if memory == 8 else 'varies'}," in shown.stdout
+    refused = "no proxies: they need one hidden size, the layers have 8, 12" in shown.output
+    assert refused == (memory == 12)

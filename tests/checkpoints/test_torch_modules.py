@@ -10,6 +10,7 @@ import pytest
 import torch
 from checkpoints.forward_pass import close, recording
 
+from attnlaw import audit
 from attnlaw.checkpoints import Attention, Model, open_model
 
 TORCH_SIZES: dict[str, Any] = {"dim_feedforward": 30, "dropout": 0.0, "batch_first": True}
@@ -74,6 +75,53 @@ def test_layers_under_names_of_the_users_own() -> None:
     assert [layer.stack for layer in model.layers] == [f"blocks.{number}" for number in range(11)]
     assert all(layer.feed_forward for layer in model.layers)
     assert model.warnings == ()
+
+
+def towers(**widths: int) -> torch.nn.ModuleDict:
+    def tower(width: int) -> torch.nn.Module:
+        layer = torch.nn.TransformerEncoderLayer(width, 4, 2 * width, batch_first=True)
+        return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    torch.manual_seed(12)
+    return torch.nn.ModuleDict({name: tower(width) for name, width in widths.items()})
+
+
+def test_towers_of_different_width_have_no_proxies() -> None:
+    """Whatever they are called, each keeps its own spectra, and no hidden size is made up for both."""
+    alone = {width: audit(towers(text=width), heads=4, jobs=1) for width in (32, 64)}
+    assert alone[32].summary["proxies"] is not None
+    for names in (("text", "image"), ("text", "vision")):
+        both = towers(**dict(zip(names, (64, 32), strict=True)))
+        found = audit(both, heads=4, jobs=1)
+        assert (
+            found.summary["proxies"] is found.summary["hidden_size"] is found.summary["log10_alpha"] is None
+        )
+        assert "no proxies: they need one hidden size, the layers have 32, 64" in found.summary["warnings"]
+        assert found.layers["log10_alpha"].null_count() == 4
+        for name, width in zip(names, (64, 32), strict=True):
+            own = found.matrices.filter(stack=name)
+            values = audit(both[name], heads=4, jobs=1).matrices["spectral_norm"].to_list()
+            assert own["spectral_norm"].to_list() == values
+            assert set(own.filter(kind="qk")["rows"]) == {width}
+
+
+def test_towers_in_a_row_are_announced() -> None:
+    said = "read as one network in the order of these names: {}; if they are not one, save each in a file"
+    for first, second in (("text", "image"), ("a", "b")):
+        found = audit(towers(**{first: 32, second: 32}), heads=4, jobs=1).summary
+        assert found["proxies"] is not None
+        (warning,) = found["warnings"]
+        assert warning.startswith(said.format(", ".join(sorted((first, second)))))
+    many = {f"tower{letter}": 8 for letter in "abcdefghij"}
+    (warning,) = open_model(towers(**many), heads=4).warnings
+    assert warning.startswith(said.format(", ".join([*list(many)[:8], "..."])))
+    numbered = torch.nn.ModuleDict({"towers": torch.nn.ModuleList(towers(a=8, b=8).values())})
+    assert open_model(numbered, heads=4).warnings == ()
+    assert open_model(torch.nn.Transformer(8, 4, 2, 2, 16, batch_first=True)).warnings == ()
+    second = torch.nn.ModuleDict(
+        {"tower": towers(a=8)["a"], "whole": torch.nn.Transformer(8, 4, 2, 2, 16, batch_first=True)}
+    )
+    assert said.format("tower, whole.encoder, whole.decoder") in open_model(second, heads=4).warnings[0]
 
 
 def check_torch_attention(

@@ -46,7 +46,6 @@ def audit_adapter(
         tensors=adapter.tensors,
         layers=(),
         applications=(),
-        hidden_size=0,
         activation="none",
     )
     layers = sorted({update.layer for update in updates if update.layer is not None})

@@ -79,16 +79,19 @@ def _bounds(
         return None, None, "no proxies: they need every matrix of every layer"
     if not model.complete:
         return None, None, "no proxies: feed-forward matrices of the layers could not be read"
+    if model.hidden_size is None:
+        widths = ", ".join(map(str, model.widths))
+        return None, None, f"no proxies: they need one hidden size, the layers have {widths}"
     try:
         constant = lipschitz(model.activation)
     except InputError as error:
         return None, None, f"no proxies: {error}"
-    network = _network(model, measured, constant)
+    network = _network(model, measured, model.hidden_size, constant)
     shared = len(model.applications) > len(model.layers)
     return proxies(network), proxies(network, per_application=True) if shared else None, None
 
 
-def _network(model: Model, measured: list[Measured], constant: float) -> Network:
+def _network(model: Model, measured: list[Measured], hidden_size: int, constant: float) -> Network:
     found = {(row.layer, row.kind, row.head, row.expert): row.spectrum for row in measured}
 
     def heads(layer: int, prefix: str, count: int) -> Heads:
@@ -115,4 +118,4 @@ def _network(model: Model, measured: list[Measured], constant: float) -> Network
         )
         for layer in model.layers
     )
-    return Network(layers, model.applications, model.hidden_size, constant)
+    return Network(layers, model.applications, hidden_size, constant)

@@ -133,13 +133,23 @@ class Model:
     tensors: Tensors
     layers: tuple[Layer, ...]
     applications: tuple[int, ...]
-    hidden_size: int
     activation: str
     embedding_view: View | None = None
     unembedding_view: View | None = None
     extensions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     complete: bool = True
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The different widths of what the attention blocks read, ascending: one in most models."""
+        blocks = [block for layer in self.layers for block in (layer.attention, layer.cross) if block]
+        return tuple(sorted({view.shape[0] for block in blocks for view in (block.query, block.key)}))
+
+    @property
+    def hidden_size(self) -> int | None:
+        """N, where all layers have the same."""
+        return self.widths[0] if len(self.widths) == 1 else None
 
     @property
     def heads(self) -> int:

@@ -49,7 +49,7 @@ def show(audit: Audit, console: Console) -> None:
     facts = f"{summary['family']}, {summary['layers']} layers, {summary['matrices']} matrices"
     if summary["heads"] is not None:  # an adapter has none
         facts = (
-            f"{summary['family']}, {summary['layers']} layers, hidden size {summary['hidden_size']}, "
+            f"{summary['family']}, {summary['layers']} layers, hidden size {summary['hidden_size'] or 'varies'}, "
             f"{summary['heads']} heads, {summary['matrices']} matrices, activation {summary['activation']}"
         )
     console.print()

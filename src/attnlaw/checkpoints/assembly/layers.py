@@ -43,7 +43,6 @@ def build_model(
         tensors=tensors,
         layers=tuple(layers),
         applications=_applications(match, config, len(layers)),
-        hidden_size=layers[0].attention.query.shape[0],
         activation=printable(activation.removeprefix("gated-")),  # T5 writes "gated-gelu"
         embedding_view=_first(tensors, match.family.embedding, stored_out_in=False),
         unembedding_view=_first(tensors, match.family.unembedding, stored_out_in=True),

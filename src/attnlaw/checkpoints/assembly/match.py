@@ -170,6 +170,11 @@ def _find(stack: Stack, tensors: Tensors, whole: bool) -> list[MatchedStack]:
     ]
 
 
+def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
+    """Whether its first layer has cross attention."""
+    return any(stack.layers[0] + name in tensors.shapes for name in stack.stack.cross.values())
+
+
 def _ordered(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
     """The stacks in the order in which data pass them: encoders before decoders."""
     prefixes = sorted({stack.prefix for stack in stacks})
@@ -182,8 +187,7 @@ def _ordered(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -
         return stacks
 
     def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
-        decoder = any(stack.layers[0] + name in tensors.shapes for name in stack.stack.cross.values())
-        return decoder, [
+        return is_decoder(stack, tensors), [
             (int(part) if re.fullmatch(NUMBER, part) else -1, part) for part in stack.prefix.split(".")
         ]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
-from attnlaw.checkpoints.assembly.match import Match
+from attnlaw.checkpoints.assembly.match import NUMBER, Match, is_decoder
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
 from attnlaw.checkpoints.model import FeedForward, Layer, View
@@ -13,6 +14,7 @@ from attnlaw.errors import printable
 
 # Types in which rounding stays far below the bulk of a trained spectrum.
 WIDE = ("float16", "float32", "float64", "bfloat16")
+MOST_NAMES = 8  # in one warning
 
 
 def extensions(match: Match, layers: Sequence[Layer], config: Config, complete: bool) -> tuple[str, ...]:
@@ -80,11 +82,28 @@ def warnings(
         )
     if any(code.startswith("float8") and not code.endswith("with scales") for code in codes):
         found.append("float8 weights without scales beside them: read as they are stored")
+    if order := _order_by_name(match, tensors):
+        found.append(
+            f"read as one network in the order of these names: {', '.join(order)}; if they are not one, "
+            "save each in a file of its own"
+        )
     if extra := sum(stack.predicting for stack in match.stacks):
         found.append(f"layers that only predict further tokens were left out: {extra}")
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in found)
+
+
+def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
+    """The prefixes in order, where more than numbers tells encoders (or decoders) from each other."""
+    parts = {
+        (is_decoder(stack, tensors), re.sub(rf"(?<![^.]){NUMBER}(?=\.)", "", stack.prefix))
+        for stack in match.stacks
+    }
+    if len(parts) == len({decoder for decoder, _ in parts}):
+        return []
+    names = [stack.prefix.strip(".") or "(no prefix)" for stack in match.stacks]
+    return [*names[:MOST_NAMES], *(["..."] if len(names) > MOST_NAMES else [])]
 
 
 def matrices_left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:
