@@ -183,7 +183,7 @@ def supervise(reader: str, minutes: float, seed: int) -> bool:
         kept = keep(reader, case.read_bytes()).name if case.exists() else "no case"
         print(f"{reader}: finding: the process ended with status {status} -> {kept}", flush=True)
         shutil.rmtree(folder)
-        if not kept or attempts > 20:
+        if kept == "no case" or attempts > 20:
             break
     return set((CORPUS / reader).glob("*")) != before
 

@@ -11,6 +11,7 @@ PROXY_NAMES = {
     "trauger_tewari": "norm-based, Trauger-Tewari (1,1)",
 }
 
+ADAPTIVE = ("spectrum_adaptive", "spectrum_adaptive_continuous")
 # Errors of numbers that are exact but for the order of their sums; they are not shown.
 ROUND_OFF = 1e-9
 
@@ -18,13 +19,16 @@ ROUND_OFF = 1e-9
 def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
     """(name, log10, error or None) of every proxy: post hoc, one index for all, norm-based.
 
-    An error of round-off is none.
+    An error of round-off is none. A summary of an older version may lack a norm-based one.
     """
-    named = [(name, proxies[key]) for key, name in PROXY_NAMES.items()]
+    adaptive = [(PROXY_NAMES[key], proxies[key]) for key in ADAPTIVE]
     fixed = [(f"one index for all, p = {p}", entry) for p, entry in proxies["fixed_p"].items()]
+    norms = [
+        (name, proxies[key]) for key, name in PROXY_NAMES.items() if key not in ADAPTIVE and key in proxies
+    ]
     return [
         (name, entry["log10"], _beyond_round_off(entry.get("error")))
-        for name, entry in named[:2] + fixed + named[2:]
+        for name, entry in adaptive + fixed + norms
     ]
 
 

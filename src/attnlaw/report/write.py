@@ -109,7 +109,7 @@ def _part(folder: Path) -> Part:
         return _steps(folder)
     raise InputError(
         f"{folder}: found neither summary.json (an audit), {ROWS} (a study) nor {STEPS} (a monitored run); "
-        "give a directory that attnlaw wrote"
+        "give a directory that one of these wrote; laws are on the page of an audit, not of fit or lens"
     )
 
 
