@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from attnlaw.auditing.fits import Fits
 from attnlaw.auditing.fitting import fit_model
 from attnlaw.cli import fit
 from attnlaw.cli.fit_table import show, show_together
@@ -83,6 +84,30 @@ def test_names_of_models_are_printed_as_they_are():
     fits = block("[red]x")
     assert "[red]x" in shown(show, fits)
     assert "[red]x" in shown(show_together, fits)
+
+
+@pytest.mark.parametrize(
+    ("kappas", "intervals", "printed"),
+    [
+        ((300.0, None, None), ((100.0, None), (90.0, None), (80.0, None)), ">4096"),
+        ((300.0, 400.0, None), ((100.0, None), (90.0, None), (80.0, None)), "400"),
+        ((0.1, None, None), ((0.05, 0.2), (None, 0.01), (None, 0.01)), "<0.0078"),
+        ((0.1, 0.3, None), ((0.05, 0.2), (0.1, 0.9), (None, None)), "0.200"),
+    ],
+)
+def test_the_median_of_kappa_counts_those_off_the_grid(kappas, intervals, printed):
+    """Against the middle of three written down; a matrix without a fit has no say."""
+    fits = block("model")
+    rows = pl.concat([fits.matrices[:1]] * 3).with_columns(
+        pl.Series("kappa", kappas, dtype=pl.Float64),
+        *(
+            pl.Series(name, ends, dtype=pl.Float64)
+            for name, ends in zip(("kappa_low", "kappa_high"), zip(*intervals, strict=True), strict=True)
+        ),
+    )
+    text = shown(show_together, Fits(rows, fits.curves), 120)
+    (line,) = (line for line in text.splitlines() if line.startswith("qk"))
+    assert line.split()[-1] == printed
 
 
 def test_a_missing_model_is_one_line_and_the_others_are_fitted():

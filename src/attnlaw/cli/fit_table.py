@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
+from attnlaw.fits.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
 from attnlaw.records.laws import LAW_NAMES
 from attnlaw.report.saved import short_names
 
@@ -51,7 +52,8 @@ def show_together(fits: Fits, console: Console) -> None:
     console.print(
         Text(
             "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
-            "kappa: 2 for a random head, infinite for a random matrix, small is a heavy tail.",
+            "kappa: small is a heavy tail; 2.3 to 3.4 for a random head, less where its sides differ, "
+            "hundreds or infinite for a random matrix.",
             style="dim",
         )
     )
@@ -93,14 +95,25 @@ def _summary(fits: Fits) -> Table:
     groups = fits.matrices.group_by("kind", "model", maintain_order=True)
     for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):
         counts = dict(rows.group_by("law").len().iter_rows())
-        medians = {name: rows[name].median() for name in ("wasserstein", "outliers", "alpha", "kappa")}
+        medians = {name: rows[name].median() for name in ("wasserstein", "outliers", "alpha")}
         table.add_row(
             str(kind).replace("_", " "),
             Text(names[str(model)]),
             *(str(counts.get(law, "")) for law in LETTERS),
             *(_number(value, "g" if name == "outliers" else "#.3g") for name, value in medians.items()),
+            _kappa(rows),
         )
     return table
+
+
+def _kappa(rows: pl.DataFrame) -> str:
+    """The median, those off the grid included: an interval that is open above holds infinity."""
+    above, below = (pl.col(name).is_not_null() for name in ("kappa_low", "kappa_high"))
+    off_grid = pl.when(above).then(float("inf")).when(below).then(0.0)
+    middle = rows.select(pl.coalesce("kappa", off_grid).median()).item()
+    if middle is None or LEAST_KAPPA <= middle <= LARGEST_KAPPA:
+        return _number(middle)
+    return f">{LARGEST_KAPPA:g}" if middle > LARGEST_KAPPA else f"<{LEAST_KAPPA:.2g}"
 
 
 def _number(value: Any, form: str = "#.3g") -> str:

@@ -23,7 +23,8 @@ from attnlaw.laws.htmp import HighTemperatureMP
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 STEP = 0.25  # octaves of kappa
-FIRST, LAST = round(-7 / STEP), round(12 / STEP)
+LEAST_KAPPA, LARGEST_KAPPA = 2.0**-7, 2.0**12
+FIRST, LAST = round(np.log2(LEAST_KAPPA) / STEP), round(np.log2(LARGEST_KAPPA) / STEP)
 # Half the 95% point of chi-squared with one degree of freedom: a drop of the log-likelihood.
 DROP = 1.9207
 # Of "heavier than the null": how often a draw of the null would be called so.
