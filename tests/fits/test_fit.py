@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from attnlaw.errors import InputError
-from attnlaw.fits.describe import describe
-from attnlaw.fits.fit import LAWS, fit, ks_distance
+from attnlaw.fits.describe import describe, null_shape
+from attnlaw.fits.fit import LAWS, fit, ks_distance, shape_ratio
 from attnlaw.laws.htmp import beta_laguerre
 from attnlaw.records.laws import LAW_NAMES
 from attnlaw.spectra.exact import matrix_spectrum
@@ -133,10 +133,56 @@ def test_decision_on_spectra_of_known_origin():
 
 
 def test_degenerate_spectra_have_rows_too():
-    for values in (np.zeros(16), np.ones(16), np.ones(1)):
+    """What cannot be tested has no law; equal values are tested, and like nothing that is known."""
+    for values, law in ((np.zeros(16), None), (np.ones(16), "neither"), (np.ones(1), None)):
         found = describe(of_values(values, (64, 64), "qr"))
-        assert found.law == "neither"
+        assert found.law == found.numbers["law"] == law
         assert found.numbers["status"] != "fitted"
     assert describe(of_values(np.ones(16), (64, 64), "qr")).numbers["random_p_value"] == pytest.approx(
         1 / 201
     )
+
+
+def test_fresh_products_whose_inner_size_exceeds_a_side_are_random():
+    """Heads wider than the model, updates of a rank above a side: 60 of them, a null of their own each."""
+    shapes = ((24, 24, 48), (16, 40, 32), (16, 24, 80))
+    rng = np.random.default_rng(3)
+    rejected, tested = 0, 20
+    for rows, cols, inner in shapes:
+        for seed in range(tested):
+            own = product_spectrum(rng.standard_normal((rows, inner)), rng.standard_normal((inner, cols)))
+            rejected += fit(own, "random", seed).p_value <= 0.01
+        assert null_shape(own) == f"{rows} x {cols} through {inner}"
+        assert shape_ratio(own) == rows / max(cols, inner)
+    assert stats.binom.sf(rejected - 1, tested * len(shapes), 2 / 201) > 0.001
+
+
+def test_round_off_of_a_rank_deficient_head_is_no_scale():
+    """Rank 10 of 64, by a product that leaves round-off and by factors that are zero: the same numbers."""
+    rng = np.random.default_rng(4)
+    right = rng.standard_normal((64, 128))
+    mixed, _ = np.linalg.qr(rng.standard_normal((64, 64)))
+    pruned = np.zeros((128, 64))
+    pruned[:, :10] = rng.standard_normal((128, 10))
+    exact, rounded = product_spectrum(pruned, right), product_spectrum(pruned @ mixed, mixed.T @ right)
+    assert exact.values[-1] == 0 < rounded.values[-1]
+    for spectrum in (exact, rounded):
+        found = fit(spectrum, "random")
+        assert found.p_value == pytest.approx(1 / 201)
+        assert found.parameters["scale"] is found.errors["scale"] is found.curve is None
+        assert found.statistics["outliers"] is found.statistics["edge"] is None
+    assert fit(exact, "random").ks == pytest.approx(fit(rounded, "random").ks)
+
+
+def test_laws_do_not_depend_on_the_scale_of_the_weights():
+    """Powers of two scale exactly: every number is the same, those with a unit scaled."""
+    rng = np.random.default_rng(5)
+    left = rng.standard_normal((128, 32)) * np.geomspace(1e-4, 1.0, 32)
+    right = rng.standard_normal((32, 128))
+    large, small = (describe(product_spectrum(left * scale, right)) for scale in (1.0, 2.0**-40))
+    units = dict.fromkeys(("null_scale", "null_edge", "edge_scale"), 2.0**-40) | {"x_min": 2.0**-80}
+    for name, value in large.numbers.items():
+        unit = units.get(name, 2.0**-40 if name.startswith(("noise_", "threshold")) else 1.0)
+        if not name.startswith("log_likelihood"):
+            same = pytest.approx(value * unit, rel=1e-9) if isinstance(value, float) else value
+            assert small.numbers[name] == same

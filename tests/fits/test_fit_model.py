@@ -16,6 +16,7 @@ from attnlaw.fits.tail import power_law_tail
 from attnlaw.records.files import to_json
 from attnlaw.records.fit_schema import CURVES, FITS
 from attnlaw.records.schema import SPECTRA
+from attnlaw.report.payload import audit_payload
 
 
 def encoder(seed=0, layers=2, width=64, inner=128, entry=None):
@@ -52,6 +53,42 @@ def test_uniform_entries_come_out_as_random_too():
     rng = np.random.default_rng(5)
     tensors = encoder(layers=6, entry=lambda shape: rng.uniform(-0.1, 0.1, shape))
     assert fit_model(tensors, heads=4, name="uniform").rejections()["uniform"].p_value > 0.001
+
+
+def gated(attention, width=48, inner=96):
+    """One layer with these shapes of attention, LLaMA's names, independent entries."""
+    rng = np.random.default_rng(6)
+    mlp = {"gate_proj": (inner, width), "up_proj": (inner, width), "down_proj": (width, inner)}
+    shapes = {f"self_attn.{name}": shape for name, shape in attention.items()}
+    shapes |= {f"mlp.{name}": shape for name, shape in mlp.items()}
+    return {f"model.layers.0.{name}.weight": rng.standard_normal(shape) for name, shape in shapes.items()}
+
+
+def test_heads_wider_than_the_model_come_out_as_random():
+    names = dict.fromkeys(("q_proj", "k_proj", "v_proj"), (4 * 96, 48))
+    found = fit_model(gated(names | {"o_proj": (48, 4 * 96)}), heads=4, name="wide")
+    assert set(found.matrices["null_shape"]) == {"48 x 48 through 96", "48 x 96"}
+    assert found.rejections()["wide"].p_value > 0.001
+
+
+def test_latent_attention_has_no_null():
+    """DeepSeek's factors are products themselves: no test, no law, yet exponents, and the rest is tested."""
+    narrow = {"q_a_proj": (24, 48), "q_b_proj": (4 * 12, 24), "kv_a_proj_with_mqa": (20, 48)}
+    tensors = gated(narrow | {"kv_b_proj": (4 * 20, 16), "o_proj": (48, 4 * 12)})
+    fitted = audit(tensors, heads=4, name="latent").fitted()
+    found = Fits(fitted.fits, fitted.curves)
+    heads, others = (found.matrices.filter(pl.col("head").is_null() == bare) for bare in (False, True))
+    assert heads.height == 8
+    for name in ("law", "random_p_value", "outliers", "null_shape", "null_scale"):
+        assert heads[name].null_count() == 8
+    assert heads["status"].str.contains("latent attention has no null here").all()
+    assert heads["alpha"].null_count() == 0
+    assert others["law"].to_list() == ["random"] * 3
+    assert found.rejections()["latent"].tested == 3
+    assert set(found.curves["null_shape"]) == {"48 x 96"}
+    assert "8 not fitted" in repr(found)
+    assert [entry["law"] for entry in found.as_json()["matrices"]] == [None] * 8 + ["random"] * 3
+    assert audit_payload(fitted)["columns"]["law"] == fitted.fits["law"].to_list()
 
 
 def test_rows_and_curves_have_their_columns(fresh):

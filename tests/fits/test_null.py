@@ -11,14 +11,14 @@ from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 
 def gaussian_head(rng, rows, cols, inner):
     product = rng.standard_normal((rows, inner)) @ rng.standard_normal((inner, cols))
-    return np.linalg.svd(product, compute_uv=False)[:inner]
+    return np.linalg.svd(product, compute_uv=False)[: min(rows, inner, cols)]
 
 
 def gaussian_matrix(rng, rows, cols):
     return np.linalg.svd(rng.standard_normal((rows, cols)), compute_uv=False)
 
 
-@pytest.mark.parametrize("inner", [None, 6])
+@pytest.mark.parametrize("inner", [None, 6, 17, 30])
 def test_draws_are_those_of_formed_matrices(inner):
     rng = np.random.default_rng(0)
     rows, cols, count = 14, 20, 1500
@@ -115,6 +115,7 @@ def test_null_tends_to_its_limiting_laws():
     levels = (np.arange(64) + 0.5) / 64
     for null, law in (
         (null_of(256, 256, 64), HeadNull(0.25)),
+        (null_of(64, 256, 256), HeadNull(0.25)),
         (null_of(64, 256), MarchenkoPastur(4.0, scale=0.5)),
     ):
         # Values of a spectrum of n sit within about 1/n of the limit's quantiles, more at the edge.
@@ -132,9 +133,20 @@ def test_curve_is_a_density():
 
 def test_spectra_without_size_have_no_p_value():
     assert null_of(8, 8, 4).compare(np.zeros(4)).p_value is None
-    assert null_of(8, 8, 4).compare(np.zeros(4)).outliers == 0
+    assert null_of(8, 8, 4).compare(np.zeros(4)).outliers is None
     assert null_of(8, 8, 1).compare(np.ones(1)).p_value is None
     assert null_of(8, 8, 4).compare([1e200, 1e200, 0.0, 0.0]).p_value == pytest.approx(1 / 201)
+
+
+def test_zeros_in_the_middle_half_leave_no_scale():
+    null = null_of(32, 32, 8)
+    for rank, outliers in ((2, None), (5, None), (6, 0), (8, 0)):  # the middle half: the third to the sixth
+        seen = null.compare(np.where(np.arange(8) < rank, 3.0 * null.mean, 0.0))
+        assert seen.outliers == outliers
+        assert [number is None for number in (seen.scale, seen.edge, seen.edge_scale)] == [rank < 6] * 3
+        if rank >= 6:
+            assert seen.scale == pytest.approx(3.0)
+        assert seen.p_value == pytest.approx(1 / 201) or rank == 8  # the null has full rank
 
 
 def test_a_null_is_drawn_once_and_by_its_seed():

@@ -6,20 +6,19 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from attnlaw import __version__
 from attnlaw.auditing.fits import Fits
-from attnlaw.auditing.rows import matrix_rows, spectrum_rows
+from attnlaw.auditing.rows import matrix_rows, spectrum_of, spectrum_rows
 from attnlaw.checkpoints import open_model
 from attnlaw.errors import InputError
 from attnlaw.fits.describe import describe
 from attnlaw.fits.fit import null_for, obstacle
+from attnlaw.fits.null import Null
 from attnlaw.records.fit_schema import CURVES, FITS
 from attnlaw.records.schema import MATRICES, PLACE, SPECTRA, frame
 from attnlaw.spectra.measure import Selection, measure
-from attnlaw.spectra.spectrum import Spectrum
 
 Progress = Callable[[int, int], None]
 
@@ -69,19 +68,20 @@ def fit_spectra(
         )
     rows: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
-    nulls: dict[str, Spectrum] = {}
-    columns = matrices.select(*places, "rows", "cols", "norm_21", "norm_11", "route")
+    nulls: dict[str | None, Null] = {}
     for done, (row, values) in enumerate(
-        zip(columns.iter_rows(named=True), spectra["singular_values"], strict=True), start=1
+        zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True), start=1
     ):
         place = {key: row[key] for key in (*places, "rows", "cols")}
         common = {"seed": seed, "attnlaw_version": __version__}
-        spectrum = _spectrum(row, values)
+        # An approximate spectrum comes without its values.
+        spectrum = spectrum_of(row, pl.Series([0.0]) if values is None else values)
         if reason := obstacle(spectrum):
             rows.append(place | common | {"status": f"not fitted: {reason}"})
             continue
         found = describe(spectrum, seed)
-        nulls.setdefault(found.null_shape, spectrum)
+        if (null := null_for(spectrum, seed)) is not None:
+            nulls[found.null_shape] = null
         rows.append(place | common | found.numbers | {"null_shape": found.null_shape})
         if found.curve is not None:
             x, density = found.curve
@@ -90,19 +90,13 @@ def fit_spectra(
             )
         if progress is not None:
             progress(done, matrices.height)
-    return Fits(frame(rows, FITS), frame([*_null_rows(nulls, seed), *laws], CURVES))
+    return Fits(frame(rows, FITS), frame([*_null_rows(nulls), *laws], CURVES))
 
 
-def _spectrum(row: dict[str, Any], values: pl.Series | None) -> Spectrum:
-    """The spectrum of a row of `matrices`; an approximate one comes without its values."""
-    kept = np.zeros(1) if values is None else values.to_numpy()
-    return Spectrum(kept, (row["rows"], row["cols"]), row["norm_21"], row["norm_11"], row["route"])
-
-
-def _null_rows(nulls: dict[str, Spectrum], seed: int) -> list[dict[str, Any]]:
+def _null_rows(nulls: dict[str | None, Null]) -> list[dict[str, Any]]:
     rows = []
-    for shape, spectrum in nulls.items():
-        x, density = null_for(spectrum, seed).curve
+    for shape, null in nulls.items():
+        x, density = null.curve
         rows.append(
             {
                 "curve": "null",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from attnlaw import __version__
 from attnlaw.bounds import Proxies
@@ -67,6 +68,7 @@ def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) 
             "tensors": [printable(name) for name in row.tensors],
             "rows": spectrum.shape[0],
             "cols": spectrum.shape[1],
+            "inner": spectrum.inner,
             "spectral_norm": spectrum.spectral,
             "spectral_norm_error": spectrum.multiplicities and spectrum.multiplicities.spectral_error,
             "frobenius_norm": spectrum.frobenius,
@@ -92,6 +94,22 @@ def spectrum_rows(model: Model, measured: list[Measured]) -> Iterator[Row]:
     for row in measured:
         exact = row.spectrum.multiplicities is None
         yield {**_place(model, row), "singular_values": row.spectrum.values.tolist() if exact else None}
+
+
+def spectrum_of(row: Row, values: pl.Series) -> Spectrum:
+    """The spectrum of a row of `matrices`, from its singular values.
+
+    A product of more than two tensors is latent attention; older audits do not say what `inner` was.
+    """
+    return Spectrum(
+        values.to_numpy(),
+        (row["rows"], row["cols"]),
+        row["norm_21"],
+        row["norm_11"],
+        row["route"],
+        inner=row.get("inner"),
+        latent=len(row["tensors"]) > 2,
+    )
 
 
 def layer_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:

@@ -9,6 +9,8 @@ The decision, in this order:
 3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
    lognormal that is significantly better.
 4. "neither".
+
+Where the null cannot be tested (one value, all zero, latent attention) there is no decision: the law is None.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.fits.fit import Curve, Fit, fit, is_head
+from attnlaw.fits.fit import Curve, Fit, fit, inner_size
 from attnlaw.spectra.spectrum import Spectrum
 
 LEVEL = 0.01
@@ -34,9 +36,9 @@ class Description:
     the curve is that of the nearest law of the whole spectrum, `drawn` names it.
     """
 
-    law: str
+    law: str | None
     numbers: dict[str, Any]
-    null_shape: str
+    null_shape: str | None
     drawn: str | None
     curve: Curve | None
 
@@ -51,7 +53,7 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
     return Description(
         law=law,
         numbers=_numbers(fits) | {"law": law, "status": _status(fits)},
-        null_shape=null_shape(spectrum),
+        null_shape=None if spectrum.latent else null_shape(spectrum),
         drawn=drawn,
         curve=None if drawn is None else fits[drawn].curve,
     )
@@ -60,18 +62,19 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
 def null_shape(spectrum: Spectrum) -> str:
     """A name for the shape whose null is compared with.
 
-    >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr"))
+    >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr", inner=2))
     '4 x 8 through 2'
     """
     low, high = sorted(spectrum.shape)
-    return f"{low} x {high}" + (f" through {spectrum.values.size}" if is_head(spectrum) else "")
+    inner = inner_size(spectrum)
+    return f"{low} x {high}" + ("" if inner is None else f" through {inner}")
 
 
-def _decide(fits: dict[str, Fit]) -> tuple[str, str | None]:
+def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
     """The law, and the fit to draw for it."""
     random = fits["random"].p_value
     if random is None or random > LEVEL:
-        return ("neither" if random is None else "random"), None
+        return (None if random is None else "random"), None
     whole = {law: fits[law].ks for law in ("learned", "heavy-tailed")}
     nearest = sorted((ks, law) for law, ks in whole.items() if ks is not None)
     fitting = [law for _, law in nearest if _fits(fits[law])]

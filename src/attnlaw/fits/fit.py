@@ -1,7 +1,8 @@
 """`fit(spectrum, law) -> Fit`: one law fitted to the spectrum of one matrix. A new law is one line in `LAWS`.
 
-Conventions: laws of eigenvalues are fitted to squared singular values above round-off; a `curve` is a density
-over singular values, of mass one over the values that are not zero (a tail: of its share).
+Conventions: singular values up to `1e-10 min(rows, cols) s_1` are round-off and count as zero, so that no fit
+depends on the scale of the weights; laws of eigenvalues are fitted to the squares of the others; a `curve` is
+a density over singular values, of mass one over the values that are not zero (a tail: of its share).
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ from attnlaw.fits.heavy_tailed import fit_kappa
 from attnlaw.fits.learned import fit_learned
 from attnlaw.fits.null import CURVE_POINTS, Null, null_of
 from attnlaw.fits.tail_checks import goodness_of_fit, lognormal_tail
-from attnlaw.laws.head_null import HeadNull
-from attnlaw.laws.law import Law
-from attnlaw.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
 
 Reals = NDArray[np.float64]
 Curve = tuple[Reals, Reals]
@@ -82,25 +80,45 @@ def obstacle(spectrum: Spectrum) -> str | None:
     return None
 
 
-def null_for(spectrum: Spectrum, seed: int = 0) -> Null:
-    """The finite-size null of the matrix's shape."""
-    return null_of(*spectrum.shape, spectrum.values.size if is_head(spectrum) else None, seed=seed)
+def null_for(spectrum: Spectrum, seed: int = 0) -> Null | None:
+    """The finite-size null of the matrix's shape; None in latent attention.
+
+    There a factor is a product, and one of them stacks a product beside a single map: what independent
+    entries would give depends on the scales of these, which no spectrum tells.
+    """
+    return None if spectrum.latent else null_of(*spectrum.shape, inner_size(spectrum), seed=seed)
 
 
 def is_head(spectrum: Spectrum) -> bool:
     return spectrum.route == "qr"
 
 
+def inner_size(spectrum: Spectrum) -> int | None:
+    """d of a product (where it is not known, the number of values: d up to the shorter side), or None."""
+    return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
+
+
 def shape_ratio(spectrum: Spectrum) -> float:
-    """d_head / N of a head, shorter over longer side of a matrix."""
-    if is_head(spectrum):
-        return spectrum.values.size / max(spectrum.shape)
-    return min(spectrum.shape) / max(spectrum.shape)
+    """d_head / N of a head, shorter over longer side of a matrix: the least dimension over the largest."""
+    dimensions = (*spectrum.shape, inner_size(spectrum) or spectrum.shape[0])
+    return min(dimensions) / max(dimensions)
+
+
+def without_round_off(spectrum: Spectrum) -> Reals:
+    """All singular values, descending, with zeros in place of round-off."""
+    tolerance = RANK_TOLERANCE * min(spectrum.shape) * spectrum.spectral
+    return np.where(spectrum.values > tolerance, spectrum.values, 0.0)
+
+
+def positive_values(spectrum: Spectrum) -> Reals:
+    """Singular values above round-off, ascending."""
+    values = without_round_off(spectrum)[::-1]
+    return np.asarray(values[values > 0])
 
 
 def eigenvalues(spectrum: Spectrum) -> Reals:
     """Squared singular values above round-off, ascending."""
-    return np.asarray(spectrum.above_tolerance[::-1] ** 2)
+    return np.asarray(positive_values(spectrum) ** 2)
 
 
 def ks_distance(cdf: Reals) -> float:
@@ -117,20 +135,22 @@ def mean_log(log_density: Reals) -> float | None:
 def _random(spectrum: Spectrum, seed: int) -> Fit:
     """Independent Gaussian entries; for a head, two factors of them."""
     null = null_for(spectrum, seed)
-    values = spectrum.values
+    values = without_round_off(spectrum)
+    if null is None:
+        return Fit("random", values.size, status="not fitted: latent attention has no null here")
     seen = null.compare(values)
     if seen.p_value is None:
         return Fit("random", values.size, status="not fitted: one singular value, or all of them are zero")
     mean_square = float(np.mean(values**2))
     below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
-    limit = _null_law(spectrum)
+    limit, scale = null.law, seen.scale
     log_density = None if limit is None else limit.log_density(values**2 / mean_square) - np.log(mean_square)
     x, density = null.curve
     return Fit(
         "random",
         values.size,
-        parameters={"scale": seen.scale},
-        errors={"scale": seen.scale * null.scale_deviation},
+        parameters={"scale": scale},
+        errors={"scale": None if scale is None else scale * null.scale_deviation},
         statistics={
             "wasserstein": seen.wasserstein,
             "outliers": seen.outliers,
@@ -141,16 +161,8 @@ def _random(spectrum: Spectrum, seed: int) -> Fit:
         ks=ks_distance(below),
         log_likelihood=None if log_density is None else mean_log(log_density),
         p_value=seen.p_value,
-        curve=(x * seen.scale, density / seen.scale) if seen.scale > 0 else None,
+        curve=None if scale is None else (x * scale, density / scale),
     )
-
-
-def _null_law(spectrum: Spectrum) -> Law | None:
-    """The limit of the null's squared singular values at mean 1; a head of unequal sides has none here."""
-    ratio = shape_ratio(spectrum)
-    if not is_head(spectrum):
-        return MarchenkoPastur(1 / ratio, scale=ratio**0.5)
-    return HeadNull(ratio) if spectrum.shape[0] == spectrum.shape[1] else None
 
 
 def _power_law(spectrum: Spectrum, seed: int) -> Fit:
@@ -201,7 +213,7 @@ def _lognormal(spectrum: Spectrum, seed: int) -> Fit:
 
 def _learned(spectrum: Spectrum, seed: int) -> Fit:
     """The learned-spectrum law on the singular values of a head (an extension)."""
-    values = spectrum.above_tolerance[::-1]
+    values = positive_values(spectrum)
     size = min(spectrum.shape)
     found = fit_learned(values, size) if is_head(spectrum) else None
     if found is None:

@@ -3,8 +3,10 @@
 The null of a matrix is a Gaussian matrix of its shape; the null of a head is the product of two such factors,
 rows x d and d x cols. Neither is formed. A Gaussian rows x d factor has a triangular factor R of independent
 entries (Bartlett: chi on the diagonal, normal above); the d x d matrix `R_A R_B^T` has the singular values
-of the product. A Gaussian p x q matrix is equivalent to a p x p bidiagonal one of independent chi
-variables (Golub and Kahan; Dumitriu and Edelman 2002).
+of the product. Gaussian factors are invariant under rotations, so the law of these values is symmetric in
+rows, d and cols: where d is not the smallest of the three, the smallest takes its place. A Gaussian p x q
+matrix is equivalent to a p x p bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu and
+Edelman 2002).
 
 | word | meaning |
 |---|---|
@@ -13,6 +15,8 @@ variables (Golub and Kahan; Dumitriu and Edelman 2002).
 | scale | maps the middle half of the null's values onto that of the spectrum: outliers do not move it |
 | edge | what the null's largest value, in units of its own scale, exceeds once in a hundred draws |
 | edge scale | standard deviation of the null's largest value / 1.268, that of Tracy and Widom's law |
+
+The null has full rank. A spectrum with zeros in its middle half has no scale, hence no edge and no outliers.
 """
 
 from __future__ import annotations
@@ -43,15 +47,16 @@ CURVE_POINTS, CURVE_BINS = 64, 512
 class Comparison:
     """One spectrum against its null; `edge` and `edge_scale` are in units of the spectrum's singular values.
 
-    `p_value` is None where the spectrum cannot be normalised (all zero, or a single value).
+    `p_value` is None where the spectrum cannot be normalised (all zero, or a single value); what needs a
+    scale is None where zeros reach into the middle half.
     """
 
     wasserstein: float | None
     p_value: float | None
-    scale: float
-    edge: float
-    edge_scale: float
-    outliers: int
+    scale: float | None
+    edge: float | None
+    edge_scale: float | None
+    outliers: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +64,7 @@ class Null:
     """Draws of the null for one shape: normalised singular values, descending, shape (draws, values).
 
     `law` is the limit of their squares at this shape: Marchenko-Pastur for a matrix, the free product of two
-    such laws for a head; None for a product whose ends differ in size.
+    such laws for a head; None where the two larger of rows, inner and cols differ.
     """
 
     draws: Reals
@@ -74,11 +79,9 @@ class Null:
 
         The p-value is `(1 + #{draws at least as far})/(1 + draws)`, every distance taken to the mean of all
         the others, the measured spectrum among them: a rank among exchangeable numbers when the null is true,
-        hence `P(p <= level) <= level` exactly, whatever the size.
+        hence `P(p <= level) <= level` exactly, whatever the size. Round-off is to be set to zero before.
         """
         values = np.sort(np.asarray(singular_values, dtype=float))[::-1]
-        scale = self._scales(values)
-        edge = scale * self._edge
         wasserstein = p_value = None
         square = float(np.mean(np.square(values / (values[0] or 1.0))))
         if square > 0 and self.size > 1:
@@ -90,14 +93,12 @@ class Null:
             distances = np.abs(self.draws - everyone).mean(axis=1)
             own = float(np.abs(normalised - everyone).mean())
             p_value = float((1 + np.count_nonzero(distances >= own)) / (1 + count))
-        return Comparison(
-            wasserstein=wasserstein,
-            p_value=p_value,
-            scale=float(scale),
-            edge=float(edge),
-            edge_scale=float(scale * self._edge_scale),
-            outliers=int(np.count_nonzero(values > edge)) if scale > 0 else 0,
-        )
+        if not values[self._middle].all():
+            return Comparison(wasserstein, p_value, scale=None, edge=None, edge_scale=None, outliers=None)
+        scale = float(self._scales(values))
+        edge = scale * self._edge
+        outliers = int(np.count_nonzero(values > edge))
+        return Comparison(wasserstein, p_value, scale, edge, scale * self._edge_scale, outliers)
 
     @cached_property
     def pooled(self) -> Reals:
@@ -122,11 +123,14 @@ class Null:
         x = np.linspace(0.0, top, CURVE_POINTS)
         return x, np.interp(x, 0.5 * (edges[1:] + edges[:-1]), smooth)
 
+    @property
+    def _middle(self) -> slice:
+        low = self.size // 4
+        return slice(low, max(self.size - low, low + 1))
+
     def _scales(self, values: Reals) -> Reals:
         """The factor that maps the null onto `values` (one spectrum, or one per row)."""
-        low = self.size // 4
-        middle = slice(low, max(self.size - low, low + 1))
-        return np.asarray(values[..., middle].sum(axis=-1) / self.mean[middle].sum())
+        return np.asarray(values[..., self._middle].sum(axis=-1) / self.mean[self._middle].sum())
 
     @cached_property
     def scale_deviation(self) -> float:
@@ -177,9 +181,9 @@ def null_of(rows: int, cols: int, inner: int | None = None, draws: int | None = 
     (8, 0.0196...)
     """
     low, high = sorted((rows, cols))
-    count = inner if inner is not None and inner < low else low
+    count = low if inner is None else min(inner, low)
     chosen = draws if draws is not None else DRAWS if count <= LARGE else DRAWS_OF_LARGE
-    return _null(low, high, count if inner is not None else None, chosen, seed)
+    return _null(low, high, inner, chosen, seed)
 
 
 @lru_cache(maxsize=64)
@@ -196,11 +200,13 @@ def _null(low: int, high: int, inner: int | None, draws: int, seed: int) -> Null
 def _limit(low: int, high: int, inner: int | None) -> Law | None:
     if inner is None:
         return MarchenkoPastur(high / low, scale=np.sqrt(low / high))
-    return HeadNull(inner / low) if low == high else None
+    smallest, left, right = sorted((low, high, inner))
+    return HeadNull(smallest / left) if left == right else None
 
 
 def _product_draws(rows: int, cols: int, inner: int, draws: int, rng: np.random.Generator) -> Reals:
-    left, right = (_bartlett(size, inner, draws, rng) for size in (rows, cols))
+    smallest, *others = sorted((rows, cols, inner))
+    left, right = (_bartlett(size, smallest, draws, rng) for size in others)
     return np.asarray(np.linalg.svd(left @ right.transpose(0, 2, 1), compute_uv=False))
 
 

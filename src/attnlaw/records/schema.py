@@ -1,10 +1,11 @@
 """The tables of an audit: names, order and types of their columns.
 
 `matrices`: one row per matrix. `spectra`: one row per matrix with all its singular values, descending,
-not squared. `layers`: one row per layer. Missing is null: `head` of a feed-forward matrix, `expert` of
-whatever every token passes, the `_error` columns where nothing is approximate, the singular values of an
-approximate spectrum. The row of an exact spectrum has errors where its gamma or alpha holds the norm of an
-approximate one. Logarithms are to base 10.
+not squared. `layers`: one row per layer. `inner` is the dimension that a product of factors passes (d_head).
+Missing is null: `head` and `inner` of a feed-forward matrix, `expert` of whatever every token passes, the
+`_error` columns where nothing is approximate, the singular values of an approximate spectrum. The row of an
+exact spectrum has errors where its gamma or alpha holds the norm of an approximate one. Logarithms are to
+base 10.
 `log10_curve` is log10 C(p) on the grid p_i = 2 i / (length - 1).
 """
 
@@ -32,6 +33,7 @@ MATRICES: Schema = {
     "tensors": pl.List(pl.String()),
     "rows": pl.Int32(),
     "cols": pl.Int32(),
+    "inner": pl.Int32(),
     "spectral_norm": pl.Float64(),
     "spectral_norm_error": pl.Float64(),
     "frobenius_norm": pl.Float64(),

@@ -37,6 +37,7 @@ def product_spectrum(left: Matrix, right: Matrix) -> Spectrum:
         norm_21=float(np.sqrt(np.einsum("ij,ij->j", columns, columns)).sum()),
         norm_11=_absolute_product_sum(left, right),
         route="qr",
+        inner=left.shape[1],
     )
     return rescaled(spectrum, left_scale * right_scale)
 

@@ -52,7 +52,8 @@ class Spectrum:
 
     A matrix keeps min(rows, cols) values; a product through d dimensions keeps min(rows, cols, d).
     `route` says how they were computed: "gram", "svd", "qr" (of thin factors) or "lanczos" (approximate: then
-    `multiplicities` says how often each of `values` counts).
+    `multiplicities` says how often each of `values` counts). `inner` is the d of a product, None of a matrix;
+    `latent` says that a factor of it is a product itself (latent attention).
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -65,6 +66,8 @@ class Spectrum:
     norm_11: float
     route: str
     multiplicities: Multiplicities | None = None
+    inner: int | None = None
+    latent: bool = False
 
     @property
     def counts(self) -> Reals:

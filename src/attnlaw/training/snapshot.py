@@ -20,8 +20,9 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.auditing import Audit, audit
+from attnlaw.auditing.rows import spectrum_of
 from attnlaw.errors import InputError
-from attnlaw.fits.fit import eigenvalues, null_for
+from attnlaw.fits.fit import eigenvalues, null_for, without_round_off
 from attnlaw.fits.tail import power_law_tails
 from attnlaw.records.schema import frame
 from attnlaw.records.steps_schema import PROXIES, STEP_GROUPS, STEP_MATRICES, STEPS
@@ -102,19 +103,19 @@ def _matrices(found: Audit, step: int, quantities: Sequence[str]) -> pl.DataFram
 
 def _spectra(found: Audit) -> list[Spectrum | None]:
     """The measured spectra; None where one was approximated."""
-    columns = found.matrices.select("rows", "cols", "norm_21", "norm_11", "route").iter_rows()
+    rows = found.matrices.iter_rows(named=True)
     return [
-        None if values is None else Spectrum(values.to_numpy(), (rows, cols), norm_21, norm_11, route)
-        for values, (rows, cols, norm_21, norm_11, route) in zip(
-            found.spectra["singular_values"], columns, strict=True
-        )
+        None if values is None else spectrum_of(row, values)
+        for row, values in zip(rows, found.spectra["singular_values"], strict=True)
     ]
 
 
 def _outliers(spectra: Sequence[Spectrum | None]) -> list[int | None]:
+    """Values beyond the null's edge; None where there is no null or no edge."""
+    nulls = [None if spectrum is None else null_for(spectrum) for spectrum in spectra]
     return [
-        None if spectrum is None else null_for(spectrum).compare(spectrum.values).outliers
-        for spectrum in spectra
+        None if spectrum is None or null is None else null.compare(without_round_off(spectrum)).outliers
+        for spectrum, null in zip(spectra, nulls, strict=True)
     ]
 
 
