@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.plain_convolution import integral
+from scipy.integrate import quad
+from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal
 
 from attnlaw.aim.bayes import bivariate_normal_cdf, denoising_error, label_information
@@ -115,3 +117,59 @@ def test_label_information_against_monte_carlo(q: float, V: float) -> None:
         total += np.where(at > 1e-9, np.einsum("na,ab,nb->n", score, K, score) / np.maximum(at, 1e-9), 0.0)
     standard_error = total.std() / np.sqrt(total.size)
     assert label_information(q, V) == pytest.approx(total.mean(), abs=4 * standard_error)
+
+
+def one_label() -> float:
+    """What one label tells on a line across its step: `int phi^2/(Phi(k) Phi(-k)) dk`."""
+
+    def f(k: float) -> float:
+        return float(np.exp(-k * k - log_ndtr(k) - log_ndtr(-k))) / (2 * np.pi)
+
+    return float(quad(f, -30, 30, points=[0], epsabs=1e-13)[0])
+
+
+@pytest.mark.parametrize("V", [1e-6, 1e-12, 1e-30])
+def test_label_information_of_nearly_certain_fields(V: float) -> None:
+    """It grows as 1/sqrt(V): only fields within sqrt(V) of a step of a label are still in doubt."""
+    q = 1.5 - V
+    limit = 2 * one_label() / np.sqrt(2 * np.pi * q * V)
+    # Both labels are in doubt in a share sqrt(V/q) of those fields; there they tell at most twice as much.
+    assert label_information(q, V) == pytest.approx(limit, rel=2 * np.sqrt(V / q) + 1e-11)
+
+
+@pytest.mark.parametrize(("q", "V"), [(0.01, 1.49), (1.4, 0.1), (1.5, 1e-4), (1.5, 1e-8)])
+def test_label_information_by_panels(q: float, V: float) -> None:
+    """Gauss-Legendre panels that widen away from the axes; scores from conditional probabilities by scipy."""
+    ends, widest = [0.0], 9 * np.sqrt(q / V)
+    while ends[-1] < widest:
+        ends.append(min(ends[-1] + max(1.0, 0.7 * ends[-1]) * min(1.0, widest / 9), widest))
+    edges = np.array([-end for end in ends[:0:-1]] + ends)
+    x, w = np.polynomial.legendre.leggauss(8)
+    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
+    k, weight = (middle + half * x).ravel(), (half * w).ravel()
+    a, b = k[:, None], k[None, :]
+    t = q / V
+    density = np.exp(-9 * (a * a - 2 * a * b / 3 + b * b) / (16 * t)) / (2 * np.pi * t * np.sqrt(8 / 9))
+    told = np.zeros((k.size, k.size))
+    for s1, s2 in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        r = s1 * s2 / 3
+        Z = bivariate_normal_cdf(s1 * a, s2 * b, r)
+        root = np.sqrt(1 - r * r)
+        log1 = -a * a / 2 + log_ndtr((s2 * b - r * s1 * a) / root)
+        log2 = -b * b / 2 + log_ndtr((s1 * a - r * s2 * b) / root)
+        score1, score2 = s1 * np.exp(log1), s2 * np.exp(log2)
+        form = (score1**2 + score2**2 + 2 * score1 * score2 / 3) / (2 * np.pi)
+        told += np.where(Z > 1e-13, form / np.maximum(Z, 1e-13), 0.0)
+    expected = float(weight @ (density * told) @ weight) / V
+    # Panels one width wide with eight nodes: right to 1e-7 of the whole.
+    assert label_information(q, V) == pytest.approx(expected, rel=1e-7)
+
+
+def test_hardmax_with_much_data() -> None:
+    """`E alpha^2` tends to a constant: E = (1 - (1-k0)^2) a^2 and 1/a^2 = 4 alpha C / sqrt(2 pi Q E)."""
+    curve = state_evolutions([replace(HARDMAX, alpha=alpha) for alpha in (40.0, 1e3, 1e5)])
+    found = np.array([prediction.estimation_error * prediction.problem.alpha**2 for prediction in curve])
+    limit = (0.75 * np.sqrt(2 * np.pi * 1.5) / (4 * one_label())) ** 2
+    # The first corrections are of order a, and a falls as 1/alpha.
+    assert np.abs(found / limit - 1) * [40.0, 1e3, 1e5] == pytest.approx([0.0] * 3, abs=0.5)
+    assert all(prediction.converged for prediction in curve)
