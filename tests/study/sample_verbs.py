@@ -62,6 +62,18 @@ def poisoned(*, x: float, how: str = "well", at: float = 2.0, log: str | None = 
     return Result({"square": x * x})
 
 
+def second_time(*, x: float, how: str, log: str) -> Result:
+    """x squared; the second time it is called, raise, hang, or interrupt the run."""
+    _called(log, x)
+    if calls(Path(log)).count(x) == 2:
+        if how == "raises":
+            raise ArithmeticError("only once")
+        if how == "hangs":
+            time.sleep(600)
+        os.kill(os.getpid(), signal.SIGINT)
+    return Result({"square": x * x})
+
+
 def recovers(*, x: float, log: str) -> Result:
     """Fails twice, then works."""
     _called(log, x)
@@ -75,14 +87,13 @@ def torn(*, x: float, at: int = 3, seconds: float = 0.0, log: str | None = None)
     _called(log, x)
     time.sleep(seconds)
     if x == at and log is not None and calls(Path(log)).count(x) == 1:
-        write = pl.DataFrame.write_parquet
 
-        def half(self: pl.DataFrame, path: Path) -> None:
-            write(self, path)
-            path.write_bytes(path.read_bytes()[:100])
+        def half(self: Path, data: bytes) -> None:
+            with self.open("wb") as file:
+                file.write(data[:100])
             os.kill(os.getpid(), signal.SIGKILL)
 
-        pl.DataFrame.write_parquet = half  # type: ignore[method-assign, assignment]
+        Path.write_bytes = half  # type: ignore[method-assign, assignment]
     return Result({"square": x * x}, {"lines": pl.DataFrame({"value": np.arange(1000) * x})})
 
 
@@ -91,6 +102,7 @@ VERBS = {
     "draw": Verb(draw, draws=True),
     "poisoned": Verb(poisoned),
     "recovers": Verb(recovers),
+    "second_time": Verb(second_time),
     "torn": Verb(torn),
 }
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -17,9 +18,11 @@ from study.sample_verbs import VERBS, calls, rows, study
 
 from attnlaw import __version__
 from attnlaw.errors import InputError
-from attnlaw.study import read_study, resume, run, status
-from attnlaw.study.run import Estimate
-from attnlaw.study.store import locked
+from attnlaw.study import Place, read_study, resume, run, status
+from attnlaw.study.export import export
+from attnlaw.study.run import Estimate, _estimate
+from attnlaw.study.store import locked, open_store
+from attnlaw.study.task import Outcome, Task, perform_batch
 
 DRIVER = Path(__file__).parent / "driver.py"
 
@@ -68,6 +71,78 @@ def test_a_second_run_computes_what_is_missing_and_force_everything(tmp_path: Pa
     assert run(study(tmp_path, SQUARES), out, force=True).computed == 3
     with pytest.raises(InputError, match="holds no study"):
         resume(study(tmp_path, SQUARES), tmp_path / "other")
+
+
+def test_force_changes_nothing_where_nothing_can_run(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = study(tmp_path, SQUARES)
+    run(found, out)
+    before = rows(out)
+
+    def check(**_: object) -> None:
+        raise InputError("x: not any more")
+
+    with pytest.raises(InputError, match="no sbatch here"):
+        run(found, out, Place(slurm="cores=2"), force=True)
+    with pytest.raises(InputError, match="not any more"):
+        run(replace(found, checks={"square": check}), out, force=True)
+    assert status(found, out).done == 3
+    with open_store(out) as store:
+        export(found, store)
+    assert rows(out).equals(before)
+
+
+def test_a_forced_run_that_is_stopped_keeps_old_rows_and_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every new square is -1, to tell it from an old one; the signal comes within the third task."""
+    out = tmp_path / "out"
+    found = study(tmp_path, SQUARES)
+    run(found, out)
+    engine = sys.modules["attnlaw.study.engine"]
+    perform = engine.perform
+
+    def other(task: Task, folder: Path) -> Outcome:
+        if task.columns["x"] == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return Outcome(task.key, 0.0, json.dumps({"square": -1.0}))
+
+    monkeypatch.setattr(engine, "perform", other)
+    report = run(found, out, force=True)
+    assert (report.stopped, report.computed, report.done, report.missing) == (True, 2, 2, 1)
+    assert rows(out)["square"].to_list() == [-1.0, -1.0, 4.0]
+    monkeypatch.setattr(engine, "perform", perform)
+    assert (status(found, out).done, status(found, out).missing) == (2, 1)
+    before = len(calls(tmp_path))
+    report = resume(found, out)
+    assert (report.computed, report.done, report.missing) == (1, 3, 0)
+    assert set(calls(tmp_path)[before:]) == {2.0}
+    assert rows(out)["square"].to_list() == [-1.0, -1.0, 4.0]
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs", "interrupts"])
+def test_a_first_task_is_kept_whatever_becomes_of_its_second_run(tmp_path: Path, how: str) -> None:
+    text = f'verb = "second_time"\n[fixed]\nlog = "LOG"\nhow = "{how}"\n[grid]\nx = [3, 1]\n'
+    report = run(study(tmp_path, text + "[run]\ntime_limit = 0.2\nretries = 0\n"), tmp_path / "out")
+    stopped = how == "interrupts"
+    assert (report.stopped, report.done, report.failures) == (stopped, 1 if stopped else 2, ())
+    assert rows(tmp_path / "out")["square"].to_list() == ([9.0] if stopped else [9.0, 1.0])
+    assert calls(tmp_path) == ([3, 3] if stopped else [3, 3, 1])
+
+
+def test_a_first_task_on_a_worker_is_kept_where_its_second_run_fails(tmp_path: Path) -> None:
+    text = 'verb = "second_time"\n[fixed]\nlog = "LOG"\nhow = "raises"\nx = 3\n'
+    (outcome,) = perform_batch(study(tmp_path, text).tasks, tmp_path, None, again=True)
+    assert (outcome.error, outcome.row) == (None, '{"square": 9.0}')
+    assert calls(tmp_path) == [3, 3]
+
+
+def test_the_estimate_is_at_least_the_longest_task() -> None:
+    """One task of 8 s and three of 1 s on four workers: 8 s, though the sum over the workers is 2.75 s."""
+    tasks = [Task(verb, abs, (("x", x),), None) for x, verb in enumerate(("long", *["short"] * 3))]
+    firsts = {"long": Outcome("a", 8.0, "{}"), "short": Outcome("b", 1.0, "{}")}
+    assert _estimate(tasks, firsts, 4) == Estimate(4, 4, 8.0, 8.0)
+    assert _estimate(tasks, firsts, 1) == Estimate(4, 1, 8.0, 11.0)
 
 
 @pytest.mark.parametrize(

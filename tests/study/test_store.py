@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import polars as pl
@@ -36,8 +40,30 @@ def test_an_outcome_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: P
         store.add([second])
         assert store.outcomes() == {"k": second}
         assert list(store.ends()) == [("k", 1.5, None)]
-        store.drop(["k"])
-        assert store.outcomes() == {}
+
+
+def test_an_outdated_outcome_stays_until_another_takes_its_place(tmp_path: Path) -> None:
+    with open_store(tmp_path / "out", create=True) as store:
+        store.add([Outcome("k", 0.5, '{"x": 1}'), Outcome("l", 0.5, '{"x": 2}')])
+        store.outdate(["k", "unknown"])
+        assert store.outdated() == {"k"}
+        assert store.outcomes()["k"].row == '{"x": 1}'
+        store.add([Outcome("k", 0.7, '{"x": 3}')])
+        assert store.outdated() == set()
+        assert store.outcomes()["k"] == Outcome("k", 0.7, '{"x": 3}')
+
+
+def test_a_look_at_the_lock_does_not_refuse_a_run(tmp_path: Path) -> None:
+    """`is_locked` takes a shared lock for an instant, here for longer."""
+    with locked(tmp_path):
+        pass
+    with (tmp_path / "lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        end = threading.Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN))
+        end.start()
+        with locked(tmp_path):
+            assert is_locked(tmp_path)
+        end.join()
 
 
 def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
@@ -79,12 +105,13 @@ def test_a_part_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert pl.read_parquet(tmp_path / place).rows() == [(1.0, "k"), (2.0, "k")]
     before = (tmp_path / place).read_bytes()
 
-    def interrupted(self: pl.DataFrame, path: Path) -> None:
-        path.write_bytes(before[:20])
-        raise OSError("the disk is full")
+    def interrupted(self: Path, data: bytes) -> None:
+        with self.open("wb") as file:
+            file.write(data[:20])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", interrupted)
-    with pytest.raises(OSError, match="full"):
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
+    with pytest.raises(OSError, match="No space left on device"):
         write_part(table * 2, "values", "k", tmp_path)
     assert (tmp_path / place).read_bytes() == before
     assert [path.name for path in (tmp_path / "parts" / "values").iterdir()] == ["k.parquet"]

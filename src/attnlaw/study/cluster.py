@@ -23,12 +23,12 @@ from distributed import Client, KilledWorker
 
 from attnlaw.errors import InputError
 from attnlaw.study.engine import Policy, Stop
-from attnlaw.study.task import Outcome, Task, death, perform_batch
+from attnlaw.study.task import QUICK, Outcome, Task, death, perform_batch, told
 
 BATCH = 0.25  # seconds
 MOST_IN_BATCH = 500
 AHEAD = 3  # batches sent for each worker
-LAST_WAIT = 2.0  # seconds that running batches get when the user stops the run
+LAST_WAIT = QUICK  # seconds that running batches get after a stop: also a first task on its second run
 FETCH = 10.0  # seconds for a worker to send what it has finished
 ASK_AGAIN = 5.0  # seconds between looks for missing workers
 MOST_DEATHS = 20  # of workers that held a task without computing it
@@ -167,8 +167,8 @@ def _accident(error: BaseException, pending: _Pending, folder: Path, policy: Pol
     """What became of a task whose batch did not come back; None if it was not to blame."""
     key = pending.task.key
     if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
-        return Outcome(key, 0.0, error=f"{type(error).__name__}: {error}", permanent=True)
-    told = death(key, folder, policy.time_limit)
-    if told is None and pending.deaths < MOST_DEATHS:
+        return Outcome(key, 0.0, error=told(error), permanent=True)
+    cause = death(key, folder, policy.time_limit)
+    if cause is None and pending.deaths < MOST_DEATHS:
         return None
-    return Outcome(key, policy.time_limit or 0.0, error=told or "worker after worker died before it began")
+    return Outcome(key, policy.time_limit or 0.0, error=cause or "worker after worker died before it began")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from attnlaw.study.task import QUICK, Outcome, Task, perform
+from attnlaw.study.task import Outcome, Task, is_quick, perform, retimed
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Stop:
 
 
 class Engine(Protocol):
-    """Computes tasks. `first` asks for a measured first task: a quick one is computed twice."""
+    """Computes tasks. `first` asks for a measured first task: a quick one runs again, for its time alone."""
 
     @property
     def workers(self) -> int: ...
@@ -85,10 +85,10 @@ class InProcess:
         with threadpool_limits(limits=1, user_api="blas"):
             for task in tasks:
                 outcome = self._settled(task, folder, policy, stop)
-                if first and outcome is not None and outcome.row is not None and outcome.seconds < QUICK:
-                    outcome = self._settled(task, folder, policy, stop)
                 if outcome is None:
                     return
+                if first and is_quick(outcome):
+                    outcome = retimed(outcome, self._attempt(task, folder, policy, stop))
                 yield [outcome]
 
     def _settled(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Outcome | None:

@@ -91,26 +91,23 @@ def run(
 ) -> Report:
     """Compute what is missing of a study and export its rows to `out/rows`.
 
-    `force` computes everything anew, `retry_failed` also what failed before. `announce` is told the cost
-    after the first task. SIGINT and SIGTERM stop the run; everything finished is kept. An `InputError` tells
-    of another run at work in `out` and, before anything is computed, of an argument that cannot work.
+    `force` computes everything anew: a row stays until its task is finished again, and what a stopped run did
+    not reach is missing, for `resume`. `retry_failed` also computes what failed before. `announce` is told
+    the cost after the first task. SIGINT and SIGTERM stop the run; everything finished is kept. An
+    `InputError` tells of another run at work in `out` and, before anything is computed, of an argument that
+    cannot work.
     """
     _require_store_of_rows(Path(out))
     with locked(out), open_store(out, create=True) as store:
-        if force:
-            store.drop(task.key for task in study.tasks)
-        errors = {key: error for key, _, error in store.ends()}
-        todo = [
-            task
-            for task in study.tasks
-            if task.key not in errors or (retry_failed and errors[task.key] is not None)
-        ]
+        todo = list(study.tasks) if force else _missing(study, store, retry_failed)
         study.check(todo)
         _tidy(store.folder)
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
                 with (place or Place()).open(out, stop) as engine:
+                    if force:  # not earlier: where nothing can run, nothing changes
+                        store.outdate(task.key for task in todo)
                     computed = _compute(study, todo, store, engine, stop, announce, progress)
             if not is_of_another(study, store):  # stopped before the first task: older rows stay
                 export(study, store)
@@ -172,6 +169,16 @@ def _estimate(todo: list[Task], firsts: Mapping[str, Outcome], workers: int) -> 
     return Estimate(len(todo), workers, firsts[todo[0].verb].seconds, max(total / workers, longest))
 
 
+def _missing(study: Study, store: Store, retry_failed: bool) -> list[Task]:
+    """The tasks that have no outcome, or are to be computed anew."""
+    errors, outdated = {key: error for key, _, error in store.ends()}, store.outdated()
+    return [
+        task
+        for task in study.tasks
+        if task.key not in errors or task.key in outdated or (retry_failed and errors[task.key] is not None)
+    ]
+
+
 def _require_store_of_rows(folder: Path) -> None:
     """An `InputError` for rows that were exported elsewhere: they would be replaced, and lost."""
     rows = folder / ROWS
@@ -191,6 +198,7 @@ def _tidy(folder: Path) -> None:
 
 def _report(study: Study, store: Store, **rest: Any) -> Report:
     wanted = {task.key for task in study.tasks}
+    wanted -= store.outdated()
     errors, done, seconds = {}, 0, 0.0
     for key, took, error in store.ends():
         if key in wanted:

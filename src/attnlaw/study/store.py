@@ -15,6 +15,7 @@ import math
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ KEY = "[0-9a-f]{32}"
 # What a lock says while it is held.
 HOLDER = re.compile(r"(process \d+ on \S+)?")
 LONGEST_HOLDER = 400
+LOOK = 1.0  # seconds: far longer than a look at the lock takes
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,16 @@ class Store:
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)", values)
 
-    def drop(self, keys: Iterable[str]) -> None:
-        """Forget outcomes."""
+    def outdate(self, keys: Iterable[str]) -> None:
+        """Mark outcomes to be computed anew, by 0 attempts: each stays until another takes its place."""
         with self.connection:
-            self.connection.executemany("DELETE FROM outcomes WHERE key = ?", [(key,) for key in keys])
+            self.connection.executemany(
+                "UPDATE outcomes SET attempts = 0 WHERE key = ?", [(key,) for key in keys]
+            )
+
+    def outdated(self) -> set[str]:
+        """The keys of outcomes that are to be computed anew."""
+        return {key for (key,) in self.connection.execute("SELECT key FROM outcomes WHERE attempts = 0")}
 
     def outcomes(self) -> dict[str, Outcome]:
         """All that was kept, by key."""
@@ -172,7 +180,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("a+", errors="replace"))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(file)
         except BlockingIOError as error:
             raise InputError(
                 f"{path.parent}: another run of this study is at work ({_holder(file) or 'starting'}); "
@@ -189,6 +197,20 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
         file.flush()
         yield
         file.truncate(0)
+
+
+def _flock(file: IO[str]) -> None:
+    """Take the lock; a `BlockingIOError` where it stays taken for longer than `is_locked` looks at it."""
+    until = time.monotonic() + LOOK
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _holder(file: IO[str]) -> str:

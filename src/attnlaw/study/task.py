@@ -13,20 +13,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
 from attnlaw.errors import InputError, printable
+from attnlaw.records.files import parquet
 
 if TYPE_CHECKING:
     import polars as pl
 
 Plain = str | int | float | bool | None
-# A first task quicker than this is measured a second time, when its modules are loaded.
-QUICK = 3.0
+QUICK = 3.0  # seconds; a quicker first task is measured a second time, when its modules are loaded
 LONGEST_ERROR = 500
 ONE_AT_A_TIME = threading.Lock()
 
@@ -96,7 +96,7 @@ def perform(task: Task, folder: Path) -> Outcome:
         )
     except (Exception, SystemExit) as error:  # the answer to any error of a task is a row that tells it
         seconds = time.perf_counter() - start
-        return Outcome(task.key, seconds, error=_told(error), permanent=isinstance(error, InputError))
+        return Outcome(task.key, seconds, error=told(error), permanent=isinstance(error, InputError))
     return Outcome(task.key, time.perf_counter() - start, row, parts)
 
 
@@ -105,7 +105,7 @@ def perform_batch(
 ) -> list[Outcome]:
     """Compute tasks one after the other in a worker process, with one BLAS thread; other threads wait.
 
-    With `again`, a quick task is computed twice and the second, undisturbed by imports, is what counts.
+    With `again`, a quick task runs a second time, for the time that it takes when its modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 
@@ -113,10 +113,26 @@ def perform_batch(
     with ONE_AT_A_TIME, threadpool_limits(limits=1, user_api="blas"):
         for task in tasks:
             outcome = _watched(task, folder, time_limit)
-            if again and outcome.error is None and outcome.seconds < QUICK:
-                outcome = _watched(task, folder, time_limit)
+            if again and is_quick(outcome):
+                outcome = retimed(outcome, _watched(task, folder, time_limit))
             outcomes.append(outcome)
     return outcomes
+
+
+def is_quick(outcome: Outcome) -> bool:
+    """Whether a first task is worth a second run: imports may be most of its time."""
+    return outcome.error is None and outcome.seconds < QUICK
+
+
+def retimed(outcome: Outcome, again: Outcome | None) -> Outcome:
+    """The outcome with the time of its second run; with its own where that failed or was interrupted.
+
+    >>> retimed(Outcome("k", 2.0, "{}"), Outcome("k", 0.5, "{}")).seconds
+    0.5
+    >>> retimed(Outcome("k", 2.0, "{}"), Outcome("k", 0.5, error="failed"))
+    Outcome(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
+    """
+    return outcome if again is None or again.error is not None else replace(outcome, seconds=again.seconds)
 
 
 def write_part(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
@@ -131,7 +147,7 @@ def write_part(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     draft = folder / "drafts" / f"{key}-{name}-{os.uname().nodename}-{os.getpid()}.parquet"
     draft.parent.mkdir(parents=True, exist_ok=True)
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
-    table.with_columns(task=pl.lit(key)).write_parquet(draft)
+    draft.write_bytes(parquet(table.with_columns(task=pl.lit(key))))
     draft.replace(folder / place)
     return str(place)
 
@@ -174,7 +190,7 @@ def _watched(task: Task, folder: Path, time_limit: float | None) -> Outcome:
     return outcome
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """The error in one line."""
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
     line = printable(" ".join(text.split()))
