@@ -110,6 +110,24 @@ def test_the_median_of_kappa_counts_those_off_the_grid(kappas, intervals, printe
     assert line.split()[-1] == printed
 
 
+def test_what_could_not_be_fitted_is_named_and_counted():
+    """Heads of one dimension, and a feed-forward matrix of zeros: nothing to test."""
+    rng = np.random.default_rng(1)
+    prefix = "bert.encoder.layer.0."
+    names = ("self.query", "self.key", "self.value", "output.dense")
+    weights = {f"{prefix}attention.{name}.weight": rng.standard_normal((8, 8)) for name in names}
+    weights[f"{prefix}intermediate.dense.weight"] = np.zeros((16, 8))
+    weights[f"{prefix}output.dense.weight"] = rng.standard_normal((8, 16))
+    fits = fit_model(weights, heads=8, name="model")
+    assert "0      ????????  ????????  not fitted  random" in shown(show, fits)
+    text = shown(show_together, fits)
+    assert "? not fitted" in text
+    titles, *lines = (line.split() for line in text.splitlines() if line.startswith(("kind", "qk", "vo")))
+    assert titles[7] == "?"
+    assert [line[2] for line in lines] == ["8", "8"]
+    assert "not fitted" not in shown(show_together, block("model"))
+
+
 def test_a_missing_model_is_one_line_and_the_others_are_fitted():
     done = attnlaw("fit", "nowhere", TINY, "--layers", "0", "--only", "qk", "--json")
     assert done.returncode == 1

@@ -85,6 +85,7 @@ def test_latent_attention_has_no_null():
     assert heads["alpha"].null_count() == 0
     assert others["law"].to_list() == ["random"] * 3
     assert found.rejections()["latent"].tested == 3
+    assert 1 - 1e-12 < found.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
     assert set(found.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(found)
     assert [entry["law"] for entry in found.as_json()["matrices"]] == [None] * 8 + ["random"] * 3

@@ -16,7 +16,9 @@ from attnlaw.report.saved import short_names
 
 # The letter that stands for each law in a map of heads, and its colour.
 _STYLES = (("r", "bright_black"), ("L", "green"), ("H", "red"), ("P", "yellow"), ("·", "default"))
-LETTERS = dict(zip(LAW_NAMES, _STYLES, strict=True))
+LETTERS: dict[str | None, tuple[str, str]] = dict(zip(LAW_NAMES, _STYLES, strict=True))
+# What stands where no law could be fitted.
+UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
 
 
 def show(fits: Fits, console: Console) -> None:
@@ -37,15 +39,16 @@ def show(fits: Fits, console: Console) -> None:
     )
     for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
         console.print(
-            f"{row['kind']} {row['rows']} x {row['cols']}: {row['law']}, alpha {_number(row['alpha'])}"
+            f"{row['kind']} {row['rows']} x {row['cols']}: {row['law'] or UNFITTED}, "
+            f"alpha {_number(row['alpha'])}"
         )
 
 
 def show_together(fits: Fits, console: Console) -> None:
     """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
     legend = Text("\n")
-    for law, (letter, colour) in LETTERS.items():
-        legend.append(letter, style=f"bold {colour}").append(f" {law}  ")
+    for law, (letter, colour) in _letters(fits).items():
+        legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
     console.print(legend)
     console.print()
     console.print(_summary(fits))
@@ -77,16 +80,22 @@ def _laws(rows: pl.DataFrame) -> Text:
     named = rows.select(pl.any_horizontal(pl.col("head", "expert").is_not_null())).to_series().any()
     text = Text()
     for law in rows["law"]:
-        letter, colour = LETTERS.get(law, ("?", "default"))
-        text.append(letter if named else str(law), style=colour)
+        letter, colour = LETTERS.get(law, UNFITTED_STYLE)
+        text.append(letter if named else law or UNFITTED, style=colour)
     return text
+
+
+def _letters(fits: Fits) -> dict[str | None, tuple[str, str]]:
+    """The letters of all laws, and of None where a matrix has no law."""
+    return LETTERS | ({None: UNFITTED_STYLE} if fits.matrices["law"].null_count() else {})
 
 
 def _summary(fits: Fits) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("kind", no_wrap=True)
     table.add_column("model", overflow="fold", max_width=24)
-    for letter, colour in LETTERS.values():
+    letters = _letters(fits)
+    for letter, colour in letters.values():
         table.add_column(Text(letter, style=colour), justify="right", no_wrap=True)
     for title in ("W1", "beyond", "alpha", "kappa"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -99,7 +108,7 @@ def _summary(fits: Fits) -> Table:
         table.add_row(
             str(kind).replace("_", " "),
             Text(names[str(model)]),
-            *(str(counts.get(law, "")) for law in LETTERS),
+            *(str(counts.get(law, "")) for law in letters),
             *(_number(value, "g" if name == "outliers" else "#.3g") for name, value in medians.items()),
             _kappa(rows),
         )
