@@ -132,6 +132,20 @@ def test_decision_on_spectra_of_known_origin():
         assert [describe(spectrum).law for spectrum in spectra] == [law] * len(spectra)
 
 
+def test_spectra_lighter_than_the_null_are_not_heavy_tailed():
+    """Unequal sides, one factor made flatter: a kappa below 2, and a second moment below the null's."""
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        u, s, v = np.linalg.svd(rng.standard_normal((256, 64)), full_matrices=False)
+        spectrum = product_spectrum((u * s**0.8) @ v, rng.standard_normal((64, 1024)))
+        found = fit(spectrum, "heavy-tailed")
+        squares = spectrum.values**2 / np.mean(spectrum.values**2)
+        assert np.mean(squares**2) < 1 + 64 / 256 + 64 / 1024
+        assert found.statistics["kappa_null"] < found.parameters["kappa"] < 2
+        assert not found.statistics["heavier"]
+        assert describe(spectrum).law != "heavy-tailed"
+
+
 def test_degenerate_spectra_have_rows_too():
     """What cannot be tested has no law; equal values are tested, and like nothing that is known."""
     for values, law in ((np.zeros(16), None), (np.ones(16), "neither"), (np.ones(1), None)):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnlaw.errors import InputError
 from attnlaw.fits import tail as tails
-from attnlaw.fits.heavy_tailed import fit_kappa
+from attnlaw.fits.heavy_tailed import fit_kappa, kappas_of_null
 from attnlaw.fits.learned import fit_learned
 from attnlaw.fits.null import CURVE_POINTS, Null, null_of
 from attnlaw.fits.tail_checks import goodness_of_fit, lognormal_tail
@@ -26,8 +26,6 @@ Reals = NDArray[np.float64]
 Curve = tuple[Reals, Reals]
 FITTED = "fitted"
 LARGEST = 1e140
-# The null of a head has second moment 1 + 2 gamma, that of the high-temperature law at this kappa.
-KAPPA_OF_RANDOM_HEAD = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +123,12 @@ def ks_distance(cdf: Reals) -> float:
     """Largest distance of a distribution function, at the sorted data, to the steps of the empirical one."""
     steps = np.arange(cdf.size + 1) / cdf.size
     return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
+
+
+def finite_median(values: Reals) -> float | None:
+    """The median, None where it is infinite."""
+    middle = float(np.median(values))
+    return middle if np.isfinite(middle) else None
 
 
 def mean_log(log_density: Reals) -> float | None:
@@ -267,6 +271,8 @@ def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
     mean = float(x.mean())
     found = fit_kappa(x / mean, gamma)
     kappa = found.kappa
+    null = null_for(spectrum, seed)
+    null_kappas = None if null is None else kappas_of_null(null, gamma)
     grid = np.linspace(spectrum.values[-1], 1.05 * spectrum.spectral, CURVE_POINTS)
     return Fit(
         "heavy-tailed",
@@ -276,7 +282,8 @@ def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         statistics={
             "kappa_low": found.low,
             "kappa_high": found.high,
-            "heavier": kappa is not None and (kappa < KAPPA_OF_RANDOM_HEAD or not is_head(spectrum)),
+            "kappa_null": None if null_kappas is None else finite_median(null_kappas),
+            "heavier": None if null_kappas is None else found.heavier(null_kappas),
         },
         ks=ks_distance(found.cdf(x / mean)),
         log_likelihood=found.log_likelihood - float(np.log(mean)),
