@@ -1,6 +1,7 @@
 """Figures of the bounds: their specs hold the rows they were given, and they render."""
 
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -9,7 +10,8 @@ import vl_convert
 
 from attnlaw import audit
 from attnlaw.report import bounds_charts
-from attnlaw.report.style import styled
+from attnlaw.report.audit_charts import amplification
+from attnlaw.report.style import styled, whole_axis
 
 
 def state(depth, width, seed, gain=0.3):
@@ -159,8 +161,34 @@ def test_compare_shows_both_models_layer_by_layer(family):
     spec = spec_of(chart)
     panels = data_of(spec)
     assert len(panels) == 4 * 4
-    drawn = {(row["model"], row["layer"]): row["spectral_norm"] for row in panels[1]}
+    drawn = {(row["model"], row["layer"]): row["spectral_norm"] for row in panels[4]}  # the row of VO
     own = matrices.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-8-1") & (pl.col("layer") == 1))
     assert drawn["after", 1] == own["spectral_norm"].median()
     assert set(drawn) == {(model, layer) for model in labels.values() for layer in (0, 1)}
     assert_renders(spec)
+
+
+def labels_of(spec):
+    """The labels of a drawn chart's axes and legends."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", vl_convert.vegalite_to_svg(spec))
+
+
+def test_three_layers_are_labelled_once_each():
+    three = audit(state(3, 8, 0), heads=2, jobs=1, name="a")
+    compared = bounds_charts.compare(three.matrices).vconcat[0].hconcat[0]
+    for chart in (amplification(three.layers, {"a": "a"}), compared):
+        spec = spec_of(chart)
+        for layer in spec.get("layer", [spec]):
+            layer["encoding"]["y"] = {"value": 0}  # no axis but that of the layers
+        assert [text for text in labels_of(spec) if text.isdigit()] == ["0", "1", "2"]
+
+
+def test_labels_of_many_layers_are_thinned():
+    for last, most in ((5, 8), (47, 8), (125, 5)):
+        values = whole_axis(range(last + 1), most).to_dict()["values"]
+        steps = set(np.diff(values).tolist())
+        assert values[0] == 0
+        assert len(steps) == 1
+        assert last - values[-1] < max(steps)
+        assert len(values) <= most
+    assert whole_axis([]).to_dict()["values"] == [0]

@@ -51,12 +51,12 @@ def test_distances_keep_error_bars_above_zero(tmp_path):
             "error": [1e-3, 5e-3, 1e-5],
         }
     )
-    chart = distance_chart(rows, "KL to the limit", "width n").to_dict()
+    chart = distance_chart(rows, "KL to the limit", "width n", -2).to_dict()
     shown = chart["layer"][2]["data"]["values"]
     assert [row["x"] for row in shown] == [16, 64]  # a value below zero has no logarithm
     assert all(0 < row["low"] < row["value"] < row["high"] for row in shown)
-    assert len(distance_chart(rows, "KL", "n", guide=False).to_dict()["layer"]) == 3
-    save_chart(distance_chart(rows, "KL to the limit", "width n"), tmp_path / "kl.svg")
+    assert len(distance_chart(rows, "KL", "n").to_dict()["layer"]) == 3
+    save_chart(distance_chart(rows, "KL to the limit", "width n", -2), tmp_path / "kl.svg")
 
 
 def test_paths_show_both_quantities(tmp_path):
@@ -77,3 +77,7 @@ def test_paths_show_both_quantities(tmp_path):
     chart = path_chart(rows)
     assert len(chart.to_dict()["hconcat"]) == 2
     save_chart(chart, tmp_path / "path.svg")
+    assert [panel["layer"][0]["encoding"]["x"]["axis"]["values"] for panel in chart.to_dict()["hconcat"]] == [
+        [0, 1, 2],
+        [0, 1, 2],
+    ]

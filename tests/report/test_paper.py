@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import attnlaw
-from attnlaw.report.audit_charts import amplification
+from attnlaw.report.audit_charts import amplification, head_map
 from attnlaw.report.audit_figures import audit_figures
-from attnlaw.report.bounds_charts import contribution_curves
+from attnlaw.report.bounds_charts import compare, contribution_curves
 from attnlaw.report.earlier import LIST
 from attnlaw.report.paper import COLUMN, NEAR, PAGE, save_figures
 from attnlaw.report.style import save_chart
@@ -46,6 +46,47 @@ def test_narrow_and_wide_charts_fill_one_column_and_two(audit, tmp_path):
         box = re.search(rb"MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", content)
         assert float(box[1]) == pytest.approx(width, abs=NEAR)
         assert float(box[2]) < 9 * 72  # the text height of a letter page
+
+
+def width_of(chart, path):
+    box = re.search(rb"MediaBox \[0 0 ([\d.]+)", save_chart(chart, path).read_bytes())
+    return float(box[1])
+
+
+def test_models_with_every_kind_of_matrix_are_compared_on_one_page(audit, tmp_path):
+    """A gated encoder-decoder has seven kinds of matrix; names of models may be long."""
+    kinds = ("qk", "vo", "cross_qk", "cross_vo", "ffn_in", "ffn_gate", "ffn_out")
+    own = audit.matrices.filter(pl.col("kind") == "qk")
+    rows = pl.concat(
+        own.with_columns(kind=pl.lit(kind), model=pl.lit(f"a-long-name-of-a-checkpoint-{number}"))
+        for number in range(3)
+        for kind in kinds
+    )
+    assert [len(row.hconcat) for row in compare(rows).vconcat] == [4] * len(kinds)
+    one = compare(rows.filter(pl.col("kind") == "ffn_gate"))  # all rows are as wide
+    assert width_of(one, tmp_path / "f.pdf") == pytest.approx(PAGE, abs=NEAR)
+
+
+def test_many_heads_fit_on_a_page(audit, tmp_path):
+    heads = pl.concat(
+        audit.matrices.filter(pl.col("head") == 0).with_columns(head=pl.lit(head, dtype=pl.Int32))
+        for head in range(128)
+    )
+    assert width_of(head_map(heads), tmp_path / "f.pdf") == pytest.approx(PAGE, abs=NEAR)
+
+
+def test_a_chart_that_no_page_can_hold_is_refused(tmp_path):
+    points = alt.Chart(alt.Data(values=[{"x": 1, "y": "long " * 40}])).mark_point()
+    chart = points.encode(x="x:Q", y=alt.Y("y:N", axis=alt.Axis(labelLimit=900)))
+    with pytest.raises(attnlaw.InputError, match=r"wider than 6\.9 inches; draw fewer panels"):
+        save_chart(chart, tmp_path / "f.pdf")
+
+
+@pytest.mark.parametrize("kind", ["Q", "O"])
+def test_a_chart_without_a_width_gets_one(kind, tmp_path):
+    points = alt.Chart(alt.Data(values=[{"x": x, "y": x} for x in range(30)])).mark_point()
+    found = width_of(points.encode(x=f"x:{kind}", y="y:Q"), tmp_path / "f.pdf")
+    assert found == pytest.approx(COLUMN if kind == "Q" else PAGE, abs=NEAR)
 
 
 def test_type_is_of_seven_and_eight_points(audit, tmp_path):

@@ -75,6 +75,22 @@ def test_scalings_share_a_chart_with_the_distance_to_the_other_limit(tmp_path: P
     }
 
 
+def test_guides_fall_as_the_distances_of_densities_that_differ_by_one_over_n(tmp_path: Path) -> None:
+    """N(0, 1 + 1/n) against N(0, 1): KL = 1/(4 n^2), W1 = 1/(n sqrt(2 pi)), up to factors 1 + O(1/n)."""
+    rows = []
+    for width in (64.0, 256.0):
+        v = 1 + 1 / width
+        kl, w1 = (v - 1 - math.log(v)) / 2, math.sqrt(2 / math.pi) * (math.sqrt(v) - 1)
+        rows.append(law(width, kl, w1_to_limit=w1, w1_to_limit_error=w1 / 10))
+    found = figures(rows, tmp_path)
+    for name, told in (("kl_to_limit", "slope −2"), ("w1_to_limit", "slope −1")):
+        drawn = layers(found[name])
+        (guide, _), measured = drawn[0][1], points(found[name])
+        assert guide["text"] == told
+        assert f"guide of {told} the" in found[name].caption
+        assert guide["value"] == pytest.approx(measured[0]["value"], rel=2 / 64)
+
+
 def test_where_heads_set_the_width_distances_are_drawn_against_them(tmp_path: Path) -> None:
     rows = [law(64.0 * heads, 1 / heads, heads=heads, head_width=64) for heads in (1, 4)]
     figure = figures(rows, tmp_path)["kl_to_limit"]

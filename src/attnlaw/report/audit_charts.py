@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.records.remarks import proxy_entries
-from attnlaw.report.style import PALETTE, inline
+from attnlaw.report.style import PALETTE, inline, whole_axis
 
 KIND_NAMES = {
     "qk": "QK",
@@ -80,7 +80,7 @@ def amplification(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
 
     rows = layers.select(pl.col("model").replace_strict(labels), "layer", "log10_alpha").to_dicts()
     base = alt.Chart(inline(rows)).encode(
-        x=alt.X("layer:Q", title="layer", axis=alt.Axis(format="d", tickMinStep=1)),
+        x=alt.X("layer:Q", title="layer", axis=whole_axis(layers["layer"])),
         y=alt.Y("log10_alpha:Q", title="log10 α"),
         color=_by_model([{"model": name} for name in dict.fromkeys(layers["model"])], labels),
     )

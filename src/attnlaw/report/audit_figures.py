@@ -29,8 +29,9 @@ def audit_figures(audit: AuditRows) -> list[Figure]:
         if own["log10_contribution"].count():
             caption = (
                 "Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. "
-                "Dots: each matrix at the p where it adds least. Dots at p = 0 count ranks; dots further "
-                "right belong to spectra that decay."
+                "Dots: each matrix at the p where it adds least. Dots at p = 0 count ranks; further right "
+                "lie matrices whose singular values, times their scale γαL, are small: they decay, or the "
+                "scale is small."
             )
             chart = partial(contribution_curves, own.filter(pl.col("layer").is_not_null()))
             title = f"Contribution curves C(p){of}"
@@ -82,8 +83,9 @@ def _comparisons(audit: AuditRows, labels: dict[str, str]) -> list[Figure]:
         )
     if len(labels) > 1:
         caption = (
-            "Medians over the heads of a layer, one column per kind of matrix. Where lines part, the models "
-            "differ in that kind of matrix at that depth; where they coincide, they do not."
+            "Medians over the heads of a layer, one row per kind of matrix; γαL is the scale of its "
+            "contribution C(p*). Where lines part, the models differ in that kind of matrix at that depth; "
+            "where they coincide, they do not."
         )
         figures.append(
             Figure("comparison", "Models layer by layer", caption, partial(compare, audit.matrices, labels))

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.report.audit_charts import KIND_NAMES
-from attnlaw.report.style import PALETTE, inline
+from attnlaw.report.style import PALETTE, inline, whole_axis
 
 PROXY_NAMES = {
     "spectrum_adaptive": "spectrum-adaptive",
@@ -154,16 +154,15 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
 
 
 def compare(matrices: pl.DataFrame, labels: Mapping[str, str] | None = None) -> Any:
-    """Two or more models side by side, layer by layer and kind by kind: medians over heads."""
+    """Models layer by layer, a row of panels per kind of matrix, one column a quantity: medians of heads."""
     import altair as alt
 
     quantities = {
         "spectral_norm": "spectral norm",
         "effective_rank": "effective rank",
-        "log10_scale": "log10 scale",
+        "log10_scale": "log10 γαL",
         "log10_contribution": "log10 C(p*)",
     }
-    first, *_, last = quantities
     names = _labels(matrices, labels)
     medians = (
         matrices.filter(pl.col("layer").is_not_null())
@@ -171,23 +170,26 @@ def compare(matrices: pl.DataFrame, labels: Mapping[str, str] | None = None) -> 
         .agg(pl.col(list(quantities)).median())
         .with_columns(pl.col("model").replace_strict(names))
     )
+    kinds, (first, *_) = _kinds(matrices), quantities
+    layers = alt.Scale(domain=[medians["layer"].min(), medians["layer"].max()])
     rows = []
-    for quantity, title in quantities.items():
+    for kind in kinds:
         panels = []
-        for place, kind in enumerate(_kinds(matrices)):
+        for quantity, title in quantities.items():
             table = medians.filter((pl.col("kind") == kind) & pl.col(quantity).is_not_null())
             base = alt.Chart(
                 inline(table.select("model", "layer", quantity).to_dicts()),
-                title=_title(alt, KIND_NAMES[kind] if quantity == first else ""),
+                title=_title(alt, title if kind == kinds[0] else ""),
             ).encode(
                 x=alt.X(
                     "layer:Q",
-                    title="layer" if quantity == last else "",
-                    axis=alt.Axis(format="d", tickMinStep=1),
+                    title="layer" if kind == kinds[-1] else "",
+                    scale=layers,
+                    axis=whole_axis(medians["layer"], 5),
                 ),
                 y=alt.Y(
                     f"{quantity}:Q",
-                    title="" if place else title,
+                    title=KIND_NAMES[kind] if quantity == first else "",
                     scale=alt.Scale(domain=_padded(table[quantity])),
                     axis=alt.Axis(minExtent=EXTENT, tickCount=4),
                 ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, whole_axis
 
 _INFINITE = "∞"
 
@@ -57,11 +57,11 @@ def density_chart(rows: pl.DataFrame) -> Any:
     return alt.concat(*panels, columns=2 if alone else 1)
 
 
-def distance_chart(rows: pl.DataFrame, title: str, against: str, guide: bool = True) -> Any:
+def distance_chart(rows: pl.DataFrame, title: str, against: str, slope: int | None = None) -> Any:
     """A distance against n or H on logarithmic axes, with bars of one standard error.
 
-    Rows: `x`, `series`, `value`, `error`. `against` names the x axis, `title` the y axis. The guide is
-    the line of slope -2 through the last point of the first series. Bars that reach zero are cut.
+    Rows: `x`, `series`, `value`, `error`. `against` names the x axis, `title` the y axis. A guide of the
+    given slope runs through the last point of the first series. Bars that reach zero are cut.
     """
     import altair as alt
 
@@ -81,11 +81,11 @@ def distance_chart(rows: pl.DataFrame, title: str, against: str, guide: bool = T
         base.mark_rule(strokeWidth=1.4).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
         base.mark_point(filled=True, size=34, opacity=1).encode(y=y),
     ]
-    if guide:
+    if slope is not None:
         last = data.filter(pl.col("series") == names[0]).sort("x").row(-1, named=True)
         line = [
-            {"x": at, "value": last["value"] * (last["x"] / at) ** 2, "text": text}
-            for at, text in ((data["x"].min(), "slope −2"), (last["x"], ""))
+            {"x": at, "value": last["value"] * (at / last["x"]) ** slope, "text": text}
+            for at, text in ((data["x"].min(), f"slope {slope}".replace("-", "−")), (last["x"], ""))
         ]
         drawn = alt.Chart(alt.Data(values=line)).encode(x=x, y=y)
         layers.insert(0, drawn.mark_line(strokeDash=[4, 4], color="#888888", strokeWidth=1.2))
@@ -139,7 +139,7 @@ def path_chart(rows: pl.DataFrame) -> Any:
             low=pl.col(column) - pl.col(f"{column}_error"), high=pl.col(column) + pl.col(f"{column}_error")
         )
         base = alt.Chart(alt.Data(values=data.to_dicts())).encode(
-            x=alt.X("depth:Q", title="depth", axis=alt.Axis(format="d", tickMinStep=1)), color=colour
+            x=alt.X("depth:Q", title="depth", axis=whole_axis(rows["depth"])), color=colour
         )
         y = alt.Y(f"{column}:Q", title=title, scale=scale)
         panels.append(

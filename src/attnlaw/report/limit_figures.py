@@ -17,9 +17,11 @@ from attnlaw.report.study_rows import table_beside
 DENSITY: Schema = {"y": pl.Float64(), "density": pl.Float64()}
 SHAPE = ("tokens", "heads", "width", "activation", "mask", "depth", "residual", "normalise")
 LIMIT = (*SHAPE, "head_width", "scaling")
+# Title, slope against the width, and that slope in words. At width n the density is off by a term of order
+# 1/n: so is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
 DISTANCES = {
-    "kl_to_limit": "KL divergence to the limit",
-    "w1_to_limit": "Wasserstein-1 distance to the limit",
+    "kl_to_limit": ("KL divergence to the limit", -2, "the squared width"),
+    "w1_to_limit": ("Wasserstein-1 distance to the limit", -1, "the width"),
 }
 
 
@@ -70,13 +72,14 @@ def _distance_figures(finite: pl.DataFrame) -> Iterator[Figure]:
     x = "width" if max(widths) > 1 else "heads"
     if finite[x].n_unique() == 1:
         return
-    guide, against = x == "width", "width n" if x == "width" else _heads_axis(finite)
+    against = "width n" if x == "width" else _heads_axis(finite)
     others = [name for name in varied(finite, LIMIT) if name not in ("width", "heads")]
     series = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
     split = labelled(finite, series)["series"].n_unique() > MOST_CASES
     for title, own in cases(finite, others if split else []):
         named = labelled(own, [name for name in series if not split or name == "heads"])
-        for column, name in DISTANCES.items():
+        for column, (name, power, falls) in DISTANCES.items():
+            slope = power if x == "width" else None
             lines = _lines(named, x, column)
             if not (lines["value"] > 0).any():
                 continue
@@ -86,9 +89,9 @@ def _distance_figures(finite: pl.DataFrame) -> Iterator[Figure]:
                     " The kernel estimate is the paper's, mean and standard deviation over seeds: it levels "
                     "off at its own bias."
                 )
-            if guide:
-                caption += " Along the dashed guide of slope −2 the distance falls with the squared width."
-            chart = partial(distance_chart, lines, name, against, guide)
+            if slope is not None:
+                caption += f" Along the dashed guide of slope −{-slope} the distance falls with {falls}."
+            chart = partial(distance_chart, lines, name, against, slope)
             yield Figure(column, f"{name}{title}", caption, chart)
 
 
@@ -141,7 +144,7 @@ def _gaussian_figure(rows: pl.DataFrame) -> Iterator[Figure]:
         )
         lines = _means(labelled(told, others), "heads", "kl_to_gaussian")
         if (lines["value"] > 0).any():  # a distance within its error of zero may come out below it
-            yield Figure("gaussian", title, caption, partial(distance_chart, lines, title, "heads H"))
+            yield Figure("gaussian", title, caption, partial(distance_chart, lines, title, "heads H", -2))
 
 
 def _heads_axis(rows: pl.DataFrame) -> str:

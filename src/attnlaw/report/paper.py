@@ -21,8 +21,11 @@ COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
 # A chart that was drawn wider than this on screen takes both columns.
 WIDE = 470
 PIXELS_PER_INCH = 300  # of a bitmap
-# A figure may miss its width by so many points; panels may shrink to this fraction of their size on screen.
-NEAR, SMALLEST = 4.0, 0.25
+# A figure may miss its width by so many points.
+NEAR = 4.0
+# How wide its widest panel is at least: beside a legend, or else above it.
+ROOMY, LEAST = 60.0, 30.0
+STEPS = 8  # of the search for that width
 ENDINGS = ("pdf", "svg", "png")
 CONFIG: dict[str, Any] = {
     "font": "Helvetica, Arial, sans-serif",
@@ -58,6 +61,8 @@ CONFIG: dict[str, Any] = {
     "view": {"strokeOpacity": 0.3, "strokeWidth": 0.5},
     "concat": {"spacing": 10},
 }
+# The size of a panel that states none, and of a step of its categories.
+PANEL, CATEGORY = 300, 20
 NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
@@ -77,35 +82,55 @@ def _titled(figure: Figure) -> Any:
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """The chart's specification in the style of a paper, as wide as one column or two."""
+    """The chart's specification in the style of a paper, as wide as one column or two.
+
+    An `InputError` where its text leaves no room for panels on a page.
+    """
     spec = chart.to_dict(validate=False)
-    if _width(spec | {"config": CONFIG}) <= WIDE:
+    beside = spec | {"config": CONFIG}
+    tries = [(beside, PAGE, ROOMY), (_legend_below(spec, 3), PAGE, LEAST)]
+    if _width(beside) <= WIDE:
         # Beside a chart of one column a legend would take a third of it.
-        legend = CONFIG["legend"] | {"orient": "bottom", "columns": 2}
-        narrow = _fitted(spec | {"config": CONFIG | {"legend": legend}}, COLUMN)
-        if narrow is not None:
-            return narrow
-    wide = spec | {"config": CONFIG}
-    return _fitted(wide, PAGE) or wide
+        tries.insert(0, (_legend_below(spec, 2), COLUMN, ROOMY))
+    for styled, target, least in tries:
+        found = _fitted(styled, target, least)
+        if found is not None:
+            return found
+    raise InputError(
+        f"figure: its labels alone are wider than {PAGE / POINTS_PER_INCH:g} inches; draw fewer panels, or "
+        "shorten the names"
+    )
 
 
-def _fitted(spec: dict[str, Any], target: float) -> dict[str, Any] | None:
-    """The panels scaled until the whole is `target` wide; None where text alone takes more.
+def _legend_below(spec: dict[str, Any], columns: int) -> dict[str, Any]:
+    legend = CONFIG["legend"] | {"orient": "bottom", "columns": columns}
+    return spec | {"config": CONFIG | {"legend": legend}}
+
+
+def _fitted(spec: dict[str, Any], target: float, least: float) -> dict[str, Any] | None:
+    """The panels scaled until the whole is `target` wide; None where the widest would be below `least`.
 
     The width is linear in the factor up to the rounding of ticks: secant steps from factor 1.
     """
+    smallest = least / max(_panels(spec), default=PANEL)
     last, at_last = 1.0, _width(spec)
     factor = target / at_last
-    for _ in range(4):
-        scaled = _scaled(spec, max(factor, SMALLEST))
+    for _ in range(STEPS):
+        scaled = _scaled(spec, max(factor, smallest))
         at = _width(scaled)
         if abs(at - target) <= NEAR:
             return scaled
-        if at == at_last or factor < SMALLEST:
+        if at == at_last or factor < smallest:
             return None
         step = (target - at) * (factor - last) / (at - at_last)
         last, at_last, factor = factor, at, factor + step
     return None
+
+
+def _panels(spec: dict[str, Any]) -> list[float]:
+    """The widths of all panels."""
+    own = [float(spec["width"])] if isinstance(spec.get("width"), int | float) else []
+    return own + [width for key in NESTED for part in spec.get(key, ()) for width in _panels(part)]
 
 
 def _width(spec: dict[str, Any]) -> float:
@@ -122,6 +147,10 @@ def _scaled(spec: dict[str, Any], factor: float) -> dict[str, Any]:
     for side, by in (("width", factor), ("height", min(factor, 1.0))):
         if isinstance(spec.get(side), int | float):
             scaled[side] = spec[side] * by
+    if "config" in spec:
+        sizes = {"continuousWidth": PANEL * factor, "continuousHeight": PANEL * min(factor, 1.0)}
+        view = spec["config"]["view"] | sizes | {"discreteWidth": {"step": CATEGORY * factor}}
+        scaled["config"] = spec["config"] | {"view": view}
     for key in NESTED:
         if key in spec:
             scaled[key] = [_scaled(part, factor) for part in spec[key]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,21 @@ def inline(rows: Sequence[Mapping[str, Any]]) -> Any:
     import altair as alt
 
     return alt.Data(values=to_json(rows, indent=None), format=alt.DataFormat(type="json"))
+
+
+def whole_axis(values: Iterable[int], most: int = 8) -> Any:
+    """An axis of whole numbers, from the least in steps of 1, 2, 5, 10, ...: at most `most` labels.
+
+    >>> whole_axis(range(3)).to_dict()["values"], whole_axis(range(24)).to_dict()["values"]
+    ([0, 1, 2], [0, 5, 10, 15, 20])
+    """
+    import altair as alt
+
+    present = set(values) or {0}
+    low, high = min(present), max(present)
+    steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
+    step = next(step for step in steps if (high - low) // step < most)
+    return alt.Axis(values=list(range(low, high + 1, step)), format="d")
 
 
 def styled(chart: Any) -> Any:

@@ -21,7 +21,7 @@ function drawAmplification(data, models) {
   const every = lines.flatMap((line) => line.data);
   const drawn = element("div");
   show(byId("amplification"), element("h3", {}, "Amplification"), lines.length > 1 ? keys(lines) : null, drawn,
-    element("figcaption", {}, "α of a layer bounds how much the layers above it stretch an error made there. It falls to 1 (log10 = 0) at the last layer; a steep step marks a layer with large norms."));
+    element("figcaption", {}, "α of a layer bounds how much the layers above it stretch an error made there. It is 1 (log10 = 0) at the last layer; a step down marks a layer with large norms, a step up one whose norms contract."));
   plot(drawn, { label: "log10 of the amplification by layer", height: 240, layers: [...lines, ...points],
     x: { title: "layer", domain: domainOf(every.map(([x]) => x)), values: wholeTicks(every.map(([x]) => x)) },
     y: { title: "log10 α", domain: domainOf(every.map(([, y]) => y), { zero: true }) } });
