@@ -92,7 +92,7 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
         handle.remove()
 
 
-def check(model: Model, run: Run, scale: Callable[[int], float], rename: Callable[[str], str] = str) -> None:
+def check(model: Model, run: Run, rename: Callable[[str], str] = str) -> None:
     """The factors that attnlaw read reproduce every score and head contribution of the run."""
     seen: dict[str, int] = defaultdict(int)
 
@@ -107,7 +107,7 @@ def check(model: Model, run: Run, scale: Callable[[int], float], rename: Callabl
         if block
     ]
     assert len(blocks) == len(run.scores)
-    for (_layer, block), scores in zip(blocks, run.scores, strict=True):
+    for (layer, block), scores in zip(blocks, run.scores, strict=True):
         names = {role: module_of(getattr(block, role).tensor) for role in ("query", "key", "value", "output")}
         x = {role: run.inputs[name][seen[name]][0].numpy() for role, name in names.items()}
         for name in set(names.values()):
@@ -117,7 +117,7 @@ def check(model: Model, run: Run, scale: Callable[[int], float], rename: Callabl
             block,
             scores=scores.reshape(block.heads, *scores.shape[-2:]).numpy(),
             x=x,
-            scale=scale(block.head_size),
+            scale=layer.score_scale,
             output=lambda context, name=names["output"]: (
                 run.module.get_submodule(name)(torch.from_numpy(context)[None])[0].detach().numpy()
             ),
@@ -177,7 +177,3 @@ def close(ours: np.ndarray, theirs: np.ndarray, tolerance: float = TOLERANCE) ->
 
 def tokens() -> dict[str, torch.Tensor]:
     return {"input_ids": torch.randint(2, VOCABULARY, (1, 7), generator=torch.manual_seed(3))}
-
-
-def standard_scale(head_size: int) -> float:
-    return float(head_size**-0.5)

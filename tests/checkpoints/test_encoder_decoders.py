@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from checkpoints.forward_pass import (
     make,
     recording,
     require_transformers,
-    standard_scale,
     tokens,
 )
 
@@ -47,28 +45,22 @@ BART_SIZES = {
 }
 
 
-def unscaled(_size: int) -> float:
-    return 1.0
-
-
-Scale = Callable[[int], float]
-CASES: dict[str, tuple[str, dict[str, Any], Scale, set[str], str]] = {
-    "t5": ("T5ForConditionalGeneration", T5_SIZES, unscaled, {"pre-norm"}, "relu"),
+CASES: dict[str, tuple[str, dict[str, Any], set[str], str]] = {
+    "t5": ("T5ForConditionalGeneration", T5_SIZES, {"pre-norm"}, "relu"),
     "t5 gated": (
         "T5ForConditionalGeneration",
         T5_SIZES | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
-        unscaled,
         {"pre-norm", "gated feed-forward"},
         "gelu_new",
     ),
-    "bart": ("BartForConditionalGeneration", BART_SIZES, standard_scale, set(), "gelu"),
-    "mbart": ("MBartForConditionalGeneration", BART_SIZES, standard_scale, {"pre-norm"}, "gelu"),
+    "bart": ("BartForConditionalGeneration", BART_SIZES, set(), "gelu"),
+    "mbart": ("MBartForConditionalGeneration", BART_SIZES, {"pre-norm"}, "gelu"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_encoder_and_decoder(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class_name, sizes, scale, extensions, activation = CASES[case]
+    class_name, sizes, extensions, activation = CASES[case]
     if case.startswith("t5"):
         require_transformers("5.22", "T5's scores in float64")
     module = make(class_name, **sizes)
@@ -76,7 +68,7 @@ def test_encoder_and_decoder(case: str, tmp_path: Path, monkeypatch: pytest.Monk
         module(input_ids=tokens()["input_ids"], decoder_input_ids=tokens()["input_ids"][:, :5])
     module.save_pretrained(tmp_path)
     model = open_model(tmp_path)
-    check(model, run, scale)
+    check(model, run)
     assert [layer.stack for layer in model.layers] == ["encoder"] * 2 + ["decoder"] * 3
     assert [layer.cross is not None for layer in model.layers] == [False] * 2 + [True] * 3
     assert set(model.extensions) == {"cross attention"} | extensions

@@ -51,6 +51,7 @@ DEEPSEEK = SIZES | {
     "moe_intermediate_size": 20,
     "n_shared_experts": 2,
 }
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 # class, sizes, layers with experts, weight of the shared expert (a sigmoid gate at 0 in Qwen2)
 CASES: dict[str, tuple[str, dict[str, Any], list[int], float]] = {
     "mixtral": ("MixtralForCausalLM", GROUPED | {"num_local_experts": 3}, [0, 1], 0.0),
@@ -69,6 +70,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[int], float]] = {
         0.0,
     ),
     "deepseek_v3": ("DeepseekV3ForCausalLM", DEEPSEEK, [1], 1.0),
+    "deepseek_v3 yarn": ("DeepseekV3ForCausalLM", DEEPSEEK | {"rope_parameters": YARN}, [1], 1.0),
     "deepseek_v2": (
         "DeepseekV2ForCausalLM",
         DEEPSEEK | {"q_lora_rank": None, "topk_method": "greedy", "routed_scaling_factor": 1.0},
@@ -107,7 +109,7 @@ def test_every_expert_is_the_models_own(case: str, tmp_path: Path) -> None:
     module.save_pretrained(tmp_path)
     x = np.random.default_rng(0).standard_normal((5, 24))
     for model in (open_model(tmp_path), open_model(module)):
-        assert model.family == case
+        assert model.family == case.split()[0]
         assert model.warnings == (() if case != "qwen3_moe" else model.warnings[:1])
         assert "mixture of experts" in model.extensions
         assert [layer.index for layer in model.layers if layer.experts] == routed
@@ -154,11 +156,24 @@ def check_attention(model: Model, run: Run, seen: dict[str, list[Any]], toleranc
         pairs = zip(model.head_factors(block, "qk"), model.head_factors(block, "vo"), strict=True)
         for head, ((query, key), (value, out)) in enumerate(pairs):
             allowed = theirs[0, head].numpy() > -1e30
-            ours = block.head_size**-0.5 * hidden @ query @ key @ hidden.T
+            ours = layer.score_scale * hidden @ query @ key @ hidden.T
             close(ours[allowed], theirs[0, head].numpy()[allowed], tolerance)
             weights = np.where(allowed, np.exp(ours - ours.max(axis=1, keepdims=True)), 0.0)
             total += weights / weights.sum(axis=1, keepdims=True) @ hidden @ value @ out
         close(total, output[0].numpy(), tolerance)
+
+
+def test_the_stretch_of_positions_under_its_older_name(tmp_path: Path) -> None:
+    """DeepSeek's own files say `rope_scaling`; 1.873854 = (ln(40) / 10 + 1)^2 is V3's factor."""
+    make("DeepseekV3ForCausalLM", **DEEPSEEK).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"rope_parameters": None}
+    for weight, expected in ((1.0, 1.873854), (0, 1.0), (None, 1.0)):
+        stretch = {"type": "yarn", "factor": 40, "mscale_all_dim": weight}
+        (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": stretch}))
+        scale = open_model(tmp_path).layers[0].score_scale
+        assert scale == pytest.approx(expected * 10**-0.5, rel=3e-7)  # heads of 6 + 4; seven digits
+    (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": {"mscale_all_dim": "x"}}))
+    refusal(tmp_path, "rope_scaling: mscale_all_dim is 'x', expected a positive number")
 
 
 def test_latent_heads_are_thin_products_of_full_width(tmp_path: Path) -> None:

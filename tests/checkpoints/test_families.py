@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from checkpoints.forward_pass import VOCABULARY, Run, check, make, recording, standard_scale, tokens
+from checkpoints.forward_pass import VOCABULARY, Run, check, make, recording, tokens
 
 from attnlaw.checkpoints import Attention, open_model
 
@@ -77,6 +76,13 @@ CASES: dict[str, tuple[str, dict[str, Any], str, set[str]]] = {
         "gpt2",
         {"pre-norm", "cross attention"},
     ),
+    "gpt2 unscaled": ("GPT2LMHeadModel", GPT2_SIZES | {"scale_attn_weights": False}, "gpt2", {"pre-norm"}),
+    "gpt2 by layer": (
+        "GPT2LMHeadModel",
+        GPT2_SIZES | {"scale_attn_by_inverse_layer_idx": True},
+        "gpt2",
+        {"pre-norm"},
+    ),
     "llama": ("LlamaForCausalLM", GROUPED, "llama", set()),
     "mistral": ("MistralForCausalLM", GROUPED | {"head_dim": 10}, "mistral", set()),
     "qwen2": ("Qwen2Model", GROUPED, "qwen2", set()),
@@ -112,10 +118,6 @@ def run_of(case: str, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) 
     return run
 
 
-def scale_of(case: str) -> Callable[[int], float]:
-    return (lambda _size: 7**-0.5) if case.startswith("gemma") else standard_scale
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_the_factors_are_the_models_own(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class_name, sizes, family, extensions = CASES[case]
@@ -123,7 +125,7 @@ def test_the_factors_are_the_models_own(case: str, tmp_path: Path, monkeypatch: 
     module.save_pretrained(tmp_path)
     model = open_model(tmp_path)
 
-    check(model, run_of(case, module, monkeypatch), scale_of(case))
+    check(model, run_of(case, module, monkeypatch))
     assert (model.family, model.hidden_size, model.heads) == (family, 24, 4)
     gated = any(layer.feed_forward and layer.feed_forward.gate for layer in model.layers)
     assert set(model.extensions) == (DECODERS if gated else extensions)
@@ -134,6 +136,17 @@ def test_the_factors_are_the_models_own(case: str, tmp_path: Path, monkeypatch: 
     if model.unembedding_view:
         unembedding = module.get_output_embeddings().weight.detach().numpy()
         assert np.array_equal(model.read(model.unembedding_view), unembedding.T)
+
+
+def test_a_multiplier_of_the_scores_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Granite has no table of its own and is read by its names."""
+    module = make("GraniteForCausalLM", **GROUPED, attention_multiplier=0.7)
+    with recording(module, monkeypatch) as run:
+        module(**tokens())
+    module.save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    check(model, run)
+    assert {layer.score_scale for layer in model.layers} == {0.7}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +166,7 @@ def test_without_a_config_key_heads_follow_from_the_shapes(
     module = make(class_name, **sizes)
     model = open_model(module.state_dict(), heads=4)
     assert {layer.attention.kv_heads for layer in model.layers} == {2}
-    check(model, run_of(case, module, monkeypatch), scale_of(case))
+    check(model, run_of(case, module, monkeypatch))
 
 
 # Families that share some of their names, and what a bare state dict of each must be read as.
@@ -194,7 +207,7 @@ def test_the_language_model_of_a_multimodal_checkpoint(
     with recording(module, monkeypatch) as run:
         module(**tokens())
     model = open_model(module)
-    check(model, run, scale_of("gemma3"))
+    check(model, run)
     assert any("vision tower was left out" in text for text in model.warnings)
 
     module.save_pretrained(tmp_path)
@@ -214,12 +227,12 @@ def test_a_wrong_head_mapping_or_orientation_is_caught(monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(Attention, "kv_head", lambda self, head: head % self.kv_heads)
         with pytest.raises(AssertionError):
-            check(open_model(llama), runs["llama"], standard_scale)
+            check(open_model(llama), runs["llama"])
 
     model = open_model(gpt2)
-    check(model, runs["gpt2"], standard_scale)
+    check(model, runs["gpt2"])
     first = model.layers[0]
     view = dataclasses.replace(first.attention.output, stored_out_in=True)
     turned = dataclasses.replace(first, attention=dataclasses.replace(first.attention, output=view))
     with pytest.raises(AssertionError):
-        check(dataclasses.replace(model, layers=(turned, model.layers[1])), runs["gpt2"], standard_scale)
+        check(dataclasses.replace(model, layers=(turned, model.layers[1])), runs["gpt2"])

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
-from checkpoints.forward_pass import check, close, make, recording, standard_scale
+from checkpoints.forward_pass import check, close, make, recording
 from safetensors.torch import save_file
 
 from attnlaw.checkpoints import open_model
@@ -50,8 +50,8 @@ def test_vit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module.save_pretrained(tmp_path)
     saved, in_memory = open_model(tmp_path), open_model(module)
     present = dict(module.named_parameters())
-    check(saved, run, standard_scale, lambda name: name if name in present else module_name(name))
-    check(in_memory, run, standard_scale)
+    check(saved, run, lambda name: name if name in present else module_name(name))
+    check(in_memory, run)
     for model in (saved, in_memory):
         assert (model.family, model.heads, model.hidden_size) == ("vit", 4, 24)
         assert (model.extensions, model.warnings, model.embedding_view) == (("pre-norm",), (), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints.forward_pass import VOCABULARY, check, make, recording, standard_scale, tokens
+from checkpoints.forward_pass import VOCABULARY, check, make, recording, tokens
 
 from attnlaw.checkpoints import open_model
 
@@ -65,7 +65,7 @@ def test_whisper(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     if names == "huggingface":
         module.save_pretrained(tmp_path)
         model = open_model(tmp_path)
-        check(model, run, standard_scale)
+        check(model, run)
     else:
         dims = {
             "n_text_state": 24,
@@ -78,7 +78,7 @@ def test_whisper(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         torch.save({"dims": dims, "model_state_dict": weights}, tmp_path / "tiny.pt")
         back = {openai_name(name): name for name in state}
         model = open_model(tmp_path / "tiny.pt")
-        check(model, run, standard_scale, back.__getitem__)
+        check(model, run, back.__getitem__)
     assert model.family == "whisper"
     assert [layer.stack for layer in model.layers] == ["encoder"] * 2 + ["decoder"] * 3
     assert [layer.attention.heads for layer in model.layers] == [4, 4, 6, 6, 6]

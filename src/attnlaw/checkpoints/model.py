@@ -106,12 +106,14 @@ class FeedForward:
 class Layer:
     """One layer: its attention blocks (self, then cross) and its feed-forward block, if it has them.
 
+    The scores of its self-attention are `score_scale * q . k`, before biases, caps and masks.
     In a mixture of experts, `feed_forward` is what every token passes (a shared expert, or None) and
     `experts` are those a router chooses from; `router_sum` is the most that its weights add up to.
     """
 
     index: int
     attention: Attention
+    score_scale: float
     cross: Attention | None = None
     feed_forward: FeedForward | None = None
     stack: str | None = None

@@ -1,8 +1,9 @@
 """Effective beta of real heads: how far a head's logits spread when its inputs are the token embeddings.
 
 The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
-a real head the logits of all pairs of tokens are taken, `q_i . k_j / sqrt(d_head)`, and beta_i is the
-standard deviation over j; it needs no logits, since `beta_i^2 = q_i^T Cov(k) q_i / d_head`.
+a real head the logits of all pairs of tokens are taken, `s q_i . k_j` with s the model's own factor
+(`Layer.score_scale`, mostly 1/sqrt(d_head)), and beta_i is the standard deviation over j; it needs no logits,
+since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
 
 | letter | meaning |
 |---|---|
@@ -10,8 +11,9 @@ standard deviation over j; it needs no logits, since `beta_i^2 = q_i^T Cov(k) q_
 | q_i, k_j | rows of `X W_Q` and `X W_K` of the head |
 
 An extension: the theory has Gaussian queries and keys, a checkpoint has tokens. Left out, because a `Model`
-is its matrices: the weights of the norm, biases of queries (a key's bias shifts whole rows and changes
-nothing) and positions. Deeper layers see other inputs than embeddings.
+is its matrices: the weights of the norm, norms of queries and keys (Qwen 3, Gemma 3) and inside latent
+attention, caps on scores, biases of queries (a key's bias shifts whole rows and changes nothing), positions.
+Deeper layers see other inputs than embeddings.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.checkpoints.model import Attention, Matrix, Model
+from attnlaw.checkpoints.model import Matrix, Model
 from attnlaw.errors import InputError
 
 EXTENSION = (
     "effective beta: token embeddings, normalised row by row without the norm's weights, biases or "
-    "positions, stand for the inputs of every layer"
+    "positions, stand for the inputs of every layer; norms of queries and keys are left out"
 )
 
 
@@ -74,10 +76,10 @@ def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
 def _inputs(model: Model) -> Matrix:
     """Embeddings with mean 0 and variance 1 in each row; constant rows (unused tokens) are left out."""
     X = model.embedding()
-    width = model.layers[0].attention.query.shape[0]
-    if X.shape[1] != width:
+    if X.shape[1] != model.hidden_size:
+        widths = ", ".join(map(str, model.widths))
         raise InputError(
-            f"{model.name}: token embeddings have {X.shape[1]} entries, the heads read {width}; "
+            f"{model.name}: token embeddings have {X.shape[1]} entries, the heads read {widths}; "
             "effective beta needs embeddings that enter the layers as they are"
         )
     X = X - X.mean(axis=1, keepdims=True)
@@ -95,14 +97,12 @@ def _covariance(X: Matrix) -> Matrix:
 def _of_layer(
     model: Model, layer: int, heads: tuple[int, ...], X: Matrix, covariance: Matrix
 ) -> list[EffectiveBeta]:
-    attention: Attention = model.layers[layer].attention
-    d = attention.head_size
-    query, key = model.read(attention.query), model.read(attention.key)
+    part = model.layers[layer]
     found = []
-    for head in heads:
-        other = attention.kv_head(head)
-        W_Q, W_K = query[:, head * d : (head + 1) * d], key[:, other * d : (other + 1) * d]
-        q, of_keys = X @ W_Q, W_K.T @ covariance @ W_K
-        beta = np.sqrt(np.maximum(np.einsum("ij,ij->i", q @ of_keys, q) / d, 0.0))
+    for head, (W_Q, transposed) in enumerate(model.head_factors(part.attention, "qk")):
+        if head not in heads:
+            continue
+        q, of_keys = X @ W_Q, transposed @ covariance @ transposed.T
+        beta = part.score_scale * np.sqrt(np.maximum(np.einsum("ij,ij->i", q @ of_keys, q), 0.0))
         found.append(EffectiveBeta(layer, head, float(beta.mean()), float(beta.std()), X.shape[0]))
     return found

@@ -5,6 +5,7 @@
 | `match` | which family's names are there |
 | `layers` | its layers in order, as a `Model` |
 | `attention`, `feed_forward` | one block from its tensors |
+| `scores` | what its scores are multiplied by |
 | `shapes` | shapes held against the config and each other |
 | `remarks` | extensions and warnings |
 """

@@ -9,6 +9,7 @@ from attnlaw.checkpoints.assembly.attention import build_attention
 from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing
 from attnlaw.checkpoints.assembly.match import Match, MatchedStack, match_family
 from attnlaw.checkpoints.assembly.remarks import extensions, matrices_left_out, warnings
+from attnlaw.checkpoints.assembly.scores import score_scale
 from attnlaw.checkpoints.assembly.shapes import Shapes
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import FAMILIES, Family
@@ -62,10 +63,12 @@ def _layers(
     layers = []
     for index, prefix in enumerate(matched.layers, start=first):
         experts = build_experts(shapes, prefix, stack)
+        attention = build_attention(shapes, prefix, stack.attention, stack, heads)
         layers.append(
             Layer(
                 index=index,
-                attention=build_attention(shapes, prefix, stack.attention, stack, heads),
+                attention=attention,
+                score_scale=score_scale(shapes.config, shapes.family, attention, index - first),
                 cross=build_attention(shapes, prefix, stack.cross, stack, heads, True) if has_cross else None,
                 feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
                 stack=label,

@@ -57,7 +57,8 @@ class Family:
     """One row of the table of families.
 
     `model_types` are the values of `model_type` in config.json; `stored_out_in` is False for weights
-    stored (in, out); `separate_prefixes` lets several prefixes be stacks of one model.
+    stored (in, out); `scaled_scores` is False where scores are not divided by the root of the head's size;
+    `separate_prefixes` lets several prefixes be stacks of one model.
     """
 
     name: str
@@ -72,4 +73,5 @@ class Family:
     unembedding: tuple[str, ...] = ("lm_head.weight",)
     pre_norm: bool = False
     rotary: bool = False
+    scaled_scores: bool = True
     separate_prefixes: bool = False

@@ -45,4 +45,5 @@ T5 = Family(
     ),
     embedding=("shared.weight",),
     pre_norm=True,
+    scaled_scores=False,
 )
