@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.lanczos import approximate_spectrum
+from attnlaw.spectra.lanczos import _gauss_rules, _lanczos, _radau_rules, approximate_spectrum
 from attnlaw.spectra.spectrum import Spectrum
 
 INDICES = (0.1, 0.5, 1.0, 1.5)
@@ -29,9 +31,29 @@ MATRICES = {
     "power law 3/2": _rotated(np.arange(1.0, 301) ** -1.5, 320, 5),
 }
 
+I = np.arange(1.0, 601)
+NOISE = np.random.default_rng(9).standard_normal((2, 300, 320))
+LOW_RANK = _rotated(np.where(I[:300] <= 20, I[:300] ** -0.3, 0.0), 320, 10)
+# Values below what the steps resolve, or below the tolerance of ranks, or none at all.
+DIFFICULT = {
+    "Gaussian, square": np.random.default_rng(6).standard_normal((300, 300)),
+    "power law 2": _rotated(I[:300] ** -2, 320, 6),
+    "geometric, beyond the tolerance": _rotated(5 * np.exp(-I / 30), 600, 7),
+    "geometric": _rotated(np.exp(-I / 50), 600, 8),
+    "rank 20": LOW_RANK,
+    "rank 20 and noise": LOW_RANK + 1e-4 * NOISE[0],
+    "rank 20 and noise about the tolerance": LOW_RANK + 3e-9 * NOISE[1],
+    "rank 200": _rotated(np.where(I[:300] <= 200, I[:300] ** -0.3, 0.0), 320, 11),
+}
+
 
 def _schatten(spectrum: Spectrum, p: float) -> float:
     return spectrum.schatten_sum(p)
+
+
+QUANTITIES = {f"S_{p}": partial(_schatten, p=p) for p in (0.0, 0.1, 0.5, 1.0, 1.5)} | {
+    "effective rank": lambda spectrum: spectrum.effective_rank
+}
 
 
 @pytest.mark.parametrize("name", MATRICES)
@@ -53,6 +75,66 @@ def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
             scores.append((found.schatten_sum(p) - exact.schatten_sum(p)) / error)
     assert np.sqrt(np.mean(np.square(scores))) < 1.5
     assert np.max(np.abs(scores)) < 5.5
+
+
+@pytest.mark.parametrize("name", DIFFICULT)
+def test_errors_hold_where_the_steps_do_not_resolve_the_spectrum(name: str) -> None:
+    """A t variable with 15 degrees of freedom exceeds 3 in one case of a hundred; brackets are never left.
+
+    The allowance is round-off: a value of zero is found as the root of the Gram matrix's.
+    """
+    exact = matrix_spectrum(DIFFICULT[name])
+    scores = []
+    for seed in range(5):
+        found = approximate_spectrum(DIFFICULT[name], seed)
+        for quantity in QUANTITIES.values():
+            error = found.error(quantity)
+            assert error is not None
+            scores.append((quantity(found) - quantity(exact)) / (error + 1e-9 * quantity(exact)))
+    assert np.mean(np.abs(scores) <= 3) >= 0.95
+    assert np.max(np.abs(scores)) < 5.5
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_errors_are_small_where_the_steps_resolve_the_spectrum(name: str) -> None:
+    """Steep power laws reach below the resolution: there ranks are less certain than sums."""
+    found = approximate_spectrum(MATRICES[name])
+    relative = {q: found.error(QUANTITIES[q]) / QUANTITIES[q](found) for q in ("S_0.0", "S_0.5", "S_1.0")}
+    steep = name == "power law 3/2"
+    assert relative["S_1.0"] < 0.003
+    assert relative["S_0.5"] < (0.05 if steep else 0.003)
+    assert relative["S_0.0"] < (0.15 if steep else 0.003)
+
+
+def test_a_rank_that_cannot_be_told_says_so_and_one_that_can_is_told() -> None:
+    rank = QUANTITIES["S_0.0"]
+    smooth = approximate_spectrum(DIFFICULT["geometric, beyond the tolerance"])
+    exact = matrix_spectrum(DIFFICULT["geometric, beyond the tolerance"]).numerical_rank
+    assert exact < 500
+    assert smooth.error(rank) > smooth.numerical_rank - exact > 100
+    assert approximate_spectrum(DIFFICULT["rank 200"]).error(rank) < 3
+
+
+@pytest.mark.parametrize("steps", [2, 5, 8])
+def test_the_two_rules_bracket_a_sum_over_atoms(steps: int) -> None:
+    """Against the atoms: powers lie between the rules, moments agree to the degree of each, and the weight at
+    zero is the least of sum w q(x)^2 over polynomials with q(0) = 1."""
+    rng = np.random.default_rng(steps)
+    atoms, start = rng.uniform(0.001, 1.0, 40), rng.standard_normal(40)
+    run = _lanczos(lambda block: atoms[:, None] * block, start[:, None], steps)
+    (gauss,), (gauss_weights,) = _gauss_rules(run)
+    (radau,), (radau_weights,) = _radau_rules(run, 1e-16)
+    for power in (0.02, 0.25, 0.5, 0.75, 0.98):
+        low, high = radau_weights @ radau**power, gauss_weights @ gauss**power
+        assert low < start**2 @ atoms**power < high
+    for degree in range(2 * steps + 1):
+        moment = pytest.approx(start**2 @ atoms**degree, rel=1e-12)
+        assert radau_weights @ radau**degree == moment
+        assert degree == 2 * steps or gauss_weights @ gauss**degree == moment
+    powers = np.abs(start)[:, None] * np.vander(atoms, steps + 1, increasing=True)
+    least = np.linalg.lstsq(powers[:, 1:], -powers[:, 0])[1]
+    assert radau[-1] == 0
+    assert radau_weights[-1] == pytest.approx(least[0], rel=1e-8)
 
 
 @pytest.mark.parametrize("name", MATRICES)

@@ -30,14 +30,18 @@ def adaptivity_error(parts: Sequence[Contribution], depth: int, hidden_size: int
     value = value_of_adaptivity(parts)
     if value is None:
         return None
+    grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_common(parts)))
-    p = float(index_grid(depth, hidden_size)[best])
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
     weights = np.exp(logs - log_sums(logs.T)) * [1.0, -1.0]
-    errors = [
-        (part.factors.place, 1.0, _error(part, np.array([p, part.p]), own, hidden_size))
-        for part, own in zip(parts, weights, strict=True)
-    ]
+    errors = []
+    for number, (part, own) in enumerate(zip(parts, weights, strict=True)):
+        p = np.array([grid[best], part.p])
+        bound = abs(float(np.sum(own * p / (p + 2)))) * (part.factors.log_scale_error or 0.0)
+        error = LogError(0.0, bound)
+        if part.factors.spectrum.multiplicities is not None and own.any():
+            error = _own_error(part, np.delete(curves, number, axis=0), bound, grid, hidden_size)
+        errors.append((part.factors.place, 1.0, error))
     return value * combined(errors)
 
 
@@ -46,15 +50,20 @@ def _common(parts: Sequence[Contribution]) -> NDArray[np.float64]:
     return log_sums(np.array([part.log_curve for part in parts]).T)
 
 
-def _error(
-    part: Contribution, p: NDArray[np.float64], weights: NDArray[np.float64], hidden_size: int
+def _own_error(
+    part: Contribution,
+    others: NDArray[np.float64],
+    bound: float,
+    grid: NDArray[np.float64],
+    hidden_size: int,
 ) -> LogError:
-    """Of the sum of weight times ln C(p) over the indices p of one matrix."""
-    used = weights != 0
+    """Of ln(value of adaptivity) as the spectrum of one matrix varies beside the curves of the others."""
+    common = log_sums(others.T) if len(others) else np.full(grid.shape, -np.inf)
+    post_hoc = log_sum(others.min(axis=1)) if len(others) else -np.inf
 
     def value(spectrum: Spectrum) -> float:
-        return float(weights[used] @ log_contribution(p[used], spectrum, part.log_scale, hidden_size))
+        curve = log_contribution(grid, spectrum, part.log_scale, hidden_size)
+        return float(np.min(np.logaddexp(common, curve)) - np.logaddexp(post_hoc, curve.min()))
 
-    spread = part.factors.spectrum.error(value) if used.any() else None
-    bound = abs(float(np.sum(weights * p / (p + 2)))) * (part.factors.log_scale_error or 0.0)
-    return LogError(spread or 0.0, bound)
+    spectrum = part.factors.spectrum
+    return LogError(spectrum.spread(value) or 0.0, bound + (spectrum.bracket(value) or 0.0))

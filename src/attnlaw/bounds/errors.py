@@ -2,7 +2,8 @@
 
 | source | moves | over matrices |
 |---|---|---|
-| probes and quadrature of one matrix | its own Schatten sum | independent: added in squares |
+| probes of one matrix | its own Schatten sum | independent: added in squares |
+| quadrature, within its bracket | its own Schatten sum, always the same way | common: added |
 | spectral norms, each within its bound | every gamma and alpha that it enters | common: added |
 
 Every factor grows with every spectral norm, so all norms raised by their bounds at once bound the factors.
@@ -24,7 +25,7 @@ from attnlaw.spectra import Spectrum
 
 @dataclass(frozen=True)
 class LogError:
-    """The error of a natural logarithm: `spread` by the matrix's own sums, `bound` by spectral norms."""
+    """The error of a natural logarithm: `spread` by probes, `bound` by quadrature and spectral norms."""
 
     spread: float
     bound: float

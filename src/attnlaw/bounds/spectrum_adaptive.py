@@ -14,7 +14,9 @@ changes sign; the continuous choice below is therefore the global minimiser.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, log, sqrt
 
 import numpy as np
@@ -65,8 +67,15 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
     best = int(np.argmin(curve))
     p = _valley(factors.spectrum, log_scale, hidden_size)
 
-    def error(index: float) -> LogError | None:
-        return _log_error(factors, index, log_scale, hidden_size)
+    def value(index: float, spectrum: Spectrum) -> float:
+        return float(log_contribution(np.array([index]), spectrum, log_scale, hidden_size)[0])
+
+    # A minimum errs as a minimum: with another spectrum within the errors another index may win.
+    def grid_minimum(spectrum: Spectrum) -> float:
+        return float(log_contribution(grid, spectrum, log_scale, hidden_size).min())
+
+    def minimum(spectrum: Spectrum) -> float:
+        return value(_valley(spectrum, log_scale, hidden_size), spectrum)
 
     return Contribution(
         factors=factors,
@@ -75,12 +84,14 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
         p=float(grid[best]),
         log_value=float(curve[best]),
         continuous_p=p,
-        continuous_log_value=float(
-            log_contribution(np.array([p]), factors.spectrum, log_scale, hidden_size)[0]
+        continuous_log_value=value(p, factors.spectrum),
+        log_error=_log_error(factors, float(grid[best]), grid_minimum),
+        continuous_log_error=_log_error(factors, p, minimum),
+        fixed_log_errors=(
+            _log_error(factors, 0.0, partial(value, 0.0)),
+            _log_error(factors, 1.0, partial(value, 1.0)),
+            _log_error(factors, 2.0, partial(value, 2.0)),
         ),
-        log_error=error(float(grid[best])),
-        continuous_log_error=error(p),
-        fixed_log_errors=(error(0.0), error(1.0), error(2.0)),
     )
 
 
@@ -102,17 +113,15 @@ def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
     return float(np.logaddexp(log_sum(log_contributions), log(sqrt(depth))))
 
 
-def _log_error(factors: MatrixFactors, p: float, log_scale: float, hidden_size: int) -> LogError | None:
-    """The error of ln C(p), which is linear in ln(scale) with slope p / (p + 2)."""
-
-    def value(spectrum: Spectrum) -> float:
-        return float(log_contribution(np.array([p]), spectrum, log_scale, hidden_size)[0])
-
-    exact, bound = factors.spectrum.multiplicities is None, factors.log_scale_error
-    if exact and bound is None:
+def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
+    """The error of a value ln C, taken at p: it is linear in ln(scale) with slope p / (p + 2)."""
+    spectrum = factors.spectrum
+    if spectrum.multiplicities is None and factors.log_scale_error is None:
         return None
-    spread = None if exact or value(factors.spectrum) == -np.inf else factors.spectrum.error(value)
-    return LogError(spread or 0.0, p / (p + 2) * (bound or 0.0))
+    bound = p / (p + 2) * (factors.log_scale_error or 0.0)
+    if value(spectrum) == -np.inf:
+        return LogError(0.0, bound)
+    return LogError(spectrum.spread(value) or 0.0, bound + (spectrum.bracket(value) or 0.0))
 
 
 def _valley(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:

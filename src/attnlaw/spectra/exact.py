@@ -69,7 +69,7 @@ def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
         raise OverflowError("the sum of its absolute entries exceeds float64")
     own = spectrum.multiplicities
     if own is not None:
-        own = replace(own, coarse_values=own.coarse_values * scale, spectral_error=own.spectral_error * scale)
+        own = replace(own, lower_values=own.lower_values * scale, spectral_error=own.spectral_error * scale)
     values = spectrum.values * scale
     return replace(spectrum, values=values, norm_21=norm_21, norm_11=norm_11, multiplicities=own)
 

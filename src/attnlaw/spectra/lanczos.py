@@ -11,8 +11,13 @@ almost invariant, so three steps each suffice; the rest has little variance left
 values away.
 
 Two sums are known exactly, the number of values (n) and the sum of their squares (|M|_F^2): the weights of
-every probe are multiplied by a + b s^2 so that both come out. The spread over probes is the standard error,
-and the same rule with half the steps bounds the error of the quadrature.
+every probe are multiplied by a + b s^2 so that both come out. The spread over probes is the standard error.
+
+The quadrature is bracketed. With x = s^2 a sum of s^p is one of x^(p/2). For 0 < p < 2 its even derivatives
+are negative and its odd ones positive, so the Gauss rule lies above it, and the Gauss-Radau rule with a node
+at 0 below. The weight of that node is the most that can lie at zero (Chebyshev, Markov, Stieltjes), so it is
+how uncertain a rank is: the Gauss rule counts that weight, the other rule does not. The tolerance of ranks
+lies far below what the steps resolve and moves neither side.
 """
 
 from __future__ import annotations
@@ -62,21 +67,23 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
     leading = _leading_vectors(gram, size, min(DEFLATED, size // 2), rng)
     probes = rng.choice([-1.0, 1.0], size=(size, PROBES))
     probes -= leading @ (leading.T @ probes)
-    deflated = _gauss_rules(_lanczos(gram, leading, LEADING_STEPS), LEADING_STEPS)
+    leading_run = _lanczos(gram, leading, LEADING_STEPS)
     # The foremost vector joins the probes, for the sake of the largest value.
     run = _lanczos(gram, np.column_stack([probes, leading[:, -1]]), STEPS)
     top, top_error = _largest(run.rows(slice(PROBES, None)))
-    rest = (
-        size - leading.shape[1],
-        float(np.einsum("ij,ij->", wide, wide) - np.sum(deflated[0] * deflated[1])),
+    deflated_trace = float(np.sum(leading_run.squared_norm * leading_run.diagonal[:, 0]))
+    rest = size - leading.shape[1], float(np.einsum("ij,ij->", wide, wide)) - deflated_trace
+    runs = leading_run, run.rows(slice(PROBES))
+    upper, lower = (
+        _spectrum(top, deflated, _calibrated(probed, *rest))
+        for deflated, probed in (
+            [_gauss_rules(one) for one in runs],
+            [_radau_rules(one, ROUND_OFF * top**2) for one in runs],
+        )
     )
-    fine, coarse = (
-        _spectrum(top, deflated, _calibrated(_gauss_rules(run.rows(slice(PROBES)), steps), *rest))
-        for steps in (STEPS, STEPS // 2)
-    )
-    multiplicities = Multiplicities(fine[1], *coarse, top_error)
+    multiplicities = Multiplicities(upper[1], *lower, top_error)
     norms = entry_norms(scaled)
-    spectrum = Spectrum(fine[0], (matrix.shape[0], matrix.shape[1]), *norms, "lanczos", multiplicities)
+    spectrum = Spectrum(upper[0], (matrix.shape[0], matrix.shape[1]), *norms, "lanczos", multiplicities)
     return rescaled(spectrum, scale)
 
 
@@ -90,7 +97,7 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
 
 def _largest(run: _Run) -> tuple[float, float]:
     """The largest singular value of a run of one start, and how far from it a singular value surely lies."""
-    values, vectors = np.linalg.eigh(_tridiagonals(run, STEPS)[0])
+    values, vectors = np.linalg.eigh(_tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     residual = float(run.beside[0, -1] * abs(vectors[-1, -1]))
     return top, residual / (2 * top) if top > 0 else 0.0
@@ -136,18 +143,39 @@ def _divided(columns: Matrix, norms: Matrix) -> Matrix:
     return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
 
 
-def _tridiagonals(run: _Run, steps: int) -> Matrix:
-    matrices = np.zeros((run.diagonal.shape[0], steps, steps))
+def _tridiagonals(run: _Run) -> Matrix:
+    count, steps = run.diagonal.shape
+    matrices = np.zeros((count, steps, steps))
     place = np.arange(steps)
-    matrices[:, place, place] = run.diagonal[:, :steps]
-    matrices[:, place[1:], place[:-1]] = matrices[:, place[:-1], place[1:]] = run.beside[:, : steps - 1]
+    matrices[:, place, place] = run.diagonal
+    matrices[:, place[1:], place[:-1]] = matrices[:, place[:-1], place[1:]] = run.beside[:, :-1]
     return matrices
 
 
-def _gauss_rules(run: _Run, steps: int) -> tuple[Matrix, Matrix]:
+def _gauss_rules(run: _Run) -> tuple[Matrix, Matrix]:
     """Nodes (eigenvalues of the Gram matrix) and weights, both (starts, steps)."""
-    nodes, vectors = np.linalg.eigh(_tridiagonals(run, steps))
+    nodes, vectors = np.linalg.eigh(_tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
+
+
+def _radau_rules(run: _Run, round_off: float) -> tuple[Matrix, Matrix]:
+    """Nodes and weights of the rules with one node more, which is 0; both (starts, steps + 1).
+
+    Their tridiagonals are singular and end in a row of their own: T = B B^T with B lower bidiagonal,
+    (steps + 1) x steps, the Cholesky factor of the Lanczos tridiagonal and the row that follows it. A pivot
+    of round-off means that the steps have found an eigenvalue 0 themselves: the rule ends there.
+    """
+    count, steps = run.diagonal.shape
+    factors = np.zeros((count, steps + 1, steps))
+    below = np.zeros(count)
+    for step in range(steps):
+        pivot = run.diagonal[:, step] - below**2
+        root = np.sqrt(np.where(pivot > round_off, pivot, 0.0))
+        below = np.divide(run.beside[:, step], root, out=np.zeros(count), where=root > 0)
+        factors[:, step, step], factors[:, step + 1, step] = root, below
+    vectors, roots, _ = np.linalg.svd(factors)
+    nodes = np.column_stack([roots**2, np.zeros(count)])
+    return nodes, run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
 def _calibrated(rules: tuple[Matrix, Matrix], mass: float, trace: float) -> tuple[Matrix, Matrix]:

@@ -31,14 +31,14 @@ Reals = NDArray[np.float64]
 class Multiplicities:
     """How often each node of an approximate spectrum counts, once per random probe.
 
-    `weights` has shape (probes, nodes): each row alone is an estimate of the multiplicities. `coarse_values`
-    and `coarse_weights` are the same from half the Lanczos steps; `spectral_error` bounds the error of the
-    largest value.
+    `weights` has shape (probes, nodes): each row alone is an estimate of the multiplicities, for a rule that
+    bounds Schatten sums from above. `lower_values` and `lower_weights` are those of a rule that bounds them
+    from below; `spectral_error` bounds the error of the largest value.
     """
 
     weights: Reals
-    coarse_values: Reals
-    coarse_weights: Reals
+    lower_values: Reals
+    lower_weights: Reals
     spectral_error: float
 
     @property
@@ -134,28 +134,37 @@ class Spectrum:
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """The error of a quantity computed from an approximate spectrum; None for an exact one.
 
-        The standard error over the probes and the change from half the Lanczos steps, in quadrature.
+        The standard error over the probes and the width of the bracket, in quadrature.
 
         >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
         >>> exact.error(lambda spectrum: spectrum.nuclear) is None
         True
         """
+        spread, width = self.spread(quantity), self.bracket(quantity)
+        return None if spread is None or width is None else float(np.hypot(spread, width))
+
+    def spread(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
+        """The standard error of a quantity over the probes: the random part of its error."""
         own = self.multiplicities
         if own is None:
             return None
         per_probe = [
             quantity(replace(self, multiplicities=replace(own, weights=row[None]))) for row in own.weights
         ]
-        coarse = replace(
-            self, values=own.coarse_values, multiplicities=replace(own, weights=own.coarse_weights)
-        )
-        found, halved = quantity(self), quantity(coarse)
-        if found is None or halved is None or None in per_probe:
+        if None in per_probe:
             return None
         estimates = np.array(per_probe, dtype=float)
         scale = float(np.abs(estimates).max()) or 1.0  # squares of very large and small values leave float64
-        spread = scale * float(np.std(estimates / scale, ddof=1)) / np.sqrt(len(per_probe))
-        return float(np.hypot(spread, halved - found))
+        return scale * float(np.std(estimates / scale, ddof=1) / np.sqrt(len(per_probe)))
+
+    def bracket(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
+        """How far the rule from below lies from the rule from above: the part that all probes share."""
+        own = self.multiplicities
+        if own is None:
+            return None
+        lower = replace(self, values=own.lower_values, multiplicities=replace(own, weights=own.lower_weights))
+        above, below = quantity(self), quantity(lower)
+        return None if above is None or below is None else abs(above - below)
 
     @property
     def _relative(self) -> Reals:
