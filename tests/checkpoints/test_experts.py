@@ -163,6 +163,30 @@ def check_attention(model: Model, run: Run, seen: dict[str, list[Any]], toleranc
         close(total, output[0].numpy(), tolerance)
 
 
+@pytest.mark.parametrize("renormalised", [True, False])
+@pytest.mark.parametrize("case", ["deepseek_v3", "deepseek_v2", "qwen3_moe"])
+def test_no_weights_of_a_router_add_up_to_more(case: str, renormalised: bool, tmp_path: Path) -> None:
+    """The weights that reach the experts: random tokens stay below the sum; saturated sigmoids reach it."""
+    require_transformers("5.22", "the weights as an argument of the experts")
+    class_name, sizes, _, _ = CASES[case]
+    changes = {"num_experts_per_tok": 2, "norm_topk_prob": renormalised, "routed_scaling_factor": 1.5}
+    module = make(class_name, **sizes | changes)
+    module.save_pretrained(tmp_path)
+    limit = open_model(tmp_path).layers[1].router_sum
+    part = module.model.layers[1].mlp
+    seen: list[torch.Tensor] = []
+    part.experts.register_forward_hook(lambda _m, args, _o: seen.append(args[2].sum(dim=-1).max()))
+    with torch.no_grad():
+        part(torch.randn(1, 50, 24, dtype=torch.float64, generator=torch.manual_seed(1)))
+        part.gate.weight.copy_(torch.ones_like(part.gate.weight))
+        part(torch.full((1, 1, 24), 40.0, dtype=torch.float64))
+    top = float(torch.stack(seen).max())
+    rounding = 4 * 2.0**-24  # routers compute in float32: two weights, their sum, the factor
+    assert top <= limit * (1 + rounding)
+    if case == "deepseek_v3":
+        assert top == pytest.approx(limit, rel=rounding)
+
+
 def test_the_stretch_of_positions_under_its_older_name(tmp_path: Path) -> None:
     """DeepSeek's own files say `rope_scaling`; 1.873854 = (ln(40) / 10 + 1)^2 is V3's factor."""
     make("DeepseekV3ForCausalLM", **DEEPSEEK).save_pretrained(tmp_path)

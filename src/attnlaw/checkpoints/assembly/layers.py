@@ -59,7 +59,6 @@ def _layers(
     _check_depth(shapes, matched)
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
-    router_sum = shapes.config.number("routed_scaling_factor") or 1.0
     layers = []
     for index, prefix in enumerate(matched.layers, start=first):
         experts = build_experts(shapes, prefix, stack)
@@ -73,13 +72,22 @@ def _layers(
                 feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
                 stack=label,
                 experts=experts,
-                router_sum=router_sum,
+                router_sum=_router_sum(shapes.config, len(experts)),
             )
         )
     having = [bool(layer.feed_forward or layer.experts) for layer in layers]
     if any(having) and not all(having):
         raise missing(shapes, matched.layers[having.index(False)], stack)
     return layers
+
+
+def _router_sum(config: Config, experts: int) -> float:
+    """The most that a router's weights add up to: a softmax to one, plain sigmoids to one per expert."""
+    scale = config.number("routed_scaling_factor") or 1.0
+    sigmoids = config.text("scoring_func") == "sigmoid" or config.text("model_type") == "deepseek_v3"
+    if not experts or not sigmoids or config.values.get("norm_topk_prob", True):
+        return scale
+    return scale * min(config.size("num_experts_per_tok") or experts, experts)
 
 
 def _first(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:

@@ -9,7 +9,7 @@
 | `scale_attn_by_inverse_layer_idx` true | besides, 1 / (layer + 1) | GPT-2 |
 | `mscale_all_dim` m, `factor` f of yarn | besides, (m ln(f) / 10 + 1)^2 | DeepSeek |
 
-Other keys (of muP, of unknown model types) are not followed, and GGUF headers carry none of these.
+Other keys (of muP, of unknown model types) are not followed, and headers of GGUF files are not asked.
 """
 
 from __future__ import annotations
