@@ -152,6 +152,16 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
         assert matrices[name].to_list() == [matrix[name] for matrix in by_hand]
 
 
+def test_outliers_of_heads_of_low_rank_are_missing(tmp_path):
+    """Rank one of eight in the first layer: round-off is no noise, what is beyond it no outlier."""
+    model = TimedEncoder()
+    with torch.no_grad():
+        model.encoder.layers[0].self_attn.in_proj_weight[:16] = torch.arange(16.0)  # all queries are one
+    SpectralMonitor(model, tmp_path, quantities=["outliers"]).step(0)
+    matrices = pl.read_parquet(tmp_path / "step_matrices.parquet").filter(kind="qk")
+    assert matrices.select("layer", pl.col("outliers").is_null()).rows() == [(0, True)] * 2 + [(1, False)] * 2
+
+
 def test_only_the_chosen_quantities_are_there(tmp_path):
     model = TimedEncoder()
     for quantity in ("proxies", "stable_rank", "outliers", "alpha"):
