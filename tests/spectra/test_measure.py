@@ -154,6 +154,9 @@ def test_a_selection_measures_what_it_names_and_nothing_else():
         (None, None),
         ("0", [0]),
         ("3", [3]),
+        ("-1", [3]),
+        (-1, [3]),
+        ("-4", [0]),
         ("0:2", [0, 1]),
         (":", [0, 1, 2, 3]),
         ("2:", [2, 3]),
@@ -167,7 +170,7 @@ def test_layers_are_parsed_as_slices(text, expected):
     assert (layers if layers is None else list(layers)) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "1:x", "1:2:3:4", "::0", "4", "-1", "2:2", "9:"])
+@pytest.mark.parametrize("text", ["", "x", "1:x", "1:2:3:4", "::0", "4", "-5", "2:2", "9:"])
 def test_layers_that_cannot_be_meant_are_refused_in_one_line(text):
     with pytest.raises(InputError, match=f"^--layers {text}: ") as caught:
         Selection.parse(text, None, depth=4)

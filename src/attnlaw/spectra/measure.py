@@ -79,11 +79,11 @@ class Selection:
 
 
 def _slice(depth: int, text: str) -> range:
-    """The layers of `"3"` or `"0:4"`; none where they do not exist."""
+    """The layers of `"3"` or `"0:4"`, negative numbers from the end; none where they do not exist."""
     if ":" in text:
         return range(depth)[slice(*[int(part) if part else None for part in text.split(":")])]
     number = int(text)
-    return range(number, number + 1) if 0 <= number < depth else range(0)
+    return range(number % depth, number % depth + 1) if -depth <= number < depth else range(0)
 
 
 @dataclass(frozen=True)
