@@ -76,7 +76,13 @@ def test_nearly_all_spectra_of_the_theory_fit_at_any_size(size, k, target_rank, 
 def test_simple_spectra_that_the_theory_cannot_give_do_not_fit():
     k, size = 32, 256
     i = np.arange(1, k + 1)
-    others = [k + 1.0 - i, 1.0 / i, i**-0.5, np.where(i > k // 2, 1.0, 3.0)]
+    others = [
+        k + 1.0 - i,
+        1.0 / i,
+        np.where(i > k // 2, 1.0, 3.0),
+        np.linspace(0.5, 2, k),
+        np.geomspace(1, 3, k),
+    ]
     assert not any(fit_learned(values, size).plausible for values in others)
 
 
