@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import attnlaw
-from attnlaw.report.page import audit_page
+from attnlaw.report.page import audit_page, rows_page
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(
@@ -58,6 +58,13 @@ def pages(tmp_path_factory):
     )
     for name, audit in (("pair", pair), ("hostile", hostile)):
         (folder / f"{name}.html").write_text(audit_page(audit), encoding="utf-8")
+    widths = {
+        "width": [64.0, float("inf"), 256.0, float("inf"), float("nan")],
+        "kl": [0.1, 0.25, 12.0, 3.0, 0.0],
+    }
+    outcome = {"status": [*["done"] * 4, "failed"], "error": [*[None] * 4, HOSTILE]}
+    rows = rows_page("Widths", "Some of them.", [], pl.DataFrame(widths | outcome))
+    (folder / "rows.html").write_text(rows, encoding="utf-8")
     return folder, pair
 
 
@@ -204,6 +211,92 @@ def test_rows_are_downloaded_whole(visit, pages, tmp_path):
     own = pair.matrices.filter(pl.col("kind") == "qk")
     assert [float(row["spectral_norm"]) for row in rows] == own["spectral_norm"].to_list()
     assert [row["model"] for row in rows] == own["model"].to_list()
+
+
+def test_infinite_widths_are_shown_sorted_filtered_and_downloaded(visit):
+    page = visit("rows")
+    column = page.locator("#table tbody td:nth-child(1)")
+    assert column.all_inner_texts() == ["64", "∞", "256", "∞", "–"]
+    page.click("[data-sort=width]")
+    assert column.all_inner_texts() == ["∞", "∞", "256", "64", "–"]
+    page.click("[data-sort=width]")
+    assert column.all_inner_texts() == ["64", "256", "∞", "∞", "–"]
+    for condition, count in (("width>100", 3), ("width=inf", 2), ("width<∞", 2)):
+        page.fill("#filter", condition)
+        assert page.locator("#table tbody tr").count() == count
+    page.fill("#filter", "")
+    table = pl.read_csv(page.evaluate("new Table(page, null).csv()").encode())
+    assert table["width"].to_list() == [64.0, float("inf"), 256.0, float("inf"), None]
+
+
+def test_a_failed_row_shows_its_error(visit):
+    last = visit("rows").locator("#table tbody tr").last.locator("td")
+    assert last.all_inner_texts()[2:] == ["failed", HOSTILE]
+
+
+def test_numbers_of_a_column_end_at_one_decimal(visit):
+    page = visit("rows")
+    assert page.locator("#table tbody td:nth-child(2)").all_inner_texts() == [
+        "0.10",
+        "0.25",
+        "12.00",
+        "3.00",
+        "0",
+    ]
+    # Four digits are told and no more, powers of ten stay.
+    told = page.evaluate(
+        "() => { const x = [1.5, 0.012345, 123.45, 1e-9, 2e7, null]; return x.map(aligner({x}, 'x')); }"
+    )
+    assert told == ["1.500", "0.01235", "123.5", "1e-9", "2e7", "–"]
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_spectrum_keeps_its_own_bars_beside_far_larger_ones(visit, log):
+    """The other model's values are a thousand times larger: bars of its own range, each area one."""
+    spec, values = visit().evaluate(
+        """(log) => {
+          const found = page.spectrum, changed = (value) => 1000 * value;
+          page.spectrum = (row) => (page.columns.model[row] ? found(row).map(changed) : found(row));
+          const values = page.spectrum(0);
+          return [new Detail(page).density(0, values, log), Array.from(values)];
+        }""",
+        log,
+    )
+    bars, outline = spec["layers"][0]["data"], spec["layers"][1]["data"]
+    assert len(bars) >= 7
+    assert (bars[0][0], bars[-1][1]) == pytest.approx((0.98 * min(values), 1.02 * max(values)), rel=1e-6)
+    width = (lambda left, right: np.log(right / left)) if log else (lambda left, right: right - left)
+    assert sum(height * width(left, right) for left, right, _, height in bars) == pytest.approx(1.0, rel=1e-6)
+    steps = outline[1:-1]
+    areas = [y * width(left, right) for (left, y), (right, _) in zip(steps[::2], steps[1::2], strict=True)]
+    assert sum(areas) == pytest.approx(1.0, rel=1e-6)
+    assert (outline[-1][0] > spec["x"]["domain"][1]) == (not log)
+    assert ("go on where they leave" in spec["caption"]) == (not log)
+
+
+def test_lines_of_other_models_stay_inside_the_chart(visit):
+    """The other model's values nearly agree, so that its line is far taller than the chart."""
+    page = visit()
+    inside = page.evaluate(
+        """() => {
+          const found = page.spectrum, changed = (value) => 1 + 1e-4 * value;
+          page.spectrum = (row) => (page.columns.model[row] ? found(row).map(changed) : found(row));
+          new Detail(page).show(0);
+          const chart = document.querySelector("#spectrum .plot > svg"), frame = chart.querySelector("svg");
+          const { x, y, width, height } = frame, line = frame.querySelector("path").getBBox();
+          const frames = [x, y, width, height].map((length) => length.baseVal.value);
+          return [getComputedStyle(frame).overflow, frame.getAttribute("viewBox") === frames.join(" "),
+                  frames[1] > 0 && frames[1] + frames[3] < chart.height.baseVal.value, line.y < 0];
+        }"""
+    )
+    assert inside == ["hidden", True, True, True]  # the last: without the frame it would leave the chart
+
+
+def test_models_of_different_shapes_are_compared_with_a_remark(visit):
+    page = visit()
+    assert page.locator("#shapes").count() == 0
+    page.evaluate("() => { page.models[1].hidden_size = 48; page.models[1].heads = 6; drawSummary(page); }")
+    assert page.inner_text("#shapes").startswith("These models differ in hidden size, heads: ")
 
 
 def test_dark_and_light(visit):

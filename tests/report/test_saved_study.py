@@ -90,6 +90,17 @@ def test_a_part_of_a_model_has_a_page_without_proxies(tmp_path: Path) -> None:
     assert "no proxies: they need every matrix" in write_report([folder]).read_text(encoding="utf-8")
 
 
+def test_a_checkpoint_that_failed_is_told_on_the_page_of_the_others(tmp_path: Path) -> None:
+    (tmp_path / "torn.safetensors").write_bytes(b"torn")
+    text = f'verb = "audit"\n[grid]\nmodel = ["{TINY}", "torn.safetensors"]\n[fixed]\nonly = "qk"\n'
+    (tmp_path / "study.toml").write_text(text)
+    study.run(read_study(tmp_path / "study.toml", VERBS), tmp_path / "out")
+    source = write_report([tmp_path / "out"]).read_text(encoding="utf-8")
+    assert re.search(
+        r'<p class="lead">\d+ matrices of [^<]*\. 1 of 2 tasks failed: [^<]*torn\.safetensors', source
+    )
+
+
 def test_rows_that_tell_too_little_are_refused_in_one_line(tmp_path: Path) -> None:
     folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nonly = "qk"\nlayers = "0"\n')
     path = folder / "rows" / "rows.parquet"

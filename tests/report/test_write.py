@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 
 import attnlaw
 from attnlaw import study
+from attnlaw.report.leads import same
 from attnlaw.report.saved import read_audit
 from attnlaw.report.study_figures import study_figures
 from attnlaw.report.write import write_report
@@ -181,9 +182,62 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
     source = page.read_text(encoding="utf-8")
     for text in ("Densities", "KL divergence to the limit", "Against the step", "stable rank, median"):
         assert text in source
-    columns = data_of(page)["columns"]
-    assert columns["stable_rank_qk"][-2:] == [3.0, 2.0]
-    assert columns["width"][:3] == [16.0, 64.0, None]  # JSON knows no infinity
+    data = data_of(page)
+    assert data["columns"]["stable_rank_qk"][-2:] == [3.0, 2.0]
+    # JSON knows no infinity: the page puts it back where it was.
+    assert data["columns"]["width"][:3] == [16.0, 64.0, None]
+    assert data["infinite"] == {"width": [2]}
+    assert '<h2 id="rows-title">All rows</h2>' in source
+    lead, *sections = re.findall(r'<p class="lead">([^<]*)', source)
+    named = "study (The law of attention layers), run (Training run)"
+    assert lead == f"5 rows of {named}, and the figures that they allow."
+    assert sections[0] == "Drawn from the 3 rows in study. The same in all rows: verb limit, heads 2."
+
+
+def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audited, tmp_path):
+    study = saved_study(tmp_path / "widths", limit_study(tmp_path / "widths"))
+    source = write_report([audited, study], tmp_path / "out").read_text(encoding="utf-8")
+    assert "All matrices</h2>" in source
+    lead = re.search(r'<p class="lead">([^<]*)', source)[1]
+    assert lead.endswith("matrices of same. Beside them: widths (The law of attention layers).")
+    assert "Drawn from the 3 rows in widths. The same in all rows: verb limit, heads 2." in source
+
+
+def test_failed_tasks_are_told_and_shown(tmp_path):
+    rows = learn_rows().with_columns(relative_error=pl.col("estimation_error"))
+    page = write_report([saved_study(tmp_path, rows)])
+    lead = re.search(r'<p class="lead">([^<]*)', page.read_text(encoding="utf-8"))[1]
+    assert f" 1 of {rows.height} tasks failed: too many. " in lead
+    assert data_of(page)["shown"][-2:] == [["status", "status"], ["error", "error"]]
+    assert data_of(page)["columns"]["error"] == rows["error"].to_list()
+    fine = write_report([saved_study(tmp_path, rows.filter(pl.col("status") != "failed"))])
+    assert "failed" not in re.search(r'<p class="lead">([^<]*)', fine.read_text(encoding="utf-8"))[1]
+    assert ["error", "error"] not in data_of(fine)["shown"]
+
+
+def test_a_study_that_failed_throughout_says_so(tmp_path):
+    rows = learn_rows().with_columns(status=pl.lit("failed"), error=pl.lit("first line\nsecond line"))
+    page = write_report([saved_study(tmp_path, rows)])
+    source = page.read_text(encoding="utf-8")
+    assert f"{rows.height} of {rows.height} tasks failed: first line. " in source
+    assert "No figure can be drawn from" in source
+    assert ["status", "status"] in data_of(page)["shown"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told", "untold"),
+    [
+        ({}, "target rank 0.5", ("beta", "target dimension")),
+        ({"output": "softmax"}, "beta 1,", ("target dimension",)),
+        ({"target_exponent": 1.5}, "target dimension 1000", ("beta", "target rank")),
+    ],
+)
+def test_settings_that_played_no_part_are_not_told(changed, told, untold):
+    rows = learn_rows().with_columns(
+        target_dimension=pl.lit(1000), **{name: pl.lit(value) for name, value in changed.items()}
+    )
+    assert told in same(rows)
+    assert not [name for name in untold if name in same(rows)]
 
 
 def test_settings_that_all_rows_share_are_told_once(tmp_path):

@@ -22,16 +22,15 @@ from attnlaw.records.files import to_json
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
 from attnlaw.report.inline import inline_svg
-from attnlaw.report.payload import audit_payload, plain_columns
+from attnlaw.report.leads import constants, failed, plain_names
+from attnlaw.report.payload import audit_payload, infinite_places, plain_columns
 from attnlaw.report.saved import AuditRows
-from attnlaw.report.settings import label
-from attnlaw.report.study_rows import FOUND
 
 SCRIPTS = ("core", "plot", "colors", "summary", "explorer", "detail", "layers", "table", "main")
-# Of a table of any rows: columns that the download alone has, and how many the page shows.
-NOT_SHOWN = ("task", "attnlaw_version", "error", "seed")
-NOT_SHOWN_ENDING = "_part"  # paths of tables
+# Columns that a table of any rows shows at most; the download has all.
 MOST_SHOWN = 14
+# Shown where a task failed.
+OUTCOME = ("status", "error")
 # A drawing wider than this, in pixels, does not fit half of a page.
 WIDEST_HALF = 660
 # What could end a script element or a line of JavaScript.
@@ -47,8 +46,11 @@ class Section:
     html: str
 
 
-def audit_page(audit: AuditRows, more: Iterable[Section] = ()) -> str:
-    """The page of one or several audited models, with further sections before its table of rows."""
+def audit_page(audit: AuditRows, more: Iterable[Section] = (), note: str = "") -> str:
+    """The page of one or several audited models, with further sections before its table of matrices.
+
+    `note` is what its lead says of the rest.
+    """
     figures = figure_section("figures", "Figures", audit_figures(audit))
     sections = [
         Section("summary", "Summary", _template("audit.html")),
@@ -56,7 +58,7 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = ()) -> str:
         Section("layers", "Layers", ""),
         *([figures] if figures else []),
         *more,
-        _rows_section("qk layer=3 stable_rank<2"),
+        _rows_section("Matrices", "qk layer=3 stable_rank<2"),
     ]
     count = len(audit.summaries)
     lead = (
@@ -64,25 +66,21 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = ()) -> str:
         if count > 1
         else f"{audit.matrices.height} matrices of {audit.names[0]}."
     )
-    return page("Spectral audit", lead, sections, audit_payload(audit))
+    return page("Spectral audit", f"{lead} {note}".strip(), sections, audit_payload(audit))
 
 
-def rows_page(title: str, sections: Iterable[Section], rows: pl.DataFrame) -> str:
+def rows_page(title: str, lead: str, sections: Iterable[Section], rows: pl.DataFrame) -> str:
     """The page of studies and training runs: their figures, then all their rows."""
-    plain = [
-        name
-        for name, dtype in rows.schema.items()
-        if not dtype.is_nested() and name not in NOT_SHOWN and not name.endswith(NOT_SHOWN_ENDING)
-    ]
-    results = {name for found in FOUND.values() for name in found}
-    constant = [name for name in plain if name not in results and rows[name].n_unique() == 1]
-    kept = constant if rows.height > 1 else []
-    shown = [name for name in plain if name not in kept and rows[name].count()][:MOST_SHOWN]
-    data = {"columns": plain_columns(rows), "shown": [(name, name.replace("_", " ")) for name in shown]}
-    same = label({name: rows[name][0] for name in kept if rows[name].count() and name != "status"})
-    lead = f"{rows.height} rows, and the figures that they allow."
-    lead += f" The same in all rows: {same}." if same else ""
-    return page(title, lead, [*sections, _rows_section(_example(rows.select(shown)))], data)
+    outcome = [name for name in OUTCOME if name in rows.columns] if failed(rows).height else []
+    hidden = {*constants(rows), *outcome}
+    plain = [name for name in plain_names(rows) if name not in hidden and rows[name].count()]
+    shown = plain[: MOST_SHOWN - len(outcome)] + outcome
+    data = {
+        "columns": plain_columns(rows),
+        "infinite": infinite_places(rows),
+        "shown": [(name, name.replace("_", " ")) for name in shown],
+    }
+    return page(title, lead, [*sections, _rows_section("Rows", _example(rows.select(shown)))], data)
 
 
 def _example(rows: pl.DataFrame) -> str:
@@ -121,18 +119,18 @@ def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, 
     )
 
 
-def _rows_section(example: str) -> Section:
-    return Section(
-        "rows", "Rows", _filled(_template("rows.html"), {"example": escape(f"such as: {example}")})
-    )
+def _rows_section(title: str, example: str) -> Section:
+    """The table of all rows, with a filter of which `example` is one."""
+    words = {"title": f"All {title.lower()}", "example": escape(f"such as: {example}")}
+    return Section("rows", title, _filled(_template("rows.html"), words))
 
 
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str | None = None
 ) -> Section | None:
-    """Drawn figures in cards, each with its caption; None where there is none for the page."""
+    """Drawn figures in cards, each with its caption; None without figures for the page and without a lead."""
     cards = [_card(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
-    if not cards:
+    if not cards and not lead:
         return None
     html = (
         f'<section id="{anchor}" aria-labelledby="{anchor}-title">'

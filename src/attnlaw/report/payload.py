@@ -137,6 +137,20 @@ def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
     return {name: [finite(value) for value in table[name].to_list()] for name in table.columns}
 
 
+def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
+    """The rows in which a column is infinite: JSON has no such number, the page puts it back.
+
+    >>> infinite_places(pl.DataFrame({"width": [16.0, float("inf"), None], "heads": [1, 2, 3]}))
+    {'width': [1]}
+    """
+    found = {
+        name: (table[name] == math.inf).arg_true().to_list()
+        for name, dtype in table.schema.items()
+        if dtype.is_float()
+    }
+    return {name: rows for name, rows in found.items() if rows}
+
+
 def finite(value: Any) -> Any:
     """The value, lists included; None for a float that JSON cannot hold."""
     if isinstance(value, list):

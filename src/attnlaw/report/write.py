@@ -16,6 +16,7 @@ from attnlaw.records.files import replacing, usable_directory
 from attnlaw.records.read import read_steps
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
+from attnlaw.report.leads import failures, same
 from attnlaw.report.page import audit_page, figure_section, rows_page
 from attnlaw.report.paper import ENDINGS, save_figures
 from attnlaw.report.saved import AuditRows, read_audit, read_audit_study
@@ -78,19 +79,33 @@ def write_files(
 
 def _page(parts: Sequence[Part]) -> tuple[str, list[Figure]]:
     """The page, and all figures: of all audits together, then of each other part."""
+    several = len(parts) > 1
     found = [
-        figure_section(f"part-{number}", part.title, part.figures, _lead(part), link=part.name)
+        figure_section(f"part-{number}", part.title, part.figures, _lead(part, several), link=part.name)
         for number, part in enumerate(parts, start=1)
     ]
     sections = [section for section in found if section is not None]
     drawn = [figure for part in parts for figure in part.figures]
     audits = [part.audit for part in parts if part.audit is not None]
+    others = [part for part in parts if part.audit is None and part.rows is not None]
+    names = ", ".join(f"{part.name} ({part.title})" for part in others)
+    lost = _losses(parts)
     if audits:
         audit = reduce(add, audits)
-        return audit_page(audit, sections), [*audit_figures(audit), *drawn]
-    rows = pl.concat([part.rows for part in parts if part.rows is not None], how="diagonal_relaxed")
+        note = f"Beside them: {names}. {lost}" if names else lost
+        return audit_page(audit, sections, note), [*audit_figures(audit), *drawn]
+    tables = [part.rows for part in parts if part.rows is not None]
+    rows = pl.concat(tables, how="diagonal_relaxed")
+    of = f" of {names}" if several else ""
+    lead = [f"{rows.height} rows{of}, and the figures that they allow.", lost, "" if several else same(rows)]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
-    return rows_page(title, sections, rows), drawn
+    return rows_page(title, " ".join(filter(None, lead)), sections, rows), drawn
+
+
+def _losses(parts: Sequence[Part]) -> str:
+    """What failed, by part where there are several."""
+    found = [(part.name, failures(part.rows)) for part in parts if part.rows is not None]
+    return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in found if text)
 
 
 def _part(folder: Path) -> Part:
@@ -143,5 +158,10 @@ def _numbered(part: Part, number: int) -> Part:
     return replace(part, figures=named)
 
 
-def _lead(part: Part) -> str:
-    return "" if part.rows is None else f"Drawn from the {part.rows.height} rows in {part.name}."
+def _lead(part: Part, several: bool) -> str:
+    """Where the figures of a part come from; of several parts, too, what the rows of this one share."""
+    if part.rows is None or (part.audit is not None and not part.figures):
+        return ""
+    source = f"the {part.rows.height} rows in {part.name}."
+    shared = f" {same(part.rows)}" if several else ""
+    return f"{'Drawn from' if part.figures else 'No figure can be drawn from'} {source}{shared}".strip()

@@ -38,19 +38,33 @@ function format(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (typeof value !== "number") return String(value);
   if (value === 0) return "0";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return value.toExponential(Math.min(2, digits - 1)).replace(/\.?0+e/, "e").replace("e+", "e");
   return String(Number(value.toPrecision(digits)));
 }
 
-const percent = (value) => (value === null || value === undefined ? "–" : `${format(100 * value, 3)} %`);
+// How to write the numbers of a column: with zeros up to the decimals that others have, as far as the digits reach.
+function aligner(columns, name) {
+  const [values, digits] = name === "share" ? [columns.share.map((value) => value && 100 * value), 3] : [columns[name], 4];
+  const decimals = (text) => (text.includes("e") ? 0 : text.split(".")[1]?.length ?? 0);
+  const most = values.reduce((most, value) => Math.max(most, typeof value === "number" ? decimals(format(value, digits)) : 0), 0);
+  return (value) => {
+    const text = format(value, digits);
+    if (!value || !/^-?[\d.]+$/.test(text)) return text; // a zero is exact
+    const reach = digits - 1 - Math.floor(Math.log10(Math.abs(Number(text))));
+    return Number(text).toFixed(Math.min(most, Math.max(0, reach)));
+  };
+}
+
+const percent = (value, text = format) => (value === null || value === undefined ? "–" : `${text(100 * value, 3)} %`);
 
 // A number of one row: shares in percent; the least p-value that the draws of a null can tell stands for it and less.
-function cellText(columns, name, row) {
+function cellText(columns, name, row, aligned = format) {
   const value = columns[name][row];
-  if (name === "share") return percent(value);
+  if (name === "share") return percent(value, aligned);
   const least = name === "random_p_value" && value !== null && value * (columns.null_draws?.[row] + 1) < 1.5;
-  return least ? `≤ ${format(value, 1)}` : format(value);
+  return least ? `≤ ${format(value, 1)}` : aligned(value);
 }
 
 // Little-endian float32 values, packed as base64.

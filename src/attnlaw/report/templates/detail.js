@@ -63,17 +63,20 @@ class Detail {
     const others = this.others(row).map((other) => ({ model: columns.model[other], values: this.data.spectrum(other) }));
     const noise = fits?.null(row) ?? [], law = fits?.law(row) ?? [];
     const edge = columns.null_edge?.[row] ?? null;
-    const every = [values, ...others.map((one) => one.values)];
+    // A logarithmic axis has room for all models, a linear one for the chosen matrix.
+    const every = log ? [values, ...others.map((one) => one.values)] : [values];
     const top = 1.04 * Math.max(edge ?? 0, ...every.map((one) => one[0]));
     const bottom = log ? 0.9 * Math.max(top * 1e-4, Math.min(...every.map(smallest), bodyOf(noise))) : 0;
-    const count = Math.round(Math.max(14, Math.min(60, 4.5 * Math.cbrt(values.length))));
-    const bars = histogram(values, bottom, top, count, log);
+    const bars = ownHistogram(values, bottom, top, log);
+    const seen = others.filter((one) => one.values[0] > bottom);
+    const outlines = seen.map((one) => outline(ownHistogram(one.values, bottom, top, log)));
     const tallest = Math.max(...bars.map((bar) => bar[3]));
-    const most = 1.12 * Math.max(tallest, Math.min(peak(drawable(noise, log)), 3 * tallest));
+    const most = 1.12 * Math.max(tallest, Math.min(Math.max(peak(drawable(noise, log)), ...outlines.map(peak)), 3 * tallest));
+    const beyondAxes = outlines.some((line) => line.some(([x, y]) => x > top || y > most));
     const cut = (points) => drawable(points, log).map(([x, y]) => [x, x < bottom || x > top || y > most ? null : y]);
     const own = this.data.several ? this.data.models[columns.model[row]].short : "singular values";
     const layers = [{ type: "bars", name: own, color: `color-mix(in srgb, ${seriesColor(columns.model[row])} 38%, var(--card))`, data: bars }];
-    for (const other of others) layers.push({ type: "line", name: this.data.models[other.model].short, color: seriesColor(other.model), width: 1.4, data: outline(histogram(other.values, bottom, top, count, log)) });
+    seen.forEach((other, i) => layers.push({ type: "line", name: this.data.models[other.model].short, color: seriesColor(other.model), width: 1.4, clip: true, data: outlines[i] }));
     if (noise.length) layers.push({ type: "line", name: "null: random entries", color: "var(--ink)", dash: "5 4", width: 1.8, data: cut(noise) });
     if (law.length) layers.push({ type: "line", name: fits.drawn(row), color: "var(--c8)", width: 2.4, data: cut(law) });
     if (edge !== null) layers.push({ type: "rule", name: "edge of the null", color: "var(--ink)", dash: "1.5 3", at: edge });
@@ -82,9 +85,9 @@ class Detail {
     return {
       label: `Density of the ${values.length} singular values`, height: 250, layers,
       x: { title: log ? "singular value σ, logarithmic" : "singular value σ", domain: [bottom, top], log }, y: { title: log ? "density of ln σ" : "density", domain: [0, most] },
-      caption: noise.length
+      caption: (beyondAxes ? "Lines of other models go on where they leave the chart. " : "") + (noise.length
         ? `The dashed line is what random entries of this shape give; bars away from it are not noise. ${beyond.length ? `${beyond.length} value${beyond.length > 1 ? "s" : ""} beyond its edge, marked below, ${beyond.length > 1 ? "are outliers" : "is an outlier"}.` : "No value lies beyond its edge."}`
-        : `All ${values.length} non-zero singular values. A few far to the right of the rest carry the matrix.`,
+        : `All ${values.length} non-zero singular values. A few far to the right of the rest carry the matrix.`),
     };
   }
 
@@ -145,4 +148,13 @@ function histogram(values, bottom, top, count, log) {
   return counts.map((number, i) => [back(low + i * width), back(low + (i + 1) * width), 0, number / (values.length * width)]);
 }
 
-const outline = (bars) => bars.flatMap(([left, right, , height]) => [[left, height], [right, height]]);
+// Bars over the values' own range, each at least a hundredth of the axis wide.
+function ownHistogram(values, bottom, top, log) {
+  const map = log ? Math.log : (value) => value;
+  const low = Math.max(bottom, 0.98 * smallest(values)), high = 1.02 * values[0];
+  const most = Math.ceil((100 * (map(high) - map(low))) / (map(top) - map(bottom)));
+  return histogram(values, low, high, Math.min(most, Math.round(Math.max(7, Math.min(60, 1.5 * Math.sqrt(values.length))))), log);
+}
+
+// From zero and back to it.
+const outline = (bars) => [[bars[0][0], 0], ...bars.flatMap(([left, right, , height]) => [[left, height], [right, height]]), [bars.at(-1)[1], 0]];

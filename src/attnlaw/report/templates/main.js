@@ -2,6 +2,8 @@
 
 function readData() {
   const data = JSON.parse(byId("data").textContent);
+  // JSON has no infinity: the rows that have it are named.
+  for (const [name, rows] of Object.entries(data.infinite ?? {})) for (const row of rows) data.columns[name][row] = Infinity;
   if (!data.models) return data;
   const spectra = ragged(data.spectra), curves = ragged(data.curves);
   data.several = data.models.length > 1;

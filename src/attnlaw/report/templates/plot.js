@@ -61,9 +61,18 @@ function drawing(spec, width, place) {
   const y = scale(spec.y, height - MARGIN.bottom, MARGIN.top);
   const svg = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.label });
   svg.append(axes(spec, width, height, x, y));
-  for (const layer of spec.layers) svg.append(LAYERS[layer.type](layer, x, y, height));
+  for (const layer of spec.layers) {
+    const drawn = LAYERS[layer.type](layer, x, y, height);
+    svg.append(layer.clip ? clipped(drawn, width, height) : drawn);
+  }
   if (spec.layers.some((layer) => layer.readable)) attachReader(svg, spec, x, y, height, place);
   return svg;
+}
+
+// What lies outside of the axes is not shown.
+function clipped(drawn, width, height) {
+  const area = [MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
+  return shape("svg", { x: area[0], y: area[1], width: area[2], height: area[3], viewBox: area.join(" "), style: { overflow: "hidden" } }, drawn);
 }
 
 function axes(spec, width, height, x, y) {

@@ -41,9 +41,18 @@ function drawProxies(data) {
     columns.map(({ values }) => element("td", {}, proxyText(...values[i])))));
   show(byId("proxies"),
     element("p", { class: "meaning" }, data.meaning),
+    shapesDiffer(models),
     element("div", { class: "wide" }, element("table", {}, element("thead", {}, head), element("tbody", {}, rows))),
     element("figcaption", {}, "Further left is smaller, and each unit is a factor of ten. Compare the models along a row, and the "
       + "first row, which adapts to each spectrum, with the norm-based rows at the bottom."));
+}
+
+// Ranks are counted, and their number is a matter of the architecture.
+function shapesDiffer(models) {
+  const facts = { family: "family", layers: "layers", hidden_size: "hidden size", heads: "heads" };
+  const differ = Object.keys(facts).filter((name) => models.some((model) => model[name] !== models[0][name])).map((name) => facts[name]);
+  return differ.length ? element("p", { class: "note", id: "shapes" }, `These models differ in ${differ.join(", ")}: how many matrices there are and which ranks they can have `
+    + "differs by architecture, and proxies count both. A gap between such models is not due to training alone.") : null;
 }
 
 // An approximate proxy has an error, and no digits beyond it.

@@ -7,6 +7,7 @@ class Table {
     this.data = data;
     this.onChoose = onChoose;
     this.shown = data.shown.filter(([name]) => data.columns[name]?.some((value) => value !== null) && (name !== "model" || data.several));
+    this.aligned = Object.fromEntries(this.shown.map(([name]) => [name, aligner(data.columns, name)]));
     this.order = null;
     this.page = 0;
     this.selected = null;
@@ -37,7 +38,7 @@ class Table {
     return rows.sort((a, b) => {
       const [left, right] = [this.value(a, name), this.value(b, name)];
       if (left === null || right === null) return (left === null) - (right === null);
-      return sign * (typeof left === "string" ? left.localeCompare(right) : left - right);
+      return sign * (typeof left === "string" ? left.localeCompare(right) : (left > right) - (left < right));
     });
   }
 
@@ -46,7 +47,7 @@ class Table {
     const column = this.data.columns[name];
     if (!column) return (row) => this.words[row].includes(word);
     const compare = { "=": (a, b) => a === b, "<": (a, b) => a < b, ">": (a, b) => a > b, "<=": (a, b) => a <= b, ">=": (a, b) => a >= b }[sign];
-    const number = Number(text);
+    const number = /^[+-]?(inf|infinity|∞)$/.test(text) ? (text[0] === "-" ? -Infinity : Infinity) : Number(text);
     return (row) => {
       const value = this.value(row, name);
       if (value === null || value === undefined) return false;
@@ -79,7 +80,8 @@ class Table {
   cell(row, name) {
     const value = this.value(row, name);
     if (name === "model" && this.data.models) return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
-    const text = name === "kind" ? nameOf(value) : cellText(this.data.columns, name, row);
+    const text = name === "kind" ? nameOf(value) : cellText(this.data.columns, name, row, this.aligned[name]);
+    if (name === "error") return element("td", { class: "text name", title: value }, text);
     return element("td", { class: this.texts.has(name) ? "text" : null }, text);
   }
 
@@ -98,6 +100,7 @@ class Table {
   csv() {
     const names = Object.keys(this.data.columns);
     const quoted = (value) => {
+      if (Math.abs(value) === Infinity) return value > 0 ? "inf" : "-inf"; // readers of tables take it for a number
       const text = value === null || value === undefined ? "" : Array.isArray(value) ? value.join(" ") : String(value);
       // A spreadsheet must not take a name for a formula.
       const safe = typeof value !== "number" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
