@@ -69,6 +69,7 @@ def test_no_data_leaves_the_prior_and_much_data_recovers() -> None:
     everything = state_evolution(replace(SOFTMAX, alpha=0.19))
     assert everything.estimation_error < 1e-10
     assert "recovered" in everything.status
+    assert "lower alpha or add noise for a resolved value" in everything.status
 
 
 def test_bayes_is_below_every_student() -> None:

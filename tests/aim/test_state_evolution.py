@@ -273,7 +273,7 @@ def test_prediction_error_counts_scores_of_two_tokens_once_and_of_one_twice(stud
 
 
 def test_the_bayes_students_moments_are_those_of_its_spectrum() -> None:
-    """Tr S_hat^2/d and Tr S_hat/d by the law of the estimate; E = Q* - q, as for any posterior mean."""
+    """Tr S_hat^2/d and Tr S_hat/d by the law of the estimate; E = Q* - q, as of any posterior mean."""
     found = state_evolution(Problem(alpha=0.3, noise=0.5, student="bayes"))
     second, first = (found.spectrum.moment(k) for k in (2, 1))
     assert (found.norm, found.trace) == pytest.approx((second, first), rel=1e-6)

@@ -57,6 +57,12 @@ def test_table_says_that_proxies_are_not_guarantees():
     assert value == pytest.approx(10**log, rel=5.2e-3)  # three digits, and half a unit of the log's last
 
 
+def test_samples_without_a_proxy_are_told_of():
+    result = runner(audit.command)(TINY, "--only", "embedding", "--samples", "100")
+    assert f"{TINY}: --samples 100 has no proxy to divide" in result.stderr
+    assert "4 heads, 1 matrix, activation" in result.stdout
+
+
 def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
     out = tmp_path / "rows"
     done = attnlaw("audit", TINY, "--out", out)

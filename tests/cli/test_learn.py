@@ -173,7 +173,42 @@ def test_many_outliers_are_counted() -> None:
     arguments = ("--target-exponent", "1", "--alpha", "1e-4", "--noise", "0.5", "--weight-decay", "0.005")
     listed = json.loads(learn(*arguments, "--json").stdout)["prediction"]["spectrum"]["outliers"]
     shown = learn(*arguments).stdout
-    assert f"and {len(listed) - shown.count('(overlap')} more" in shown
+    assert shown.count("(overlap") == 6
+    assert f"and {len(listed) - 6} more" in shown
+
+
+def test_many_intervals_are_counted() -> None:
+    arguments = ("--target-exponent", "1", "--student", "direct", "--noise", "0.5")
+    edges = json.loads(learn(*arguments, "--json").stdout)["prediction"]["spectrum"]["edges"]
+    assert len(edges) > 12
+    shown = learn(*arguments).stdout
+    spectrum = shown[shown.index("spectrum") :].partition("outliers")[0]
+    assert spectrum.count("[") == 6
+    assert " ".join(spectrum.split()).endswith(f"and {len(edges) - 6} more")
+
+
+@pytest.mark.parametrize("columns", [60, 30])
+def test_a_narrow_screen_cuts_no_number(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr("attnlaw.cli.console.output._width", columns)
+    trained = ("--noise", "0.5", "--simulate", "12", "--seeds", "2")
+    found = json.loads(learn(*trained, "--json").stdout)
+    point = learn(*trained).stdout
+    assert "…" not in point
+    for name in ("estimation_error", "training_loss", "trace"):
+        assert f" {found['prediction'][name]:.6g} " in point
+        measured = found["simulation"][name]
+        assert f" {with_error(measured['mean'], measured['standard_error'])} " in point
+    curve = learn("--curve", "alpha=0.1:0.5:3").stdout
+    assert "…" not in curve
+    for entry in json.loads(learn("--curve", "alpha=0.1:0.5:3", "--json").stdout):
+        assert f" {entry['prediction']['estimation_error']:.6g} " in curve
+    assert "A wider screen also shows: Tr" in curve
+
+
+def test_one_student_has_no_error() -> None:
+    words = "one trained student has no standard error"
+    assert words in learn("--simulate", "12", "--seeds", "1").stderr
+    assert words not in learn("--simulate", "12", "--seeds", "2").stderr
 
 
 @pytest.mark.parametrize(
@@ -204,6 +239,36 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], words: str) -> None:
     assert words in str(result.exception)
     assert "\n" not in str(result.exception)
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--alpha", "0.2", "--curve", "alpha=0.1:0.5:3"), "--alpha and --curve alpha=...: choose one"),
+        (
+            ("--target-rank", "0.5", "--target-exponent", "1"),
+            "--target-rank and --target-exponent: choose one",
+        ),
+        (("--target-dimension", "1000000"), "--target-dimension needs --target-exponent"),
+        (("--beta", "1"), "--beta needs --output softmax"),
+        (("--beta", "1", "--output", "hardmax", "--student", "bayes"), "--beta needs --output softmax"),
+        (("--seeds", "8"), "--seeds needs --simulate D"),
+        (("--seed", "0"), "--seed needs --simulate D"),
+    ],
+)
+def test_options_that_nothing_would_read_are_a_wrong_use(arguments: tuple[str, ...], words: str) -> None:
+    result = learn(*arguments)
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+    assert result.stdout == ""
+
+
+def test_defaults_are_those_of_a_study() -> None:
+    asked = ("--alpha", "0.2", "--target-rank", "0.5")
+    assert learn("--json").stdout == learn(*asked, "--json").stdout
+    assert json.loads(learn("--json").stdout)["problem"]["alpha"] == 0.2
+    found = json.loads(learn("--target-exponent", "1", "--student", "direct", "--json").stdout)
+    assert found["problem"]["target"]["dimension"] == 1_000_000
 
 
 def test_a_negative_seed_is_a_wrong_use() -> None:
@@ -277,3 +342,4 @@ def test_ctrl_c_ends_the_students_in_training() -> None:
     assert took < 20
     assert told == b""
     assert b"Traceback" not in said
+    assert said.replace(b"\r", b"").endswith(b"attnlaw: stopped\n")

@@ -43,6 +43,14 @@ def test_table_and_files(tmp_path):
     }
 
 
+def test_a_narrow_screen_goes_without_rollout(monkeypatch):
+    monkeypatch.setattr("attnlaw.cli.console.output._width", 60)
+    shown = run(EXAMPLE, "--ids", ",".join(map(str, range(21))), "--top", 1).stdout
+    assert "…" not in shown
+    assert "0 (100%)" in shown
+    assert "A wider screen also shows: rollout." in shown
+
+
 def test_many_tokens_are_estimated_and_cut(monkeypatch):
     from attnlaw.lens import maps
 

@@ -93,6 +93,43 @@ def test_depth_adds_the_path_of_the_tokens():
         assert line.split() == [str(depth), *(with_error(one["value"], one["error"]) for one in cosines)]
 
 
+@pytest.mark.parametrize("columns", [60, 30])
+def test_a_narrow_screen_cuts_no_number(monkeypatch, columns):
+    monkeypatch.setattr("attnlaw.cli.console.output._width", columns)
+    settings = ("--embeddings", EXAMPLE, "--ids", "84,104,32", "--draws", "200")
+    found = json.loads(run("--json", *settings).stdout)
+    shown = run(*settings).stdout
+    assert "…" not in shown
+    lines = shown.splitlines()
+    (start,) = (i for i, line in enumerate(lines) if line.startswith("width"))
+    titles = {"Var p": "score_variance", "Var y": "output_variance", "kurtosis": "kurtosis"}
+    titles |= {"KL": "kl_to_limit", "W1": "w1_to_limit", "KS": "ks_to_limit"}
+    there = [name for title, name in titles.items() if title in lines[start]]
+    assert there
+    for row, line in zip(found["rows"], lines[start + 1 :], strict=False):
+        cells = ["-" if row[name] is None else with_error(*row[name].values()) for name in there]
+        assert line.split() == [str(row["width"]), *cells]
+    _, _, left_out = " ".join(lines).partition("A wider screen also shows: ")
+    assert set(left_out.rstrip(".").split(", ")) == {title for title in titles if title not in lines[start]}
+
+
+def test_a_narrow_screen_keeps_the_limit_of_the_path(monkeypatch):
+    monkeypatch.setattr("attnlaw.cli.console.output._width", 30)
+    shown = run("--depth", "2", "--draws", "200", "--width", "8,16,32,inf").stdout
+    assert "…" not in shown
+    path = shown.partition("mean cosine")[2].split()
+    assert path[path.index("depth") + 1 :][:3] == ["depth", "32", "inf"]
+    assert " ".join(path).endswith("A wider screen also shows: 8, 16.")
+
+
+def test_the_title_tells_what_differs_from_one_plain_layer():
+    plain = ("--width", "8", "--draws", "100")
+    assert run(*plain).stdout.startswith("4 tokens, 2 heads, identity activation; KL")
+    asked = ("--mask", "causal", "--depth", "2", "--residual", "--normalise", "--token", "2")
+    shown = " ".join(run(*plain, *asked).stdout.split())
+    assert "identity activation, causal mask, depth 2, residual, RMSNorm, token 2; KL" in shown
+
+
 def test_one_token_has_no_cosines():
     shown = run("--tokens", "1", "--residual", "--width", "8,inf", "--draws", "400").stdout
     assert shown.startswith("1 token, 2 heads, identity activation")

@@ -29,6 +29,18 @@ def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch):
     assert len(str(end.value)) < 2100
 
 
+def test_ctrl_c_is_said_in_one_line(monkeypatch, capsys):
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attnlaw.limits.compare_widths", interrupted)
+    monkeypatch.setattr(sys, "argv", ["attnlaw", "limit"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 130
+    assert capsys.readouterr() == ("", "attnlaw: stopped\n")
+
+
 def test_closed_streams():
     command = f'"{sys.executable}" -c "from attnlaw.cli import main; main()" --version'
     out = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)

@@ -89,11 +89,11 @@ def _round_off(terms: float, E: float) -> float:
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 
-def _status(residual: float, found: bool) -> str:
+def _status(residual: float, found: bool, remedy: str = "raise the weight decay") -> str:
     if not found:
         return (
             "recovered: the error is below what double precision resolves and is given as its bound; "
-            "lower alpha or raise the weight decay for a resolved value"
+            f"lower alpha or {remedy} for a resolved value"
         )
     if not residual <= RESIDUAL:
         return f"residual {residual:.1e}: ill-conditioned equations; raise the weight decay or the noise"
@@ -193,7 +193,7 @@ def _bayes(problems: list[Problem]) -> list[Prediction]:
                 shrinkage=1.0,
                 spectrum=Shrunk(FreeConvolution(target.law, a)),
                 outliers=shrunk_outliers(target, a),
-                status=_status(residual, bool(point.found[i])),
+                status=_status(residual, bool(point.found[i]), "add noise"),
                 residual=residual,
                 steps=point.steps,
             )

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from attnlaw import __version__
 from attnlaw.cli import audit, fit, learn, lens, limit, report, study
 
+
+class Verbs(TyperGroup):
+    """The verbs; Ctrl-C in any of them is answered here, in one line."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("attnlaw: stopped", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="attnlaw",
+    cls=Verbs,
     help="The spectral theory of attention, executable.",
     no_args_is_help=True,
     add_completion=False,

@@ -67,6 +67,10 @@ def command(
             lambda every: show_together(every, output),
             json,
         )
+        if samples is not None and done is not None:
+            for summary in done.summaries:
+                if summary["proxies"] is None:
+                    say(f"{summary['model']}: --samples {samples} has no proxy to divide")
         if done is not None and out is not None:
             with progress("fit laws") as report:
                 done = done.fitted(progress=report)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing import Audit
+from attnlaw.cli.console import print_table
 from attnlaw.cli.uncertain import with_error
 from attnlaw.records.remarks import proxy_entries, remarks
 from attnlaw.report.saved import short_names
@@ -46,11 +47,13 @@ def bar(fraction: float, width: int = 8) -> str:
 def show(audit: Audit, console: Console) -> None:
     """Print the matrices of one model."""
     summary = audit.summary
-    facts = f"{summary['family']}, {summary['layers']} layers, {summary['matrices']} matrices"
+    matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
+    facts = f"{summary['family']}, {summary['layers']} layers, {matrices}"
     if summary["heads"] is not None:  # an adapter has none
+        hidden_size = f"hidden size {summary['hidden_size'] or 'varies'}"
         facts = (
-            f"{summary['family']}, {summary['layers']} layers, hidden size {summary['hidden_size'] or 'varies'}, "
-            f"{summary['heads']} heads, {summary['matrices']} matrices, activation {summary['activation']}"
+            f"{summary['family']}, {summary['layers']} layers, {hidden_size}, "
+            f"{summary['heads']} heads, {matrices}, activation {summary['activation']}"
         )
     console.print()
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
@@ -95,14 +98,7 @@ def _show_layers(audit: Audit, console: Console) -> None:
     feed_forward = audit.matrices["kind"].str.starts_with("ffn_").any()
     there = (("share of proxy", audit.summary["proxies"] is not None), ("norms of FFN", feed_forward))
     last = [name for name, present in there if present]
-    for count in range(len(last) + 1):
-        left_out = last[:count]
-        table = _layer_table(audit, blocks, left_out)
-        if table.__rich_measure__(console, console.options.update(width=1000)).maximum <= console.width:
-            break
-    console.print(table)
-    if left_out:
-        console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
+    print_table(console, lambda left_out: _layer_table(audit, blocks, left_out), last)
 
 
 def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.measure import Measurement
+from rich.text import Text
 
 from attnlaw.errors import printable
 from attnlaw.records.files import to_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -24,6 +29,26 @@ def say(line: str) -> None:
 def print_json(value: Any) -> None:
     """Write JSON alone to standard output."""
     sys.stdout.write(to_json(value) + "\n")
+
+
+def print_table(console: Console, build: Callable[[Sequence[str]], Table], less: Sequence[str] = ()) -> None:
+    """Print `build(left_out)` and cut no cell: a narrow screen goes without columns of `less`, and says so.
+
+    They go in the order of `less`. A table that is still too wide runs over the edge.
+    """
+    for count in range(len(less) + 1):
+        left_out = less[:count]
+        table = build(left_out)
+        size = Measurement.get(console, console.options.update(width=1000), table)
+        if size.maximum <= console.width:
+            break
+    # Only a column that may wrap can be narrower than its cells.
+    least = size.maximum if all(column.no_wrap for column in table.columns) else size.minimum
+    if least > console.width:
+        table.width = least
+    console.print(table, crop=False)
+    if left_out:
+        console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
 
 
 @contextmanager

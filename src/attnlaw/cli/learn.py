@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from attnlaw.aim.simulate import Measurement
     from attnlaw.aim.thresholds import Thresholds
 
-# A power law may have a hundred outliers; JSON lists them all.
-MOST_OUTLIERS = 6
+Number = TypeVar("Number", int, float)
+# A power law may have a hundred intervals and outliers; JSON lists them all.
+MOST = 6
+# What a narrow screen leaves out of a curve, in this order.
+LESS = ("Tr Ŝ/d", "rank", "training loss")
 SETTINGS = "The problem"
 RUN = "The run"
 # Quantity, its letter, and what it is, in the order of the table.
@@ -35,18 +39,27 @@ QUANTITIES = (
 
 
 def command(
-    alpha: Annotated[float, typer.Option(help="Samples over d²: α = n/d².", rich_help_panel=SETTINGS)] = 0.2,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Samples over d²: α = n/d².", show_default="0.2", rich_help_panel=SETTINGS),
+    ] = None,
     tokens: Annotated[int, typer.Option(help="Tokens per sample, T.", rich_help_panel=SETTINGS)] = 1,
     output: Annotated[
         str,
         typer.Option(help="linear, softmax (rows), or hardmax (bayes only).", rich_help_panel=SETTINGS),
     ] = "linear",
     beta: Annotated[
-        float, typer.Option(help="Inverse temperature β of the softmax.", rich_help_panel=SETTINGS)
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            help="Inverse temperature β of the softmax.", show_default="1.0", rich_help_panel=SETTINGS
+        ),
+    ] = None,
     target_rank: Annotated[
-        float, typer.Option(help="Rank of the target over d: κ₀ = m₀/d.", rich_help_panel=SETTINGS)
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            help="Rank of the target over d: κ₀ = m₀/d.", show_default="0.5", rich_help_panel=SETTINGS
+        ),
+    ] = None,
     target_spike: Annotated[
         float | None,
         typer.Option(help="One eigenvalue of the target outside its bulk.", rich_help_panel=SETTINGS),
@@ -59,8 +72,9 @@ def command(
         ),
     ] = None,
     target_dimension: Annotated[
-        int, typer.Option(help="The d of --target-exponent.", rich_help_panel=SETTINGS)
-    ] = 1_000_000,
+        int | None,
+        typer.Option(help="The d of --target-exponent.", show_default="1000000", rich_help_panel=SETTINGS),
+    ] = None,
     noise: Annotated[float, typer.Option(help="Label noise Δ, a variance.", rich_help_panel=SETTINGS)] = 0.0,
     weight_decay: Annotated[
         float,
@@ -77,14 +91,18 @@ def command(
         typer.Option(metavar="D", help="Also train real students at dimension D.", rich_help_panel=RUN),
     ] = None,
     seeds: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="K",
             help="Students to train, each on its own data; in parentheses the standard error of the mean.",
+            show_default="8",
             rich_help_panel=RUN,
         ),
-    ] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.", rich_help_panel=RUN)] = 0,
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of the simulation.", show_default="0", rich_help_panel=RUN),
+    ] = None,
     thresholds: Annotated[
         bool,
         typer.Option(
@@ -130,6 +148,21 @@ def command(
 
     if figure is not None and figure.suffix not in FORMATS:
         raise InputError(f"{figure}: a figure ends in one of {', '.join(FORMATS)}; rename it")
+    _refuse(
+        {
+            "--alpha and --curve alpha=...: choose one": alpha is not None and curve is not None,
+            "--target-rank and --target-exponent: choose one": None not in (target_rank, target_exponent),
+            "--target-dimension needs --target-exponent": (
+                target_dimension is not None and target_exponent is None
+            ),
+            "--beta needs --output softmax": beta is not None and output in ("linear", "hardmax"),
+            "--seeds needs --simulate D": seeds is not None and simulate is None,
+            "--seed needs --simulate D": seed is not None and simulate is None,
+        }
+    )
+    alpha, beta = _or(alpha, 0.2), _or(beta, 1.0)
+    target_rank, target_dimension = _or(target_rank, 0.5), _or(target_dimension, 1_000_000)
+    seeds, seed = _or(seeds, 8), _or(seed, 0)
     alphas = _alphas(curve) if curve is not None else [alpha]
     problem = Problem(
         alpha=alphas[-1],
@@ -168,6 +201,18 @@ def command(
         say(f"wrote {figure}")
 
 
+def _refuse(mistakes: dict[str, bool]) -> None:
+    """Bad usage for options that contradict each other, or that nothing would read."""
+    for words, made in mistakes.items():
+        if made:
+            raise typer.BadParameter(words)
+
+
+def _or(given: Number | None, default: Number) -> Number:
+    """What was given, or the default where nothing was."""
+    return default if given is None else given
+
+
 def _alphas(text: str) -> list[float]:
     """`alpha=0.05:1:40` as 40 values from 0.05 to 1."""
     from attnlaw.errors import InputError
@@ -196,18 +241,21 @@ def _show(
     known: Thresholds | None,
     is_curve: bool,
 ) -> None:
-    from attnlaw.cli.console import output, say
+    from attnlaw.cli.console import output, print_table, say
 
     if is_curve:
-        output.print(_curve_table(predictions, measurements))
+        columns = _curve_columns(predictions, measurements)
+        print_table(output, lambda left_out: _curve_table(columns, left_out), LESS)
     else:
-        output.print(_point_table(predictions[0], measurements[0]))
+        print_table(output, lambda _: _point_table(predictions[0], measurements[0]))
     for prediction in predictions:
         if not prediction.converged:
             say(f"alpha {prediction.problem.alpha:.5g}: {prediction.status}")
     for measured in measurements:
         if measured is not None and measured.status != "converged":
             say(f"training at alpha {measured.problem.alpha:.5g}: {measured.status}")
+    if any(measured is not None and measured.seeds == 1 for measured in measurements):
+        say("one trained student has no standard error; --seeds 2 or more gives one")
     if known is not None:
         output.print("\nthresholds (alpha); all but interpolation for clean labels")
         for name, value in known.describe().items():
@@ -215,21 +263,32 @@ def _show(
                 output.print(f"  {name.replace('_', ' '):16}{value:.6g}")
 
 
-def _curve_table(predictions: list[Prediction], measurements: list[Measurement | None]) -> Table:
+def _curve_columns(
+    predictions: list[Prediction], measurements: list[Measurement | None]
+) -> dict[str, list[str]]:
+    """The cells under each title, one for each alpha."""
+    trained = [_measured(measured, "estimation_error") for measured in measurements if measured is not None]
+    return {
+        "alpha": [f"{prediction.problem.alpha:.5g}" for prediction in predictions],
+        "E": [_predicted(prediction, "estimation_error") for prediction in predictions],
+        **({"E trained": trained} if trained else {}),
+        "training loss": [_predicted(prediction, "training_loss") for prediction in predictions],
+        "rank": [_predicted(prediction, "rank_fraction") for prediction in predictions],
+        "Tr Ŝ/d": [_predicted(prediction, "trace") for prediction in predictions],
+        "status": [prediction.status.split(":")[0] for prediction in predictions],
+    }
+
+
+def _curve_table(columns: dict[str, list[str]], left_out: Sequence[str]) -> Table:
     """One row for each alpha."""
     from rich.table import Table
 
+    kept = {title: cells for title, cells in columns.items() if title not in left_out}
     table = Table(box=None, pad_edge=False)
-    for title in ("alpha", "E", "E trained", "training loss", "rank", "Tr Ŝ/d", "status"):
-        table.add_column(title, justify="left" if title == "status" else "right")
-    for prediction, measured in zip(predictions, measurements, strict=True):
-        table.add_row(
-            f"{prediction.problem.alpha:.5g}",
-            _predicted(prediction, "estimation_error"),
-            "" if measured is None else _measured(measured, "estimation_error"),
-            *(_predicted(prediction, name) for name in ("training_loss", "rank_fraction", "trace")),
-            prediction.status.split(":")[0],
-        )
+    for title in kept:
+        table.add_column(title, justify="left" if title == "status" else "right", no_wrap=True)
+    for row in zip(*kept.values(), strict=True):
+        table.add_row(*row)
     return table
 
 
@@ -239,12 +298,13 @@ def _point_table(prediction: Prediction, measured: Measurement | None) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    table.add_column("quantity")
-    table.add_column("")
-    table.add_column("theory", justify="right")
+    table.add_column("quantity", no_wrap=True, min_width=len("estimation error"))
+    table.add_column("", no_wrap=True)
+    table.add_column("theory", justify="right", no_wrap=True)
     if measured is not None:
-        table.add_column(f"trained, d = {measured.size}", justify="right")
-    table.add_column("")
+        title = f"trained, d = {measured.size}"
+        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+    table.add_column("", overflow="fold")
     for name, letter, meaning in QUANTITIES:
         cells = [name.replace("_", " "), letter, _predicted(prediction, name)]
         if measured is not None:
@@ -252,14 +312,18 @@ def _point_table(prediction: Prediction, measured: Measurement | None) -> Table:
         table.add_row(*cells, meaning)
     blank = [""] * (2 if measured is None else 3)
     spectrum = prediction.describe()["spectrum"]
-    edges = "  ".join(f"[{low:.4g}, {high:.4g}]" for low, high in spectrum["edges"])
-    table.add_row("spectrum", *blank, escape(edges))
+    edges = [f"[{low:.4g}, {high:.4g}]" for low, high in spectrum["edges"]]
+    table.add_row("spectrum", *blank, escape(_first_of(edges)))
     if prediction.outliers:
-        shown = [f"{seen.location:.4g} (overlap {seen.overlap:.3g})" for seen in prediction.outliers]
-        if len(shown) > MOST_OUTLIERS:
-            shown[MOST_OUTLIERS:] = [f"and {len(shown) - MOST_OUTLIERS} more"]
-        table.add_row("outliers", *blank, "  ".join(shown))
+        outliers = [f"{seen.location:.4g} (overlap {seen.overlap:.3g})" for seen in prediction.outliers]
+        table.add_row("outliers", *blank, _first_of(outliers))
     return table
+
+
+def _first_of(items: list[str]) -> str:
+    """The first of a long list, and how many more there are."""
+    more = [f"and {len(items) - MOST} more"] if len(items) > MOST else []
+    return "  ".join(items[:MOST] + more)
 
 
 def _predicted(prediction: Prediction, name: str) -> str:

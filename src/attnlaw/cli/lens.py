@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from attnlaw.lens import Lens
 
 SHOWN = 32
@@ -68,11 +71,9 @@ def _integers(text: str) -> list[int]:
 
 
 def _show(lens: Lens) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from attnlaw.cli.audit_table import sparkline
-    from attnlaw.cli.console import output, say
+    from attnlaw.cli.console import output, print_table, say
 
     tokens = len(lens.ids)
     output.print(Text(lens.model, style="bold"), soft_wrap=True)
@@ -86,24 +87,37 @@ def _show(lens: Lens) -> None:
         output.print(f"singular values of T  {'  '.join(f'{value:.4g}' for value in values)}", soft_wrap=True)
     else:
         say(f"singular values: {lens.singular_values.status}")
-    table = Table(box=None, pad_edge=False)
-    for title in ("token", "id", "moved by (operator)", "most", "rollout", "most"):
-        table.add_column(title, justify="right" if title in ("token", "id") else "left", no_wrap=True)
-    for i, (shares, rolled) in enumerate(zip(lens.token_map.shares, lens.rollout, strict=True)):
-        if i == SHOWN:
-            break
-        cells: list[str] = []
-        for row in (shares, rolled):
-            cells.append(sparkline(row.tolist(), top=float(row.max())) if tokens <= SHOWN else "")
-            cells.append(f"{row.argmax()} ({row.max():.0%})")
-        table.add_row(str(i), str(lens.ids[i]), *cells)
-    output.print(table)
+    print_table(output, lambda left_out: _table(lens, left_out), ("rollout",))
     if tokens > SHOWN:
         output.print(f"{tokens - SHOWN} more tokens; --out DIR draws all of them")
     probes = lens.token_map.probes
     if probes is not None:
         worst = float((lens.token_map.errors / lens.token_map.norms.clip(min=1e-300)).max())
         output.print(f"norms estimated from {probes} probes a token, standard error up to {worst:.1%}")
+
+
+def _table(lens: Lens, left_out: Sequence[str]) -> Table:
+    """One row for each token: what moves it, and what moves it most, by the operator and by rollout."""
+    from rich.table import Table
+
+    from attnlaw.cli.audit_table import sparkline
+
+    both = {"moved by (operator)": lens.token_map.shares, "rollout": lens.rollout}
+    maps = {title: rows for title, rows in both.items() if title not in left_out}
+    table = Table(box=None, pad_edge=False)
+    for title in ("token", "id"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in maps:
+        table.add_column(title, no_wrap=True)
+        table.add_column("most", no_wrap=True)
+    for i, token in enumerate(lens.ids[:SHOWN]):
+        cells: list[str] = []
+        for rows in maps.values():
+            top = float(rows[i].max())
+            cells.append(sparkline(rows[i].tolist(), top=top) if len(lens.ids) <= SHOWN else "")
+            cells.append(f"{rows[i].argmax()} ({top:.0%})")
+        table.add_row(str(i), str(token), *cells)
+    return table
 
 
 def _draw(lens: Lens, folder: Path) -> None:

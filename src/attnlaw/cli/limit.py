@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,8 @@ import typer
 from attnlaw.cli.uncertain import with_error
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from attnlaw.limits import Estimate, WidthRow
     from attnlaw.limits.inputs import Inputs
 
@@ -60,7 +62,7 @@ def command(
 
     The same from Python: attnlaw.limits.compare_widths(Stack(Layer(inputs, heads=H)), widths, draws, seed)
     """
-    from attnlaw.cli.console import output, print_json, progress
+    from attnlaw.cli.console import print_json, progress
     from attnlaw.errors import InputError
     from attnlaw.limits import Layer, Scores, Stack, compare_widths
     from attnlaw.report.style import FORMATS
@@ -91,9 +93,8 @@ def command(
     else:
         for h, rows in zip(counts, tables, strict=True):
             source = f"{name} activation" if name else "given tokens"
-            sizes = f"{_counted(inputs.tokens, 'token')}, {_counted(h, 'head')}"
-            for part in _tables(f"{sizes}, {source}", rows):
-                output.print(part)
+            sizes = [_counted(inputs.tokens, "token"), _counted(h, "head"), source]
+            _show(", ".join(sizes + _settings(mask, depth, residual, normalise, token)), rows)
     if figure is not None:
         _draw(figure, counts, tables)
 
@@ -176,30 +177,54 @@ def _text(estimate: Estimate | None) -> str:
     return "-" if estimate is None else with_error(estimate.value, estimate.error)
 
 
-def _tables(title: str, rows: Sequence[WidthRow]) -> list[Any]:
-    """What the terminal shows: a heading, the table, and for stacks the tokens' path."""
-    from rich.table import Table
+def _settings(mask: str, depth: int, residual: bool, normalise: bool, token: int) -> list[str]:
+    """What was asked for beyond one plain layer and its first token."""
+    settings = (
+        (f"{mask} mask", mask != "none"),
+        (f"depth {depth}", depth > 1),
+        ("residual", residual),
+        ("RMSNorm", normalise),
+        (f"token {token}", token != 1),
+    )
+    return [words for words, there in settings if there]
+
+
+def _show(title: str, rows: Sequence[WidthRow]) -> None:
+    """Print a heading, the table, and for stacks the tokens' path."""
     from rich.text import Text
 
+    from attnlaw.cli.console import output, print_table
     from attnlaw.limits import QUANTITIES
 
-    table = Table(box=None, pad_edge=False)
-    names = ("width", "Var p", "Var y", "kurtosis", "KL", "W1", "KS")
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(_name(row.width), *(_text(getattr(row, quantity)) for quantity in QUANTITIES))
-    heading = Text(f"{title}; KL, W1 and KS to the limit", style="bold")
-    shown = [heading, table]
+    names = ("Var p", "Var y", "kurtosis", "KL", "W1", "KS")
+    cells = {
+        name: [_text(getattr(row, quantity)) for row in rows]
+        for name, quantity in zip(names, QUANTITIES, strict=True)
+    }
+    widths = [_name(row.width) for row in rows]
+    output.print(Text(f"{title}; KL, W1 and KS to the limit", style="bold"))
+    print_table(output, lambda left_out: _columns({"width": widths} | cells, left_out), names[:0:-1])
     paths = [row.path.path() for row in rows if row.path is not None and row.path.cosines is not None]
     if paths:
-        path = Table(box=None, pad_edge=False)
-        for name in ("depth", *(_name(row.width) for row in rows)):
-            path.add_column(name, justify="right", no_wrap=True)
-        for points in zip(*paths, strict=True):
-            path.add_row(str(points[0].depth), *(_text(point.cosine) for point in points))
-        shown += [Text("mean cosine between tokens, by depth", style="bold"), path]
-    return shown
+        depths = {"depth": [str(point.depth) for point in paths[0]]}
+        cosines = {
+            name: [_text(point.cosine) for point in points]
+            for name, points in zip(widths, paths, strict=True)
+        }
+        output.print(Text("mean cosine between tokens, by depth", style="bold"))
+        print_table(output, lambda left_out: _columns(depths | cosines, left_out), widths[:-1])
+
+
+def _columns(cells: Mapping[str, Sequence[str]], left_out: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    kept = {name: column for name, column in cells.items() if name not in left_out}
+    table = Table(box=None, pad_edge=False)
+    for name in kept:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in zip(*kept.values(), strict=True):
+        table.add_row(*row)
+    return table
 
 
 def _counted(number: int, noun: str) -> str:
