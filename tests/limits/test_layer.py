@@ -18,6 +18,7 @@ from attnlaw.limits import (
     Stack,
     WeightVariances,
     compare_widths,
+    gaussian_covariance,
     output_law,
     sample,
 )
@@ -65,6 +66,10 @@ def test_bad_tokens():
         ({"scores": Scores(mask=np.eye(3, dtype=bool))}, r"shape \(3, 3\)"),
         ({"scores": Scores(mask=np.diag([True, False]))}, "hides every token from token 2"),
         ({"scores": Scores(mask="diagonal")}, "mask 'diagonal'"),
+        ({"scores": Scores(mask=f"band:{'9' * 5000}")}, "choose none, causal or band:K"),
+        ({"width": 10**400}, r"width is above 1e\+18; expected an integer of at most that"),
+        ({"width": 1e300}, r"width is above 1e\+18"),
+        ({"heads": 10**400}, r"heads is above 1e\+18"),
     ],
 )
 def test_bad_layers(options, message):
@@ -90,8 +95,13 @@ def test_other_bad_options():
     layer = Layer(RandomInputs(2), width=4)
     with pytest.raises(InputError, match="5 coordinates"):
         sample(layer, 10, 0, coordinates=5)
-    with pytest.raises(InputError, match="draws is 0"):
-        sample(layer, 0, 0)
+    for draws in (0, 10**400):
+        with pytest.raises(InputError, match=rf"draws is {draws}; expected an integer from 1 to 100000000"):
+            sample(layer, draws, 0)
+    with pytest.raises(InputError, match="draws is 1; a standard error needs at least 2"):
+        gaussian_covariance(layer, 1, 0)
+    with pytest.raises(InputError, match=r"depth is above 1e\+18"):
+        Stack(layer, 10**400)
     with pytest.raises(InputError, match="token 3 does not exist; choose one from 1 to 2"):
         output_law(layer, 100, 0, token=2)
 

@@ -118,6 +118,17 @@ def test_errors_of_the_gaussian_covariance_are_the_spread_of_repeated_runs():
     assert ((ratio > 0.69) & (ratio < 1.34)).all()
 
 
+def test_the_error_of_two_draws_is_half_their_distance():
+    """The standard deviation of a and b is |a - b| / sqrt(2), that of their mean |a - b| / 2."""
+    layer = Layer(RandomInputs(2))
+    value, error = gaussian_covariance(layer, 2, seed=3)
+    p = score_matrices(layer, layer.inputs.limit_root()[None], 2, streams(3, 0))
+    a, b = conditional_covariance(layer, p)
+    np.testing.assert_allclose(value, (a + b) / 2, rtol=1e-14)
+    # The squares are subtracted from each other: rounding of 1e-16 over a variance of about 0.01.
+    np.testing.assert_allclose(error, abs(a - b) / 2, rtol=1e-12)
+
+
 def test_many_heads_are_gaussian():
     # The mixture's variance has relative deviation ~ H^(-1/2): KL to the Gaussian falls like H^(-2).
     layer = Layer(RandomInputs(4))

@@ -77,7 +77,10 @@ def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         run(read_study(file, VERBS), tmp_path / "out", Place(slurm="partition=gpu"))
 
 
-@pytest.mark.parametrize("text", ["partition", "queue=cpu", "cores=0", "cores=many", "memory="])
+LONG = f"cores={'9' * 5000}"
+
+
+@pytest.mark.parametrize("text", ["partition", "queue=cpu", "cores=0", "cores=many", LONG, "memory="])
 def test_bad_options_are_told(text: str) -> None:
     with pytest.raises(InputError, match="--slurm: "):
         Place(slurm=text)

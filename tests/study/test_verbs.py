@@ -21,6 +21,7 @@ from attnlaw.aim.scaling import scaling_law
 from attnlaw.auditing.fitting import fit_model
 from attnlaw.cli import audit, fit, learn, limit
 from attnlaw.cli.app import app
+from attnlaw.errors import InputError
 from attnlaw.limits import (
     Layer,
     RandomInputs,
@@ -29,6 +30,7 @@ from attnlaw.limits import (
     distances,
     gaussian_covariance,
     gaussian_law,
+    kernel_kl,
     output_law,
     stack_law,
 )
@@ -215,6 +217,19 @@ def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> 
     assert abs(infinite["kl_to_gaussian"]) < 1e-12
     assert finite["kl_to_limit"] < finite["kernel_kl_to_limit"] < finite["kl_to_limit"] + 0.01
     assert infinite["kernel_kl_to_limit"] is None
+    # Two samples of their own normals: with common ones the estimate would be of another law.
+    limit_draws = output_law(layer.at_width(np.inf), 20_000, finite["seed"]).draw(finite["seed"] + 1)
+    assert finite["kernel_kl_to_limit"] == kernel_kl(law.draw(finite["seed"]), limit_draws)
+
+
+def test_a_head_width_at_infinite_width_is_refused(tmp_path: Path) -> None:
+    """The limit's heads are infinitely wide: a row that said otherwise would show another law's numbers."""
+    text = 'verb = "limit"\n[fixed]\ndraws = 2000\nhead_width = 4\n[grid]\nwidth = [16{}]\n'
+    with pytest.raises(InputError, match="head_width: found 4 at width inf, the limit, whose heads"):
+        rows(tmp_path, text.format(", inf"))
+    (row,) = rows(tmp_path, text.format("")).to_dicts()
+    law = output_law(Layer(RandomInputs(4), heads=2, width=16, head_width=4), 2000, row["seed"])
+    assert row["kurtosis"] == law.kurtosis().value
 
 
 def test_the_gaussian_of_the_same_variance_is_that_of_many_heads(tmp_path: Path) -> None:

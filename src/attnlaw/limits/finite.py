@@ -23,6 +23,7 @@ from attnlaw.limits.wishart import Array, Streams, streams
 # Numbers of one kind that a chunk of draws holds: small enough for a core's cache. Chunks do not
 # depend on the width, so that equal seeds share their normals across widths.
 _CHUNK = 2**15
+MOST_DRAWS = 10**8
 
 
 def chunk_size(draws: int, numbers_per_draw: int) -> int:
@@ -40,8 +41,8 @@ def chunks(draws: int, numbers_per_draw: int) -> list[int]:
     >>> sum(chunks(100_000, 8)), len(chunks(3, 10**9))
     (100000, 3)
     """
-    if draws < 1:
-        raise InputError(f"draws is {draws}; expected an integer of at least 1")
+    if not 1 <= draws <= MOST_DRAWS:
+        raise InputError(f"draws is {draws}; expected an integer from 1 to {MOST_DRAWS}")
     size = chunk_size(draws, numbers_per_draw)
     return [min(size, draws - start) for start in range(0, draws, size)]
 

@@ -25,8 +25,9 @@ from attnlaw.limits.wishart import Array, Streams, bartlett, root_of_rows, symme
 
 # Random tokens are drawn in slabs that stay in a core's cache.
 _SLAB = 2**17
-# Fourth powers of larger entries of a Gram matrix, and of the inverse, leave float64.
+# Fourth powers of larger entries of a Gram matrix, of larger weight variances, and of inverses leave float64.
 LARGEST = 1e15
+MOST = 10**18  # of widths, heads, tokens and layers
 # A law that would take more memory than this is refused.
 MOST_BYTES = 2**32
 # Arrays of a Gram matrix's size that stand side by side while its root is taken.
@@ -73,7 +74,7 @@ class RandomInputs:
     shared: bool = True
 
     def __post_init__(self) -> None:
-        _check_count("tokens", self.tokens)
+        check_count("tokens", self.tokens)
         most = math.isqrt(MOST_BYTES // (8 * ROOT_ARRAYS))
         if self.tokens > most:
             raise InputError(
@@ -213,9 +214,12 @@ def require_real(what: str, dtype: np.dtype[Any]) -> None:
         raise InputError(f"{what} holds {dtype}, expected real numbers; convert it")
 
 
-def _check_count(name: str, value: int) -> None:
+def check_count(name: str, value: object) -> None:
+    """An `InputError` for what is no integer from 1 to 1e18."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{name} is {value!r}; expected an integer of at least 1")
+    if value > MOST:
+        raise InputError(f"{name} is above {MOST:.0e}; expected an integer of at most that")
 
 
 def _check_gram(gram: Array) -> None:

@@ -17,14 +17,10 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
 from attnlaw.errors import InputError
-from attnlaw.limits.inputs import Inputs
+from attnlaw.limits.inputs import LARGEST, Inputs, check_count
 from attnlaw.limits.scores import BoolArray, Scores
 from attnlaw.limits.wishart import Array
-
-LARGEST = 1e15
 
 
 @dataclass(frozen=True)
@@ -70,10 +66,10 @@ class Layer:
     variances: WeightVariances = field(default_factory=WeightVariances)
 
     def __post_init__(self) -> None:
-        _check_width("width", self.width)
-        _check_integer("heads", self.heads)
+        _check_width(self.width)
+        check_count("heads", self.heads)
         if self.head_width is not None:
-            _check_integer("head width", self.head_width)
+            check_count("head width", self.head_width)
             if self.width != math.inf and int(self.width) % self.head_width:
                 raise InputError(
                     f"head width {self.head_width} does not divide the width {int(self.width)}; "
@@ -141,14 +137,9 @@ class Sample:
     outputs: Array
 
 
-def _check_width(name: str, value: float) -> None:
+def _check_width(value: float) -> None:
     if value == math.inf:
         return
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    _check_integer(name, value)
-
-
-def _check_integer(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {value!r}; expected an integer of at least 1")
+    check_count("width", value)

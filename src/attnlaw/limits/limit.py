@@ -17,6 +17,7 @@ import math
 
 import numpy as np
 
+from attnlaw.errors import InputError
 from attnlaw.limits.finite import chunks
 from attnlaw.limits.heads import score_matrices
 from attnlaw.limits.layer import Layer
@@ -63,11 +64,15 @@ def conditional_covariance(layer: Layer, scores: Array) -> Array:
 def gaussian_covariance(layer: Layer, draws: int, seed: int) -> tuple[Array, Array]:
     """The covariance E[A Sigma A^T] (s, s) of the Gaussian limit H -> infinity, and its standard errors.
 
+    Fails for fewer than 2 draws, which tell no error.
+
     >>> from attnlaw.limits import RandomInputs
     >>> value, error = gaussian_covariance(Layer(RandomInputs(2)), 4000, seed=0)
     >>> bool(abs(value[0, 0] - 0.636838) < 5 * error[0, 0])
     True
     """
+    if draws < 2:
+        raise InputError(f"draws is {draws}; a standard error needs at least 2")
     one_head = Layer(layer.inputs, scores=layer.scores, variances=layer.variances)
     root = one_head.inputs.limit_root()[None]
     total = np.zeros((2, layer.tokens, layer.tokens))
@@ -76,4 +81,4 @@ def gaussian_covariance(layer: Layer, draws: int, seed: int) -> tuple[Array, Arr
         covariance = conditional_covariance(one_head, p)
         total += covariance.sum(axis=0), (covariance**2).sum(axis=0)
     mean, square = total / draws
-    return mean, np.sqrt(np.maximum(square - mean**2, 0.0) / draws)
+    return mean, np.sqrt(np.maximum(square - mean**2, 0.0) / (draws - 1))

@@ -215,11 +215,14 @@ def _log_normals(y: Array, mu: Array, v: Array) -> Array:
 def log_mean(table: Array, weights: Array | None = None) -> Array:
     """log of the mean of exp(table) over its rows, without underflow; `weights` add up to one.
 
-    >>> log_mean(np.array([[-1000.0], [-1000.0]])).tolist()
-    [-1000.0]
+    A column of minus infinities, of atoms alone, has the logarithm of 0.
+
+    >>> log_mean(np.array([[-1000.0, -np.inf], [-1000.0, -np.inf]])).tolist()
+    [-1000.0, -inf]
     """
     top = np.maximum(table.max(axis=0), -1e300)
-    result: Array = top + np.log(np.average(np.exp(table - top), axis=0, weights=weights))
+    with np.errstate(divide="ignore"):
+        result: Array = top + np.log(np.average(np.exp(table - top), axis=0, weights=weights))
     return result
 
 

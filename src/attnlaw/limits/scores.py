@@ -13,6 +13,7 @@ scores of a query depend on the two Gram matrices alone, since W_Q and W_K are i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -64,7 +65,7 @@ class Scores:
             mask = np.ones((tokens, tokens), dtype=np.bool_)
         elif self.mask == "causal":
             mask = j <= i
-        elif self.mask.startswith("band:") and self.mask.removeprefix("band:").isdecimal():
+        elif re.fullmatch(r"band:\d{1,18}", self.mask):
             mask = np.abs(i - j) <= int(self.mask.removeprefix("band:"))
         else:
             raise InputError(

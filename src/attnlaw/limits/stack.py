@@ -23,6 +23,7 @@ import numpy as np
 from attnlaw.errors import InputError
 from attnlaw.limits.finite import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.limits.heads import attention_root, score_matrices
+from attnlaw.limits.inputs import check_count
 from attnlaw.limits.kernels import KERNELS, activation, kernel_map
 from attnlaw.limits.layer import Layer
 from attnlaw.limits.mixture import Estimate, Law, mean_of
@@ -55,8 +56,7 @@ class Stack:
     normalise: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.depth, int | np.integer) or self.depth < 1:
-            raise InputError(f"depth is {self.depth!r}; expected an integer of at least 1")
+        check_count("depth", self.depth)
         if self.mlp is not None and self.mlp not in KERNELS:
             raise InputError(
                 f"MLP activation {self.mlp!r} is unknown; choose {' or '.join(KERNELS)}, or None"
@@ -70,7 +70,7 @@ class Stack:
     @property
     def is_layer(self) -> bool:
         """Whether this is the layer alone, whose law needs one token's own row of scores only."""
-        return self.blocks == ("attention",) and not self.residual
+        return self.depth == 1 and self.mlp is None and not self.residual
 
 
 @dataclass(frozen=True, eq=False)

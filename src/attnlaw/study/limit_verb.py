@@ -79,14 +79,25 @@ def check_limit(
     kernel: bool,
     **arguments: Any,
 ) -> None:
-    """An `InputError` for a layer, a number of draws or a token that cannot be, and for too much memory."""
+    """An `InputError` for a layer, a number of draws or a token that cannot be, and for too much memory.
+
+    Infinite width is the limit, whose heads are infinitely wide: a head width there would be ignored.
+    """
     from attnlaw.errors import InputError
+    from attnlaw.limits.finite import MOST_DRAWS
     from attnlaw.limits.memory import check_memory
     from attnlaw.limits.mixture import BATCHES
 
-    if draws < BATCHES:
-        raise InputError(f"draws: found {draws}, expected at least {BATCHES}, for a standard error")
+    if not BATCHES <= draws <= MOST_DRAWS:
+        raise InputError(
+            f"draws: found {draws}, expected at least {BATCHES}, for a standard error, up to {MOST_DRAWS}"
+        )
     stack = _stack(**arguments, scaling=scaling)
+    if stack.layer.width == math.inf and stack.layer.head_width is not None:
+        raise InputError(
+            f"head_width: found {stack.layer.head_width} at width inf, the limit, whose heads are infinitely "
+            "wide; leave head_width out there, or choose finite widths: kl_to_limit compares them with it"
+        )
     if other_scaling is not None:
         _stack(**arguments, scaling=other_scaling)
     if not 1 <= token <= stack.layer.tokens:

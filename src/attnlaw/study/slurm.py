@@ -6,6 +6,7 @@ by its address, and end when it has gone.
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -35,8 +36,8 @@ def parse_options(text: str) -> dict[str, str]:
             raise InputError(f"--slurm: found {item!r}, expected NAME=VALUE, a name of {', '.join(OPTIONS)}")
         options[name] = value
     cores = options.setdefault("cores", "1")
-    if not cores.isdecimal() or int(cores) < 1:
-        raise InputError(f"--slurm: cores={cores}, expected a whole number of at least 1")
+    if not re.fullmatch(r"\d{1,6}", cores) or int(cores) < 1:
+        raise InputError(f"--slurm: cores={cores}, expected a whole number from 1 to 999999")
     return options
 
 
