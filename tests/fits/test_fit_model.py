@@ -128,19 +128,18 @@ def test_two_models_in_one_share_their_nulls(fresh, tmp_path):
 
 
 def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
-    """Heads whose status says that parameters are withheld, and one that the law fits."""
+    """Heads whose status says that parameters are withheld, and others that the law fits."""
     rows = fit_model("examples/tiny-decoder", layers="0", only="qk,vo").matrices
     names = [name for name in FITS if name.startswith(("noise", "threshold", "target_rank"))]
     assert len(names) == 9
     withheld = pl.col("status").str.contains("parameters are withheld")
     without, fitted = rows.filter(withheld), rows.filter(~withheld)
-    assert without.height == 7
-    assert without.select(names).null_count().row(0) == (7,) * 9
+    assert (without.height, fitted.height) == (3, 5)
+    assert without.select(names).null_count().row(0) == (3,) * 9
     assert (
         without.select(pl.col("learned_distance", "rank_fraction").is_not_null().all()).row(0) == (True,) * 2
     )
     assert fitted.select("^.*_(low|high)$").null_count().row(0) == (0,) * 8
-    assert fitted.select(pl.col("learned_distance") * pl.col("values")).item() <= 2
 
 
 def test_json_keeps_its_contract(fresh):
