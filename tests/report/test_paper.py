@@ -9,13 +9,14 @@ import altair as alt
 import numpy as np
 import polars as pl
 import pytest
+import vl_convert
 
 import attnlaw
 from attnlaw.report.audit_charts import amplification, head_map
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.bounds_charts import compare, contribution_curves
 from attnlaw.report.earlier import LIST
-from attnlaw.report.paper import COLUMN, NEAR, PAGE, save_figures
+from attnlaw.report.paper import COLUMN, NEAR, PAGE, paper_spec, save_figures
 from attnlaw.report.style import save_chart
 
 
@@ -73,6 +74,9 @@ def test_many_heads_fit_on_a_page(audit, tmp_path):
         for head in range(128)
     )
     assert width_of(head_map(heads), tmp_path / "f.pdf") == pytest.approx(PAGE, abs=NEAR)
+    drawn = vl_convert.vegalite_to_svg(paper_spec(head_map(heads)))
+    shown = [text for text in re.findall(r"<text([^>]*)>(\d+)</text>", drawn) if 'opacity="0"' not in text[0]]
+    assert 10 < len(shown) < 2 * 64  # labels that would lie upon each other are left out
 
 
 def test_a_chart_that_no_page_can_hold_is_refused(tmp_path):

@@ -44,14 +44,14 @@ def law_map(fits: pl.DataFrame) -> Any:
             own = rows.filter(pl.col("kind") == kind).select("layer", "head", "expert", "law")
             across = next((name for name in ("head", "expert") if own[name].null_count() < own.height), None)
             x = (
-                alt.X(f"{across}:O", title=across, axis=alt.Axis(labelAngle=0))
+                {"x": alt.X(f"{across}:O", title=across, axis=alt.Axis(labelAngle=0))}
                 if across
-                else alt.value(CELL / 2)
+                else {"x": alt.value(0), "x2": alt.value("width")}
             )
             panels.append(
                 alt.Chart(alt.Data(values=own.to_dicts()), title=KIND_NAMES.get(kind, kind))
-                .mark_rect(stroke="white", strokeWidth=1, **({} if across else {"width": CELL}))
-                .encode(x=x, y=alt.Y("layer:O", title=None, axis=bare) if panels else named, color=colour)
+                .mark_rect(stroke="white", strokeWidth=1)
+                .encode(y=alt.Y("layer:O", title=None, axis=bare) if panels else named, color=colour, **x)
                 .properties(
                     width=CELL * (own[across].n_unique() if across else 1),
                     height=CELL * own["layer"].n_unique(),

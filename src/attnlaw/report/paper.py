@@ -44,6 +44,7 @@ CONFIG: dict[str, Any] = {
         "gridWidth": 0.4,
         "gridOpacity": 0.5,
     },
+    "axisBand": {"labelOverlap": True},  # of many heads some are labelled
     "axisY": {"labelFlush": True},  # else a label at the top of one panel lifts its title
     "legend": {
         "labelFontSize": 7,
