@@ -5,7 +5,8 @@ The decision, in this order:
 1. "random": the finite-size null is not rejected, `random_p_value > 0.01`.
 2. "learned" or "heavy-tailed": laws of the whole spectrum that fit (learned: as close as spectra drawn from
    the law; heavy-tailed: KS at most `1.36/sqrt(n)`, the 5% point for n independent values, and heavier than
-   the null, kappa below 2 for a head and finite for a matrix); of two, the one with the smaller KS.
+   the null: of its own draws at most one in a hundred has so small a kappa); of two, the one with the
+   smaller KS.
 3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
    lognormal that is significantly better.
 4. "neither".
