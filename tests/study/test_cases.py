@@ -26,6 +26,26 @@ def test_a_deep_pattern_finds_what_lies_below(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0.5:0.1:3", "FROM must be below TO"),
+        ("1:1:3", "FROM must be below TO"),
+        ("0:inf:3", "FROM must be below TO, both finite"),
+        ("nan:1:3", "FROM must be below TO, both finite"),
+        ("0:1:1", "COUNT must be from 2 to 100000"),
+        ("0:1:100001", "COUNT must be from 2 to 100000"),
+        ("0:1:2.5", "expected FROM:TO:COUNT such as 0.05:1:40"),
+        ("0:1", "expected FROM:TO:COUNT"),
+        ("0:1:2:3", "expected FROM:TO:COUNT"),
+        (f"0:1:{'9' * 5000}", "expected FROM:TO:COUNT"),
+    ],
+)
+def test_a_span_that_cannot_be_is_told_by_what_is_wrong_with_it(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        cases.span(text, "study.toml: [grid] alpha")
+
+
 def test_links_in_a_circle_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two links to their own folder make 2^40 paths before the system stops following."""
     for name in ("one", "two"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 from study.sample_verbs import rows, study
 
 from attnlaw.errors import InputError
+from attnlaw.report.study_rows import read_rows
 from attnlaw.study import run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import locked, open_store
@@ -50,4 +52,18 @@ def test_a_store_without_rows_is_exported_without_rows(tmp_path: Path) -> None:
     with open_store(tmp_path / "out", create=True) as store:
         export(found, store)
     assert rows(tmp_path / "out").height == 0
+    with pytest.raises(InputError, match="no task is finished yet; go on with: attnlaw study resume FILE"):
+        read_rows(tmp_path / "out")
     assert status(found, tmp_path / "out").missing == 3
+
+
+def test_texts_without_a_value_are_columns_of_text(tmp_path: Path) -> None:
+    run(study(tmp_path, SQUARES), tmp_path / "out")
+    found = rows(tmp_path / "out")
+    assert found["log"].to_list() == [None] * 3
+    assert [found.schema[name] for name in ("log", "verb", "error", "seconds")] == [
+        pl.String,
+        pl.String,
+        pl.String,
+        pl.Float64,
+    ]

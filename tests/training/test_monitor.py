@@ -256,6 +256,18 @@ def test_a_resumed_run_keeps_earlier_rows_and_doubles_none(tmp_path):
     assert again.filter(step=24).filter(changed).select("layer", "kind").rows() == [(0, "ffn_in")]
 
 
+def test_a_measurement_out_of_order_leaves_the_others(tmp_path):
+    model = TimedEncoder()
+    run(watch(model, tmp_path), model, range(41))
+    monitor = watch(model, tmp_path)
+    for step in (16, 30, 50, 20, 50):  # steps 16, 24, 32 and 40 of the run before are left behind, once
+        monitor.measure(step)
+    assert stored(tmp_path)["step"].to_list() == [0, 8, 16, 30, 20, 50]
+    assert set(pl.read_parquet(tmp_path / "step_matrices.parquet")["step"]) == {0, 8, 16, 20, 30, 50}
+    monitor.measure(4)
+    assert sorted(stored(tmp_path)["step"]) == [0, 4, 8, 16, 20, 30, 50]
+
+
 def test_two_models_share_a_directory(tmp_path):
     model, other = TimedEncoder(), TimedEncoder(seed=1)
     monitors = [watch(model, tmp_path, name="student"), watch(other, tmp_path, name="teacher")]
@@ -272,22 +284,29 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
     monitor = watch(model, tmp_path)
     monitor.step(0)
     whole = stored(tmp_path)
-    for failure in (OSError(28, "No space left on device"), pl.exceptions.ComputeError("disk")):
+    failures = [
+        (Path, "write_bytes", OSError(28, "No space left on device"), "No space left on device"),
+        (pl.DataFrame, "write_parquet", pl.exceptions.ComputeError("disk"), "disk"),
+    ]
+    for owner, method, failure, told in failures:
 
         def full(self, target, failure=failure):
-            Path(target).write_bytes(b"PAR1 half a file")
+            if isinstance(self, Path):
+                with self.open("wb") as file:
+                    file.write(b"PAR1 half a file")
             raise failure
 
-        monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
-        with pytest.warns(UserWarning, match="kept until the next"):
-            monitor.step(8)
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, method, full)
+            with pytest.warns(UserWarning, match=f"{told}.*kept until the next"):
+                monitor.step(8)
         assert stored(tmp_path).equals(whole)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["step_matrices.parquet", "steps.parquet"]
 
     def killed(self, target):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", killed)
+    monkeypatch.setattr(Path, "write_bytes", killed)
     with pytest.raises(KeyboardInterrupt):
         monitor.step(16)
     monkeypatch.undo()

@@ -58,9 +58,10 @@ def read_rows(folder: Path) -> pl.DataFrame:
     where = str(path)
     _require_told(rows, EVERY, where)
     strange = rows.filter(~pl.col("task").str.contains("^[0-9A-Za-z]{1,64}$"))["task"]
-    if not rows.height or strange.len():
-        found = f"a task {strange[0][:64]!r}" if strange.len() else "no rows"
-        raise InputError(f"{where}: found {found}; {EXPORT}")
+    if not rows.height:
+        raise InputError(f"{where}: no task is finished yet; go on with: attnlaw study resume FILE --out DIR")
+    if strange.len():
+        raise InputError(f"{where}: found a task {strange[0][:64]!r}; {EXPORT}")
     done = rows.filter(pl.col("status") != "failed")
     for verb, asked in ASKED.items():
         own = done.filter(pl.col("verb") == verb)

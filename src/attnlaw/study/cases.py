@@ -117,13 +117,15 @@ def span(text: str, where: str) -> list[float]:
     >>> span("0:1:3", "study.toml")
     [0.0, 0.5, 1.0]
     """
-    parts = text.split(":")
     try:
-        low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
-    except (ValueError, IndexError):
-        low, high, count = 0.0, 0.0, 0
-    if len(parts) != 3 or not -np.inf < low < high < np.inf or not 2 <= count <= MOST_POINTS:
-        raise InputError(f"{where}: found {text!r}, expected FROM:TO:COUNT such as 0.05:1:40")
+        first, last, points = text.split(":")
+        low, high, count = float(first), float(last), int(points)
+    except ValueError as error:
+        raise InputError(f"{where}: found {text!r}, expected FROM:TO:COUNT such as 0.05:1:40") from error
+    if not -np.inf < low < high < np.inf:
+        raise InputError(f"{where}: found {text!r}, but FROM must be below TO, both finite")
+    if not 2 <= count <= MOST_POINTS:
+        raise InputError(f"{where}: found {text!r}, but COUNT must be from 2 to {MOST_POINTS}")
     return [float(value) for value in np.linspace(low, high, count)]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from attnlaw.records.files import parquet, replacing
 from attnlaw.study.file import Study
 from attnlaw.study.store import KEY, Store
 from attnlaw.study.task import Outcome, Task
+from attnlaw.study.verb import Arguments, Verb
 
 ROWS = Path("rows", "rows.parquet")
 LAST = ("status", "error", "attnlaw_version", "task")
@@ -80,18 +81,25 @@ def _rows(finished: list[tuple[Task, Outcome]], store: Store) -> pl.DataFrame:
         rows.append({"status": "done", **values, "verb": task.verb, **task.columns, **ends})
     arguments = {name: None for name in arguments if name != "seed"} | {"seed": None}
     names = [*arguments, *(name for name in results if name not in arguments and name not in LAST), *LAST]
+    functions = {task.function for task, _ in finished}
+    texts = {"verb", *LAST} | {
+        name
+        for function in functions
+        for name, kinds in Arguments(Verb(function)).types.items()
+        if str in kinds
+    }
     columns = {}
     for name in names:
         try:
-            columns[name] = _column(name, [row.get(name) for row in rows])
+            columns[name] = _column(name, [row.get(name) for row in rows], texts)
         except TypeError:
             store.refuse(f"the values of {name} in its rows are of several types")
     return pl.DataFrame(columns)
 
 
-def _column(name: str, values: list[Any]) -> pl.Series:
+def _column(name: str, values: list[Any], texts: Collection[str]) -> pl.Series:
     """A column of one type: numbers of both kinds are floats; without a value, text or float by its name."""
-    text = name in LAST or name.endswith("_part")
+    text = name in texts or name.endswith("_part")
     empty = pl.String() if text else pl.Int64() if name == "seed" else pl.Float64()
     return pl.Series(name, values, dtype=_type(values) or empty, strict=False)
 

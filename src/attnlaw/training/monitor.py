@@ -29,7 +29,7 @@ from attnlaw.auditing import audit
 from attnlaw.checkpoints import open_model
 from attnlaw.checkpoints.formats.torch_file import import_torch
 from attnlaw.errors import InputError
-from attnlaw.records.files import replacing, usable_directory
+from attnlaw.records.files import parquet, replacing, usable_directory
 from attnlaw.records.read import read_steps
 from attnlaw.records.schema import frame
 from attnlaw.records.steps_schema import STEPS
@@ -85,6 +85,8 @@ class SpectralMonitor:
         self._spent = 0.0
         self._last: float | None = None
         self._unwritten: list[Snapshot] = []
+        self._first: int | None = None  # the first step that was measured
+        self._resumed = False  # whether the rows that it leaves behind are gone
         if is_first_process():
             usable_directory(self.directory)
             for path in (self.steps_path, self.matrices_path):
@@ -144,7 +146,9 @@ class SpectralMonitor:
 
     def _write(self, taken: Snapshot) -> None:
         """Add the rows to the files; where that fails, say so and try again with the next ones."""
-        self._unwritten = [*(old for old in self._unwritten if old.step < taken.step), taken]
+        if self._first is None:
+            self._first = taken.step
+        self._unwritten = [*(old for old in self._unwritten if old.step != taken.step), taken]
         steps = frame([snapshot.row for snapshot in self._unwritten], STEPS)
         matrices = pl.concat([snapshot.matrices for snapshot in self._unwritten])
         try:
@@ -154,15 +158,20 @@ class SpectralMonitor:
             reason = str(error).splitlines()[0]
             warnings.warn(f"{reason}; the rows are kept until the next measurement", stacklevel=3)
         else:
-            self._unwritten = []
+            self._unwritten, self._resumed = [], True
 
     def _append(self, path: Path, rows: pl.DataFrame) -> None:
-        """Rows of this model from the first new step on are of weights that a resumed run has left."""
-        left = (pl.col("model") == self.name) & (pl.col("step") >= self._unwritten[0].step)
+        """Add rows, each in place of an earlier one of its step.
+
+        The first time, rows from the first measured step on are of weights that a resumed run has left.
+        """
+        replaced = pl.col("step").is_in([snapshot.step for snapshot in self._unwritten])
+        if not self._resumed:
+            replaced |= pl.col("step") >= self._first
         stored = _read(path)
-        earlier = [] if stored is None else [stored.filter(~left)]
+        earlier = [] if stored is None else [stored.filter(~(replaced & (pl.col("model") == self.name)))]
         with replacing(path) as draft:
-            pl.concat([*earlier, rows], how="diagonal_relaxed").write_parquet(draft)
+            draft.write_bytes(parquet(pl.concat([*earlier, rows], how="diagonal_relaxed")))
 
 
 def is_first_process() -> bool:
