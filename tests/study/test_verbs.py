@@ -126,10 +126,13 @@ def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
 
 
 def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:
-    text = 'verb = "learn"\n[fixed]\nnoise = 0.5\nthresholds = true\nalpha = 0.3\ntarget_rank = 0.25\n'
-    (row,) = rows(tmp_path, text).to_dicts()
-    options = ("--alpha", "0.3", "--target-rank", "0.25", "--noise", "0.5", "--thresholds")
-    found = printed("learn", *options)
+    """With two tokens a sample shows three entries: thresholds in samples are a third of those for one."""
+    text = 'verb = "learn"\n[fixed]\nnoise = 0.5\nthresholds = true\nalpha = 0.1\ntarget_rank = 0.25\n'
+    (row,) = rows(tmp_path, text + "tokens = 2\n").to_dicts()
+    options = ("--target-rank", "0.25", "--noise", "0.5", "--thresholds")
+    found = printed("learn", "--alpha", "0.1", "--tokens", "2", *options)
+    alone = printed("learn", "--alpha", "0.3", *options)["thresholds"]
+    assert row["threshold_interpolation"] == pytest.approx(alone["interpolation"] / 3, rel=1e-9)
     for name, value in found["prediction"].items():
         if name != "spectrum":
             assert row[name] == value
@@ -192,15 +195,19 @@ def test_a_spectrum_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_power_law_targets_are_those_of_the_scaling_law(tmp_path: Path) -> None:
-    text = 'verb = "learn"\n[fixed]\ntarget_exponent = 1.5\ntarget_dimension = 1000\nnoise = 0.5\n'
-    found = rows(tmp_path, text + "[grid]\nalpha = [0.008, 0.016]\n")
-    law = scaling_law(1.5, 1000, [8.0, 16.0], noise=0.5, weight_decay=0.1)
+    """N = n T(T+1)/2 observations: with two tokens alpha = 0.004 is N/d = 12."""
+    text = (
+        'verb = "learn"\n[fixed]\ntarget_exponent = 1.5\ntarget_dimension = 1000\nnoise = 0.5\ntokens = 2\n'
+    )
+    found = rows(tmp_path, text + "[grid]\nalpha = [0.004, 0.008]\n")
+    law = scaling_law(1.5, 1000, [12.0, 24.0], noise=0.5, weight_decay=0.1)
     # Both solve the same equations, apart here and together there, to residuals of about 1e-12.
     errors = [prediction.estimation_error for prediction in law.predictions]
     assert found["estimation_error"].to_list() == pytest.approx(errors, rel=1e-9)
     assert found["leading_error"].to_list() == pytest.approx(list(law.leading), rel=1e-9)
     assert found["predicted_exponent"].to_list() == [law.predicted_exponent] * 2
-    options = ("--target-exponent", "1.5", "--target-dimension", "1000", "--noise", "0.5", "--alpha", "0.008")
+    options = ("--target-exponent", "1.5", "--target-dimension", "1000", "--noise", "0.5", "--alpha", "0.004")
+    options += ("--tokens", "2")
     assert printed("learn", *options)["prediction"]["estimation_error"] == found["estimation_error"][0]
 
 
