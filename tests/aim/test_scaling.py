@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import zeta
 
 from attnlaw.aim.problem import Problem, Target
-from attnlaw.aim.scaling import leading_error, predicted_exponent, scaling_law
-from attnlaw.aim.state_evolution import state_evolution
+from attnlaw.aim.scaling import ScalingLaw, leading_error, predicted_exponent, scaling_law
+from attnlaw.aim.state_evolution import state_evolution, state_evolutions
 from attnlaw.errors import InputError
 from attnlaw.numerics.power_fit import fit_exponent
 
@@ -54,13 +58,60 @@ def test_leading_law_has_the_predicted_exponent(noise: float, student: str) -> N
     assert error is not None
 
 
+def mode_error(u: float, student: str) -> float:
+    """The error of a mode of height u, in units of delta, that stands at u + 1/u with overlap 1 - 1/u^2."""
+    if u <= 1:
+        return u**2
+    lost = 1 / u**2
+    if student == "bayes":  # the best multiple of the eigenvector: u^2 - (u (1 - lost))^2
+        return u**2 * lost * (2 - lost)
+    seen = u + 1 / u - 2
+    return (2 - 1 / u) ** 2 + 2 * u * seen * lost
+
+
+@pytest.mark.parametrize("student", ["factorized", "bayes"])
+@pytest.mark.parametrize("gamma", [0.7, 1.0, 2.0])
+def test_the_constant_by_a_sum_over_modes(gamma: float, student: str) -> None:
+    """Modes `u = (K/k)^gamma`: I = int_0^inf mode_error(x^-gamma) dx, x = k/K, in two parts."""
+    learned = quad(lambda x: mode_error(x**-gamma, student), 0, 1, epsabs=1e-12)[0]
+    missed = quad(lambda x: mode_error(x**-gamma, student), 1, np.inf, epsabs=1e-12)[0]
+    front = zeta(2 * gamma) ** (-1 / (2 * gamma)) * (learned + missed)
+    (E,) = leading_error(gamma, [1e6], 0.0, student)
+    assert front ** (2 * gamma) * 2e6 ** (1 - 2 * gamma) == pytest.approx(E, rel=1e-7)
+
+
 def test_full_equations_approach_the_leading_law() -> None:
     law = scaling_law(1.0, 10**6, [32, 128, 512], noise=0.5)
     errors = np.array([prediction.estimation_error for prediction in law.predictions])
-    gap = np.abs(errors / np.array(law.leading) - 1)
-    assert np.all(np.diff(gap) < 0)
-    assert gap[-1] < 0.03
+    # The law cuts at b = 2 delta, where I = 4. The best decay cuts at c = b/delta below 2: I = 4 + c^2 - 2 c.
+    cut = np.array([float(one.threshold or 0) / one.noise_level for one in law.predictions])
+    gap = np.abs(errors / (np.array(law.leading) * (1 + cut * (cut - 2) / 4)) - 1)
+    # A sum over K modes and its integral differ by a share of order 1/K, and K grows as sqrt(N/d).
+    assert np.all(gap < 2 / learned_modes(law))
+    assert np.all(gap[1:] < gap[:-1] / 2)
     assert law.fitted_exponent == pytest.approx(fit_exponent(law.ratios, law.leading)[0], abs=0.05)
+
+
+def learned_modes(law: ScalingLaw) -> np.ndarray:
+    """How many target eigenvalues `A sqrt(d) k^-gamma` are above delta."""
+    top = np.sqrt(law.dimension / zeta(2 * law.exponent))
+    return np.array([(top / one.noise_level) ** (1 / law.exponent) for one in law.predictions])
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1.5])
+def test_full_bayes_equations_approach_the_leading_law(gamma: float) -> None:
+    law = scaling_law(gamma, 10**6, [128, 512], noise=0.5, student="bayes")
+    errors = np.array([prediction.estimation_error for prediction in law.predictions])
+    assert np.all(np.abs(errors / np.array(law.leading) - 1) < 2 / learned_modes(law))
+    assert learned_modes(law)[1] > 10
+
+
+def test_the_weight_decay_is_near_the_best() -> None:
+    law = scaling_law(2.0, 10**5, [128, 256], noise=0.5)
+    found = law.predictions[1]
+    unit = float(np.sqrt(2 * found.problem.alpha * (law.leading[1] + 0.5 / 2)))
+    scan = [replace(found.problem, weight_decay=factor * unit) for factor in (3.2, 3.7, 4.1)]
+    assert found.estimation_error < 1.01 * min(one.estimation_error for one in state_evolutions(scan))
 
 
 def test_bins_do_not_matter() -> None:
