@@ -55,3 +55,26 @@ def test_students_without_a_theory_are_drawn_with_their_errors() -> None:
     }
     assert "standard error" in figure.caption
     assert list(trained_figures(trained.head(2))) == []  # one setting: nothing to draw it against
+
+
+def test_a_student_without_weight_decay_stands_beside_every_decay(tmp_path: Path) -> None:
+    """Two decays of a trained student, and the Bayes-optimal one, computed for each though it has none."""
+    points = [("factorized", 0.1), ("factorized", 1.0), ("bayes", None), ("bayes", None)]
+    theory = pl.DataFrame(
+        [
+            {"student": student, "weight_decay": decay, "alpha": alpha, "beta": None, "target_rank": 0.5}
+            | {"noise": 0.5, "estimation_error": alpha, "task": "t"}
+            for student, decay in points
+            for alpha in (0.1, 0.2)
+        ],
+        schema_overrides={"beta": pl.Float64},
+    )
+    figures = list(learn_figures(theory, pl.DataFrame(), tmp_path))
+    assert [figure.title for figure in figures] == [
+        f"Learning curves: weight decay {decay:g}" for decay in (0.1, 1.0)
+    ]
+    for figure in figures:
+        (own,) = [part for part in figure.draw.args if isinstance(part, pl.DataFrame)][:1]
+        assert sorted(own.select("student", "alpha").rows()) == [
+            (student, alpha) for student in ("bayes", "factorized") for alpha in (0.1, 0.2)
+        ]

@@ -142,6 +142,29 @@ def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:
         assert row[f"threshold_{name}"] == value
 
 
+@pytest.mark.parametrize(
+    ("setting", "unused"),
+    [
+        ("noise = 0.5", {"beta", "target_dimension"}),
+        ('noise = 0.5\nstudent = "bayes"', {"beta", "weight_decay", "target_dimension"}),
+        ("noise = 0.5\ntarget_exponent = 1.5\ntarget_dimension = 100", {"beta", "target_rank"}),
+    ],
+)
+def test_a_row_does_not_state_what_its_problem_does_not_have(
+    tmp_path: Path, setting: str, unused: set[str]
+) -> None:
+    (row,) = rows(tmp_path, f'verb = "learn"\n[fixed]\n{setting}\n').to_dicts()
+    asked = {"alpha", "tokens", "output", "beta", "target_rank", "target_dimension", "noise", "weight_decay"}
+    assert {name for name in asked if row[name] is None} == unused
+
+
+def test_students_and_theory_have_the_same_settings(tmp_path: Path) -> None:
+    text = 'verb = ["learn", "learn.simulate"]\n[fixed]\nsimulate = 10\nalpha = 0.3\nnoise = 0.5\n'
+    names = ("alpha", "tokens", "output", "beta", "target_rank", "target_dimension", "noise", "weight_decay")
+    theory, trained = rows(tmp_path, text).select(names).rows()
+    assert theory == trained == (0.3, 1, "linear", None, 0.5, None, 0.5, 0.1)
+
+
 def test_a_trained_student_is_what_the_command_prints(tmp_path: Path) -> None:
     text = 'verb = "learn.simulate"\n[fixed]\nsimulate = 20\nalpha = 0.3\nnoise = 0.5\nweight_decay = 0.6\n'
     found = rows(tmp_path, text + "[run]\nseeds = 2\n")

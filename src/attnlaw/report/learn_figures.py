@@ -44,7 +44,7 @@ def trained_figures(trained: pl.DataFrame) -> Iterator[Figure]:
     names = [name for name in varied(trained, (*LEARN, "simulate")) if trained[name].dtype.is_numeric()]
     if not names:
         return
-    x = max(names, key=lambda name: trained[name].n_unique())
+    x = max(names, key=lambda name: _count(trained[name]))
     others = [name for name in varied(trained, (*LEARN, "simulate", "sensing")) if name != x]
     lines = (
         labelled(trained, others)
@@ -70,6 +70,8 @@ def _error_figures(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figu
             yield Figure("phases", f"Phase diagram{title}", caption, chart)
     elif "alpha" in names and (trained.height or {"student"} >= set(names) - {"alpha", "weight_decay"}):
         others = free(theory, [name for name in names if name not in ("alpha", "student")], "student")
+        if "weight_decay" in others:
+            theory = _beside_every_decay(theory)
         for title, own in cases(theory, others):
             caption = "Lines: theory in the limit of large dimension."
             points = _points(trained, own)
@@ -84,11 +86,25 @@ def _error_figures(theory: pl.DataFrame, trained: pl.DataFrame) -> Iterator[Figu
             chart = partial(learning_curves, own.sort("alpha"), points, lines if lines.height else None)
             yield Figure("learning", f"Learning curves{title}", caption, chart)
     elif names:
-        x = max(names, key=lambda name: (theory[name].dtype.is_numeric(), theory[name].n_unique()))
+        x = max(names, key=lambda name: (theory[name].dtype.is_numeric(), _count(theory[name])))
         rows = labelled(theory, [name for name in names if name != x])
         chart = partial(series_chart, rows, x, "estimation_error", "estimation error E")
         caption = "One line per setting of what else varied."
         yield Figure("error", f"Error against {x.replace('_', ' ')}", caption, chart)
+
+
+def _beside_every_decay(theory: pl.DataFrame) -> pl.DataFrame:
+    """Rows of students without a weight decay, once for each decay of the others: they hold beside all."""
+    decays = theory.select(pl.col("weight_decay").drop_nulls().unique(maintain_order=True))
+    settings = [name for name in LEARN if name in theory.columns]
+    without = theory.filter(pl.col("weight_decay").is_null()).unique(settings, maintain_order=True)
+    beside = without.drop("weight_decay").join(decays, how="cross").select(theory.columns)
+    return pl.concat([theory.filter(pl.col("weight_decay").is_not_null()), beside])
+
+
+def _count(values: pl.Series) -> int:
+    """How many different values there are, nulls aside."""
+    return values.drop_nulls().n_unique()
 
 
 def _even(values: pl.Series) -> bool:

@@ -34,13 +34,14 @@ def cases(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[str, pl.Da
         return
     for count, (_, own) in enumerate(rows.group_by(names, maintain_order=True)):
         if count < MOST_CASES:
-            yield f": {label({name: own[name][0] for name in names})}", own
+            title = label({name: own[name][0] for name in names})
+            yield f": {title}" if title else "", own
 
 
 def label(values: dict[str, Any]) -> str:
-    """Names with their values.
+    """Names with their values; what a row does not have is left out.
 
-    >>> label({"target_rank": 0.5, "residual": True, "width": float("inf")})
+    >>> label({"target_rank": 0.5, "beta": None, "residual": True, "width": float("inf")})
     'target rank 0.5, residual yes, width ∞'
     """
 
@@ -49,4 +50,6 @@ def label(values: dict[str, Any]) -> str:
             return "yes" if value else "no"
         return "∞" if value == float("inf") else f"{value:g}" if isinstance(value, float) else str(value)
 
-    return ", ".join(f"{name.replace('_', ' ')} {text(value)}" for name, value in values.items())
+    return ", ".join(
+        f"{name.replace('_', ' ')} {text(value)}" for name, value in values.items() if value is not None
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -23,6 +24,8 @@ ASKED: dict[str, Schema] = {
     "learn.simulate": {"alpha": pl.Float64(), "student": pl.String(), "simulate": pl.Int64()},
     "limit": {"heads": pl.Int64(), "width": pl.Float64()},
 }
+# Settings that are null where the target or the student has none.
+UNUSED = ("target_rank", "weight_decay")
 DISTANCES = ("kl_to_limit", "kl_to_limit_error", "w1_to_limit", "w1_to_limit_error")
 FOUND: dict[str, Schema] = {
     "audit": {"log10_spectrum_adaptive": pl.Float64()},
@@ -67,7 +70,7 @@ def read_rows(folder: Path) -> pl.DataFrame:
         own = done.filter(pl.col("verb") == verb)
         if own.height:
             rows = require_columns(rows, asked | FOUND[verb], where, EXPORT)
-            _require_told(own, asked, where)
+            _require_told(own, [name for name in asked if name not in UNUSED], where)
             for name in ABOVE_ZERO.get(verb, ()):
                 if (own[name] <= 0).any():
                     raise InputError(f"{where}: found a {name} that is not above 0; {EXPORT}")
@@ -95,8 +98,8 @@ def _is_right(name: str, dtype: pl.DataType) -> bool:
     return dtype.is_numeric() or not name.startswith(NUMBERS)
 
 
-def _require_told(rows: pl.DataFrame, schema: Schema, where: str) -> None:
-    for name in schema:
+def _require_told(rows: pl.DataFrame, names: Iterable[str], where: str) -> None:
+    for name in names:
         if rows[name].null_count():
             raise InputError(f"{where}: found a row without {name}; {EXPORT}")
 

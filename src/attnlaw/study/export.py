@@ -1,6 +1,7 @@
 """Finished rows as parquet: `rows/rows.parquet`, one row per task, and the tables beside it.
 
-A row has the verb, every argument under its option name, `seed` (null where nothing is drawn), the results,
+A row has the verb, every argument under its option name (null where the verb's own row says that it was not
+used), `seed` (null where nothing is drawn), the results,
 `status` (the verb's own, else "done"; "failed" where `error` says why), the version, and the key `task`,
 which also stands in every line of the tables. `tables/NAME/` holds one file for each task in the study now.
 """
@@ -77,8 +78,9 @@ def _rows(finished: list[tuple[Task, Outcome]], store: Store) -> pl.DataFrame:
         values |= {f"{name}_part": path for name, path in outcome.parts}
         arguments |= dict.fromkeys(task.columns)
         results |= dict.fromkeys(values)
+        unused = {name: None for name in task.columns if name in values and values[name] is None}
         ends = {"error": outcome.error, "attnlaw_version": __version__, "task": task.key}
-        rows.append({"status": "done", **values, "verb": task.verb, **task.columns, **ends})
+        rows.append({"status": "done", **values, "verb": task.verb, **task.columns, **unused, **ends})
     arguments = {name: None for name in arguments if name != "seed"} | {"seed": None}
     names = [*arguments, *(name for name in results if name not in arguments and name not in LAST), *LAST]
     functions = {task.function for task, _ in finished}

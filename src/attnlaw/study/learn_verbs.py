@@ -45,6 +45,7 @@ def learn(
     prediction = state_evolution(problem)
     arguments = {*problem.describe(), "target_rank"}
     values = {name: value for name, value in row(prediction).items() if name not in arguments}
+    values |= _unused(problem)
     values["relative_error"] = prediction.estimation_error / target.second_moment
     if target_spike is not None:
         seen = [outlier.location for outlier in prediction.outliers if outlier.target == target_spike]
@@ -120,7 +121,15 @@ def simulate(
     values = {name: getattr(found, name).mean for name in QUANTITIES}
     rest = {name: getattr(found, name) for name in ("samples", "solver", "residual", "status")}
     eigenvalues = pl.DataFrame({"eigenvalue": found.eigenvalues[0]})
-    return Result(values | rest, {"eigenvalues": eigenvalues})
+    return Result(values | rest | _unused(problem), {"eigenvalues": eigenvalues})
+
+
+def _unused(problem: Problem) -> dict[str, None]:
+    """Null for arguments that this problem does not have: its row does not state what was ignored."""
+    target = problem.target
+    told = problem.describe() | {"target_rank": target.rank_ratio, "target_dimension": target.dimension}
+    names = ("beta", "weight_decay", "target_rank", "target_dimension")
+    return {name: None for name in names if told[name] is None}
 
 
 def check_simulate(
