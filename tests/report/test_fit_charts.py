@@ -1,8 +1,14 @@
 """The chart of fits: built from rows alone, with what the rows say in it."""
 
+import re
+
+import polars as pl
+import pytest
+
 from attnlaw.records.fit_schema import FITS
 from attnlaw.records.schema import frame
 from attnlaw.report.fit_charts import LAW_COLOURS, law_map
+from attnlaw.report.paper import COLUMN, NEAR
 from attnlaw.report.style import save_chart
 
 
@@ -33,3 +39,9 @@ def test_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path):
     assert line["title"]["text"] == "model"
     assert line["hconcat"][0]["encoding"]["color"]["scale"]["domain"] == list(LAW_COLOURS)
     assert "</svg>" in save_chart(chart, tmp_path / "map.svg").read_text()
+
+
+@pytest.mark.parametrize("kind", ["qk", "ffn_in"])
+def test_a_map_narrower_than_its_legend_fits_a_column(kind, tmp_path):
+    source = save_chart(law_map(rows().filter(pl.col("kind") == kind)), tmp_path / "map.svg").read_text()
+    assert float(re.search(r'width="([\d.]+)pt"', source)[1]) == pytest.approx(COLUMN, abs=NEAR)

@@ -109,11 +109,11 @@ def _legend_below(spec: dict[str, Any], columns: int) -> dict[str, Any]:
 
 
 def _fitted(spec: dict[str, Any], target: float, least: float) -> dict[str, Any] | None:
-    """The panels scaled until the whole is `target` wide; None where the widest would be below `least`.
+    """The panels scaled until the whole is `target` wide; None where the widest would shrink below `least`.
 
     The width is linear in the factor up to the rounding of ticks: secant steps from factor 1.
     """
-    smallest = least / max(_panels(spec), default=PANEL)
+    smallest = min(1.0, least / max(_panels(spec), default=PANEL))
     last, at_last = 1.0, _width(spec)
     factor = target / at_last
     for _ in range(STEPS):
@@ -121,9 +121,10 @@ def _fitted(spec: dict[str, Any], target: float, least: float) -> dict[str, Any]
         at = _width(scaled)
         if abs(at - target) <= NEAR:
             return scaled
-        if at == at_last or factor < smallest:
+        if factor < smallest or (at == at_last and at > target):
             return None
-        step = (target - at) * (factor - last) / (at - at_last)
+        # Below a legend that is wider than they are, panels grow unnoticed.
+        step = factor if at == at_last else (target - at) * (factor - last) / (at - at_last)
         last, at_last, factor = factor, at, factor + step
     return None
 
