@@ -223,7 +223,7 @@ def test_one_student_has_no_error() -> None:
         (("--output", "tanh"), "output: found 'tanh'"),
         (("--student", "bayes", "--simulate", "20"), "computed and not trained"),
         (("--curve", "beta=1:2:3"), "expected alpha=FROM:TO:COUNT"),
-        (("--curve", "alpha=1:0.5:3"), "curve: alpha: found '1:0.5:3', expected FROM:TO:COUNT"),
+        (("--curve", "alpha=1:0.5:3"), "curve: alpha: found '1:0.5:3'"),
         (("--curve", "alpha=0.1:0.5"), "curve: alpha: found '0.1:0.5', expected FROM:TO:COUNT"),
         (("--curve", "alpha=0:0.5:3"), "alpha: found 0, expected a number above 0"),
         (("--output", "softmax", "--tokens", "40"), "choose at most 14 tokens, the linear output"),
