@@ -13,6 +13,7 @@ import polars as pl
 from study.sample_verbs import study
 
 import attnlaw
+from attnlaw.report.leads import failures, same
 from attnlaw.report.page import rows_page
 from attnlaw.report.saved import read_audit_study
 from attnlaw.report.study_figures import study_figures
@@ -167,7 +168,7 @@ def draw_study(folder: Path) -> None:
     read_audit_study(rows, folder)
     for figure in study_figures(rows, folder):
         figure.draw().to_dict(validate=False)
-    rows_page("Rows", [], rows)
+    rows_page("Rows", f"{failures(rows)} {same(rows)}", [], rows)
 
 
 def write_study(folder: Path) -> None:
