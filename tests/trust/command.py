@@ -32,6 +32,9 @@ log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 DEEDS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pty.spawn",
          "socket.connect", "socket.getaddrinfo")
 
+# What numpy 2.0 and threadpoolctl 3.1 start when they are imported, to look at the machine.
+LOOKS = (["lscpu"], ["/sbin/ldconfig", "-p"])
+
 renames = 0
 
 def watch(event, arguments):
@@ -40,6 +43,8 @@ def watch(event, arguments):
         renames += 1
         if renames == {kill_at_rename}:
             os.kill(os.getpid(), 9)
+    if event == "subprocess.Popen" and arguments[1] in LOOKS:
+        return
     if event in DEEDS or (event == "import" and "canary" in str(arguments[0])):
         os.write(log, (event + " " + repr(arguments)[:200] + "\\n").encode())
 
