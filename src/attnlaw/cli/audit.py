@@ -83,8 +83,8 @@ def command(
 
 def _tell_expected(seconds: float) -> None:
     """Say how long the work will take, where that is long enough to matter."""
-    from attnlaw.cli.console import messages
+    from attnlaw.cli.console import say
 
     if seconds > 20:
         words = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-        messages.print(f"expected time: about {words} (very large matrices: see --approximate)")
+        say(f"expected time: about {words} (very large matrices: see --approximate)")

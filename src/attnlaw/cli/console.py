@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,21 @@ def print_table(console: Console, build: Callable[[Sequence[str]], Table], less:
     console.print(table, crop=False)
     if left_out:
         console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
+
+
+def column_table(
+    cells: Mapping[str, Sequence[str]], left_out: Sequence[str], texts: Sequence[str] = ()
+) -> Table:
+    """A table of columns by their titles, numbers to the right, without those left out."""
+    from rich.table import Table
+
+    kept = {title: column for title, column in cells.items() if title not in left_out}
+    table = Table(box=None, pad_edge=False)
+    for title in kept:
+        table.add_column(title, justify="left" if title in texts else "right", no_wrap=True)
+    for row in zip(*kept.values(), strict=True):
+        table.add_row(*row)
+    return table
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +12,6 @@ import typer
 from attnlaw.cli.uncertain import with_error
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from attnlaw.limits import Estimate, WidthRow
     from attnlaw.limits.inputs import Inputs
 
@@ -193,7 +191,7 @@ def _show(title: str, rows: Sequence[WidthRow]) -> None:
     """Print a heading, the table, and for stacks the tokens' path."""
     from rich.text import Text
 
-    from attnlaw.cli.console import output, print_table
+    from attnlaw.cli.console import column_table, output, print_table
     from attnlaw.limits import QUANTITIES
 
     names = ("Var p", "Var y", "kurtosis", "KL", "W1", "KS")
@@ -203,7 +201,7 @@ def _show(title: str, rows: Sequence[WidthRow]) -> None:
     }
     widths = [_name(row.width) for row in rows]
     output.print(Text(f"{title}; KL, W1 and KS to the limit", style="bold"))
-    print_table(output, lambda left_out: _columns({"width": widths} | cells, left_out), names[:0:-1])
+    print_table(output, lambda left_out: column_table({"width": widths} | cells, left_out), names[:0:-1])
     paths = [row.path.path() for row in rows if row.path is not None and row.path.cosines is not None]
     if paths:
         depths = {"depth": [str(point.depth) for point in paths[0]]}
@@ -212,19 +210,7 @@ def _show(title: str, rows: Sequence[WidthRow]) -> None:
             for name, points in zip(widths, paths, strict=True)
         }
         output.print(Text("mean cosine between tokens, by depth", style="bold"))
-        print_table(output, lambda left_out: _columns(depths | cosines, left_out), widths[:-1])
-
-
-def _columns(cells: Mapping[str, Sequence[str]], left_out: Sequence[str]) -> Table:
-    from rich.table import Table
-
-    kept = {name: column for name, column in cells.items() if name not in left_out}
-    table = Table(box=None, pad_edge=False)
-    for name in kept:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in zip(*kept.values(), strict=True):
-        table.add_row(*row)
-    return table
+        print_table(output, lambda left_out: column_table(depths | cosines, left_out), widths[:-1])
 
 
 def _counted(number: int, noun: str) -> str:
