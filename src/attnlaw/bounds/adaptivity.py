@@ -65,5 +65,4 @@ def _own_error(
         curve = log_contribution(grid, spectrum, part.log_scale, hidden_size)
         return float(np.min(np.logaddexp(common, curve)) - np.logaddexp(post_hoc, curve.min()))
 
-    spectrum = part.factors.spectrum
-    return LogError(spectrum.spread(value) or 0.0, bound + (spectrum.bracket(value) or 0.0))
+    return LogError.of(part.factors.spectrum, value, bound)

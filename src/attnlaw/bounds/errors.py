@@ -12,10 +12,10 @@ Every factor grows with every spectral norm, so all norms raised by their bounds
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from math import hypot
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,6 +29,11 @@ class LogError:
 
     spread: float
     bound: float
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
+        """Of a logarithm that a spectrum determines; `norms` is what spectral norms may move it by."""
+        return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
 
     @property
     def total(self) -> float:

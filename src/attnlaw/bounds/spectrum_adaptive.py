@@ -121,7 +121,7 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
     bound = p / (p + 2) * (factors.log_scale_error or 0.0)
     if value(spectrum) == -np.inf:
         return LogError(0.0, bound)
-    return LogError(spectrum.spread(value) or 0.0, bound + (spectrum.bracket(value) or 0.0))
+    return LogError.of(spectrum, value, bound)
 
 
 def _valley(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
