@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoints.spoiled import QUERY, bert_state, refusal, write_good
+from torch.torch_version import TorchVersion
 
 from attnlaw.checkpoints import open_model
 from attnlaw.errors import InputError
@@ -48,6 +49,17 @@ def test_truncated_pickles(tmp_path: Path, zipped: bool, part: float) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[: int(part * len(whole))])
     refusal(file, str(file), "not a complete PyTorch checkpoint", "download", heads=2)
+
+
+@pytest.mark.parametrize("version", ["1.13.1", "2.9.1+cpu"])
+def test_a_pytorch_with_known_holes_reads_no_pickle(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pytorch_model.bin"
+    torch.save(bert_state(), file)
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("the pickle was read"))
+    refusal(file, str(file), f"2.10 or newer, and this is {version}", "pip install --upgrade", heads=2)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

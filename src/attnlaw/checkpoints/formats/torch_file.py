@@ -26,6 +26,7 @@ NARROW: dict[str, Any] = {
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
     "float8_e5m2": ml_dtypes.float8_e5m2,
 }
+OLDEST_SAFE = "2.10"  # CVE-2025-32434 and CVE-2026-24747 are in older ones
 # What `torch.load` raises on files that are cut, damaged, or something else altogether.
 DAMAGE = (
     pickle.UnpicklingError,
@@ -48,7 +49,9 @@ class TorchFile(Tensors):
 
     def __init__(self, path: Path) -> None:
         self.source = str(path)
-        loaded = _load(path, import_torch(f"{path}: a pickled checkpoint"))
+        torch = import_torch(f"{path}: a pickled checkpoint")
+        _require_closed_holes(torch, self.source)
+        loaded = _load(path, torch)
         self._tensors, self.metadata = _weights(loaded, self.source)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
@@ -78,6 +81,16 @@ def import_torch(reason: str) -> Any:
     except ImportError as error:
         raise InputError(f"{reason} needs PyTorch; install it with: pip install 'attnlaw[torch]'") from error
     return torch
+
+
+def _require_closed_holes(torch: Any, source: str) -> None:
+    """Refuse a PyTorch whose `weights_only=True` is known to let code in a pickle run."""
+    if torch.__version__ < OLDEST_SAFE:  # compared as versions, not as text
+        raise InputError(
+            f"{source}: a pickled checkpoint is read with PyTorch {OLDEST_SAFE} or newer, and this is "
+            f"{torch.__version__}, in which a pickle can run code; pip install --upgrade 'attnlaw[torch]', "
+            "or save the weights as safetensors"
+        )
 
 
 def is_tensor(value: Any) -> bool:
