@@ -57,6 +57,14 @@ def test_density_is_the_imaginary_part_of_the_transform(case: Case) -> None:
     assert np.exp(case.law.log_density(x)) == pytest.approx(case.law.density(x), rel=1e-13)
 
 
+@pytest.mark.parametrize("name", ["density", "log_density", "cdf", "quantile", "stieltjes"])
+def test_a_table_of_points_is_read_point_by_point(case: Case, name: str) -> None:
+    evaluate = getattr(case.law, name)
+    points = np.linspace(0.1, 0.9, 9) if name == "quantile" else inner_points(case)
+    alone = [evaluate(point) for point in points]
+    assert evaluate(points.reshape(-1, 3)).ravel() == pytest.approx(np.array(alone), rel=1e-12)
+
+
 def test_density_is_the_slope_of_the_distribution_function(case: Case) -> None:
     x = inner_points(case)
     u, w = gauss_legendre(80)

@@ -129,7 +129,7 @@ class Law(ABC):
         g = np.zeros(z.shape, dtype=complex)
         with np.errstate(divide="ignore", invalid="ignore"):
             for at, weight in self.atoms:
-                g = g + weight / (place - at)
+                g += weight / (place - at)
         inside = np.zeros(z.shape, dtype=bool)
         if not np.iscomplexobj(z):
             for low, high in self.intervals:

@@ -57,7 +57,7 @@ class Cut:
         step = self.step(y)
         half = 0.5 * (self.edges[step + 1] - self.edges[step])
         t = (y - 0.5 * (self.edges[step] + self.edges[step + 1])) / half
-        value, slope = _horner(self.coefficients[step].T, t)
+        value, slope = _horner(np.moveaxis(self.coefficients[step], -1, 0), t)
         turned = np.angle(value * np.exp(-1j * self.phase[step]))
         return np.log(np.abs(value)) + self.scale[step] + 1j * (self.phase[step] + turned), slope / (
             value * half

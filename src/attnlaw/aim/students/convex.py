@@ -76,7 +76,7 @@ def train_splitting(risk: Risk, weight_decay: float, check: Check = go_on) -> Tr
     (True, [[2.0, 0.0], [0.0, 0.0]])
     """
     if not isinstance(risk.output, Linear):
-        raise InputError("splitting: the output is not linear; use the proximal or the factorised student")
+        raise InputError("splitting: the output is not linear; use train_proximal or the factorized student")
     samples, tokens, size = risk.sensing.shape
     scale = np.sqrt(0.5 * risk.output.curvature(tokens))
     labels = scale * risk.labels
