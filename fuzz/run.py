@@ -2,7 +2,7 @@
 
 A case is a mutation of an earlier one; those that reach new pairs of lines in attnlaw join the pool (a
 greybox fuzzer in the manner of AFL). Allowed: a model or a study, or an `InputError` of one printable line.
-Findings (any other exception, more than five seconds, more than 4 GB, a crash) are written to
+Findings (any other exception, more than five seconds of work, more than 4 GB, a crash) are written to
 tests/trust/corpus/READER/, where the normal tests replay them. Each reader runs in a process of its own, so
 that a crash is a finding too; as many at once as there are cores.
 """
@@ -80,7 +80,9 @@ def fuzz(reader: str, seconds: float, seed: int, folder: Path) -> None:
         assert attempt(target, folder, data) == "read", "the examples must be good ones"
     most = MEMORY + _mapped()  # the engine that draws charts reserves more than it uses
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    signal.signal(signal.SIGALRM, slow)
+    # Work is counted, not waiting: beside other programs a case takes its time. What waits for ever is caught
+    # by the watchdog below.
+    signal.signal(signal.SIGPROF, slow)
     warnings.simplefilter("ignore")
     counts, findings = {"read": 0, "refused": 0}, {}
     end, cases = time.monotonic() + seconds, 0
@@ -89,21 +91,21 @@ def fuzz(reader: str, seconds: float, seed: int, folder: Path) -> None:
         cases += 1
         coverage.new = False
         (folder / "case").write_bytes(data)
-        faulthandler.dump_traceback_later(4 * SECONDS, exit=True)
-        signal.alarm(SECONDS)
+        faulthandler.dump_traceback_later(12 * SECONDS, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         sys.settrace(coverage)
         try:
             counts[attempt(target, folder, data)] += 1
         except (Exception, TooSlow) as error:
             sys.settrace(None)
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             place = _place(error)
             if place not in findings:
                 findings[place] = keep(reader, data)
                 print(f"{reader}: finding: {place} -> {findings[place].name}", flush=True)
         finally:
             sys.settrace(None)
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             faulthandler.cancel_dump_traceback_later()
         if coverage.new:
             pool.append(data)

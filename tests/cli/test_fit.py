@@ -80,6 +80,24 @@ def test_lines_of_one_model_fit_the_screen(width):
     assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.parametrize(("width", "medians"), [(20, 0), (38, 1), (46, 2), (54, 3), (80, 4)])
+def test_a_narrow_screen_goes_without_medians_and_cuts_no_number(width, medians):
+    fits = block("model")
+    whole, text = (shown(show_together, fits, columns) for columns in (120, width))
+    table, small = (
+        [line.split() for line in lines.splitlines() if line.startswith(("kind", "qk"))]
+        for lines in (whole, text)
+    )
+    assert "…" not in shown(show, fits, width) + text
+    assert len(table[0]) - len(small[0]) == 4 - medians
+    titles = [title for title in table[0] if title in small[0]]
+    assert small[0] == titles
+    # The columns of laws without matrices are blank: cells are counted from the right.
+    cells = dict(zip(reversed(table[0]), reversed(table[1]), strict=False))
+    assert small[1][len(small[1]) - medians :] == [cells[title] for title in titles[len(titles) - medians :]]
+    assert ("A wider screen also shows" in text) == (medians < 4)
+
+
 def test_names_of_models_are_printed_as_they_are():
     fits = block("[red]x")
     assert "[red]x" in shown(show, fits)

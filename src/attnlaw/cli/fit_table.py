@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
+from attnlaw.cli.console import print_table
 from attnlaw.fits.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
 from attnlaw.records.laws import LAW_NAMES
 from attnlaw.report.saved import short_names
@@ -19,6 +21,9 @@ _STYLES = (("r", "bright_black"), ("L", "green"), ("H", "red"), ("P", "yellow"),
 LETTERS: dict[str | None, tuple[str, str]] = dict(zip(LAW_NAMES, _STYLES, strict=True))
 # What stands where no law could be fitted.
 UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
+# The medians and their columns, and which of them a narrow screen goes without, in this order.
+MEDIANS = {"W1": "wasserstein", "beyond": "outliers", "alpha": "alpha", "kappa": "kappa"}
+LESS = ("beyond", "W1", "kappa", "alpha")
 
 
 def show(fits: Fits, console: Console) -> None:
@@ -28,7 +33,7 @@ def show(fits: Fits, console: Console) -> None:
     console.print(Text(fits.models[0], style="bold"), soft_wrap=True)
     inside = rows.filter(pl.col("layer").is_not_null())
     if inside.height:
-        console.print(_map(inside))
+        print_table(console, lambda _: _map(inside))
     (found,) = fits.rejections().values()
     console.print(
         Text(
@@ -51,7 +56,7 @@ def show_together(fits: Fits, console: Console) -> None:
         legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
     console.print(legend)
     console.print()
-    console.print(_summary(fits))
+    print_table(console, lambda left_out: _summary(fits, left_out), LESS)
     console.print(
         Text(
             "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
@@ -90,29 +95,34 @@ def _letters(fits: Fits) -> dict[str | None, tuple[str, str]]:
     return LETTERS | ({None: UNFITTED_STYLE} if fits.matrices["law"].null_count() else {})
 
 
-def _summary(fits: Fits) -> Table:
+def _summary(fits: Fits, left_out: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("kind", no_wrap=True)
     table.add_column("model", overflow="fold", max_width=24)
     letters = _letters(fits)
     for letter, colour in letters.values():
         table.add_column(Text(letter, style=colour), justify="right", no_wrap=True)
-    for title in ("W1", "beyond", "alpha", "kappa"):
+    titles = [title for title in MEDIANS if title not in left_out]
+    for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     names = short_names(fits.models)
     kinds = {kind: place for place, kind in enumerate(dict.fromkeys(fits.matrices["kind"]))}
     groups = fits.matrices.group_by("kind", "model", maintain_order=True)
     for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):
         counts = dict(rows.group_by("law").len().iter_rows())
-        medians = {name: rows[name].median() for name in ("wasserstein", "outliers", "alpha")}
         table.add_row(
             str(kind).replace("_", " "),
             Text(names[str(model)]),
             *(str(counts.get(law, "")) for law in letters),
-            *(_number(value, "g" if name == "outliers" else "#.3g") for name, value in medians.items()),
-            _kappa(rows),
+            *(_median(rows, MEDIANS[title]) for title in titles),
         )
     return table
+
+
+def _median(rows: pl.DataFrame, name: str) -> str:
+    if name == "kappa":
+        return _kappa(rows)
+    return _number(rows[name].median(), "g" if name == "outliers" else "#.3g")
 
 
 def _kappa(rows: pl.DataFrame) -> str:

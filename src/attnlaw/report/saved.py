@@ -76,6 +76,7 @@ def read_audit(folder: Path) -> AuditRows:
     data = read_bounded(folder / "summary.json", MOST_SUMMARY, again)
     try:
         found = json.loads(data, parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair cannot be written to a page
         summaries = tuple(_checked(summary) for summary in (found if isinstance(found, list) else [found]))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{folder}: not the rows of an audit ({error}); {again}") from error
