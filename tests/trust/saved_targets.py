@@ -112,7 +112,14 @@ def _powers() -> list[dict[str, Any]]:
 
 
 def _limits() -> list[dict[str, Any]]:
-    shape = {"tokens": 4, "activation": "softmax", "mask": "none", "depth": 1, "scaling": "sqrt"}
+    shape = {
+        "tokens": 4,
+        "activation": "softmax",
+        "mask": "none",
+        "depth": 1,
+        "scaling": "sqrt",
+        "head_width": 8.0,
+    }
     more = {"kl_to_gaussian": 0.1, "kl_to_gaussian_error": 0.01, "kernel_kl_to_limit": 0.1}
     return [
         {"verb": "limit", "task": f"l{heads}x{width}", "heads": heads, "width": float(width)}

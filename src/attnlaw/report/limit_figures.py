@@ -12,7 +12,7 @@ from attnlaw.records.schema import Schema
 from attnlaw.report.figure import Figure
 from attnlaw.report.limit_charts import density_chart, distance_chart, path_chart
 from attnlaw.report.settings import MOST_CASES, cases, labelled, varied
-from attnlaw.report.study_rows import table_beside
+from attnlaw.report.study_rows import PATHS, table_beside
 
 DENSITY: Schema = {"y": pl.Float64(), "density": pl.Float64()}
 SHAPE = ("tokens", "heads", "width", "activation", "mask", "depth", "residual", "normalise")
@@ -154,7 +154,7 @@ def _heads_axis(rows: pl.DataFrame) -> str:
 
 def _paths(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per depth of every setting's first repetition."""
-    columns = {name.removeprefix("path_"): pl.col(name) for name in rows.columns if name.startswith("path_")}
+    columns = {name.removeprefix("path_"): pl.col(name) for name in PATHS}
     told = rows.filter(pl.col("path_squared_length").is_not_null())
     first = labelled(told, varied(rows, LIMIT)).unique("series", keep="first", maintain_order=True)
     long = first.select("series", **columns).explode(list(columns))

@@ -50,8 +50,19 @@ ABOVE_ZERO = {"limit": ("heads", "width")}
 # Settings that may be infinite; a result that is not finite is none.
 INFINITE = ("width", "beta")
 # Beginnings of the names of columns that hold numbers.
-NUMBERS = ("log10_", "threshold_", "kl_", "kernel_kl", "target_", "tokens", "beta", "atom_", "outlier")
-TEXTS = ("other_scaling", "scaling", "activation", "mask")
+NUMBERS = (
+    "log10_",
+    "threshold_",
+    "kl_",
+    "kernel_kl",
+    "head_",
+    "target_",
+    "tokens",
+    "beta",
+    "atom_",
+    "outlier",
+)
+TEXTS = ("output", "other_scaling", "scaling", "activation", "mask")
 
 
 def read_rows(folder: Path) -> pl.DataFrame:
