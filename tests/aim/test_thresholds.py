@@ -42,7 +42,7 @@ def test_recovery_is_the_minimum_of_its_formula(k0: float) -> None:
 
 
 def test_full_rank_needs_a_half() -> None:
-    for target in (Target.marchenko_pastur(1.0), Target.marchenko_pastur(3.0), Target.power_law(1.0, 100)):
+    for target in (Target.marchenko_pastur(1.0), Target.marchenko_pastur(3.0)):
         found = thresholds(target)
         assert (found.recovery, found.feasibility, found.bayes, found.direct) == (0.5, 0.5, 0.5, 0.5)
         assert found.interpolation is None
@@ -74,6 +74,36 @@ def test_bayes_recovers_just_beyond_its_threshold() -> None:
     below, above = curve(problem, [0.99 * 0.255, 1.01 * 0.255])
     assert below.estimation_error > 1e-3
     assert above.estimation_error < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("eigenvalues", "weights", "expected"),
+    [
+        ([0.0, 1.0], None, 0.25),
+        ([1.0, 2.0], None, 0.25),
+        ([0.0, 0.0, 0.0, 1.0], None, 0.1875),
+        ([0.0, 1.0, 3.0], [0.5, 0.2, 0.3], 0.31),
+        ([2.0, 1.0, 2.0, 1.0], None, 0.25),
+    ],
+)
+def test_bayes_finds_repeated_eigenvalues_earlier(
+    eigenvalues: list[float], weights: list[float] | None, expected: float
+) -> None:
+    target = Target.discrete(eigenvalues, weights)
+    threshold = thresholds(target).bayes
+    assert threshold == pytest.approx(expected, abs=1e-15)
+    below, above = curve(Problem(0.1, target=target, student="bayes"), [0.99 * threshold, 1.01 * threshold])
+    assert below.estimation_error > 1e-4
+    assert above.estimation_error < 1e-10
+
+
+def test_a_power_law_counts_its_modes() -> None:
+    """40 modes are below the bins' start: the list of eigenvalues has the same threshold."""
+    power = Target.power_law(1.0, 40)
+    listed = Target.discrete(power.quantiles(40))
+    assert thresholds(power).bayes == pytest.approx(0.5 * (1 - 1 / 40), abs=1e-15)
+    assert thresholds(listed).bayes == pytest.approx(0.5 * (1 - 1 / 40), abs=1e-15)
+    assert thresholds(Target.power_law(1.0, 10**6)).bayes == pytest.approx(0.5 - 0.5e-6, abs=1e-15)
 
 
 def error_by_quadrature(found: Prediction) -> float:

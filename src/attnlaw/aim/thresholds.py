@@ -2,13 +2,13 @@
 
 All are counted in observations per d^2 (alpha at one token); a sample gives `T(T+1)/2` of them with the
 linear output and `(T^2+T-2)/2` with softmax, by which `thresholds` divides. k0 is the fraction of non-zero
-eigenvalues of the target; only that matters for the noiseless thresholds.
+eigenvalues of the target, p_i the weight of each value that a fraction of its eigenvalues shares.
 
 | name | formula |
 |---|---|
 | recovery | `1/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` |
 | feasibility | `1/2 [1 - (1-k0)^2 / 2]`: beyond it only S* fits clean labels among positive semidefinite S |
-| bayes | `k0 - k0^2/2` |
+| bayes | `1/2 [1 - sum_i p_i^2]`; `k0 - k0^2/2` where only zero is shared |
 | direct | 1/2 |
 | interpolation | `chi(delta, 0)/2` at the delta with `Q* + Delta/2 + delta^2 chi(delta, 0) = J(delta, 0)` |
 
@@ -65,7 +65,7 @@ def thresholds(target: Target, observations_per_sample: float = 1.0, noise: floa
     return Thresholds(
         recovery=recovery(k0) / per,
         feasibility=feasibility(k0) / per,
-        bayes=(k0 - k0**2 / 2) / per,
+        bayes=bayes_recovery(target) / per,
         direct=0.5 / per,
         interpolation=None if peak is None else peak[0] / per,
         peak_error=None if peak is None else peak[1],
@@ -86,6 +86,23 @@ def recovery(k0: float) -> float:
     t = float(brentq(slope, 0.0, 2.0, xtol=1e-14))
     rest = 1 - k0
     return 0.5 * (1 - rest**2 + k0 * rest * t**2 + rest**2 * _semicircle_tail(t)[1])
+
+
+def bayes_recovery(target: Target) -> float:
+    """Least alpha at which the Bayes-optimal student finds S* from clean labels.
+
+    Its error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0 (blurred atoms are semicircles of variance
+    `p_i a^2`), and the fixed point `2 alpha a^2 = E(a)` is lost beyond that. A power law has d modes of 1/d.
+
+    >>> bayes_recovery(Target.discrete([0.0, 1.0])), bayes_recovery(Target.marchenko_pastur(0.5))
+    (0.25, 0.375)
+    """
+    if target.dimension is not None:
+        return 0.5 * (1 - 1 / target.dimension)
+    shares: dict[float, float] = {}
+    for value, weight in target.law.atoms:
+        shares[value] = shares.get(value, 0.0) + weight
+    return 0.5 * (1 - sum(share**2 for share in shares.values()))
 
 
 def feasibility(k0: float) -> float:
