@@ -66,3 +66,44 @@ def test_a_pattern_counts_what_it_visits(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(cases, "MOST_ENTRIES", 3)
     with pytest.raises(InputError, match="start it in a folder nearer"):
         models("**/*.npz", tmp_path)
+
+
+def test_the_directory_of_the_study_is_no_pattern(tmp_path: Path) -> None:
+    for name in ("exp1/m_one", "exp[1]/m_two", "exp[1]/deep/m_three"):
+        (tmp_path / name).mkdir(parents=True)
+    own = tmp_path / "exp[1]"
+    assert models("m_*", own) == [str(own / "m_two")]
+    assert models("**/m_*", own) == [str(own / "deep/m_three"), str(own / "m_two")]
+    assert models(f"{tmp_path}/exp[1]/m_*", own) == [str(tmp_path / "exp1/m_one")]  # an absolute pattern
+
+
+def test_a_reach_is_that_of_the_directory_of_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(4):
+        (tmp_path / "exp[1]" / f"{i}.npz").parent.mkdir(exist_ok=True)
+        (tmp_path / "exp[1]" / f"{i}.npz").touch()
+    monkeypatch.setattr(cases, "MOST_ENTRIES", 3)
+    with pytest.raises(InputError, match="start it in a folder nearer"):
+        models("**/*.npz", tmp_path / "exp[1]")
+
+
+def test_a_path_that_exists_is_no_pattern(tmp_path: Path) -> None:
+    for name in ("m1", "m[1]", "m2"):
+        (tmp_path / name).mkdir()
+    assert models("m[1]", tmp_path) == [str(tmp_path / "m[1]")]
+    assert models("m[2]", tmp_path) == [str(tmp_path / "m2")]
+
+
+def test_dots_after_a_link_name_the_file_that_they_lead_to(tmp_path: Path) -> None:
+    """`link/../model` is beside the target of the link, not beside the link."""
+    for name in ("here/model", "far/away", "far/model"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "far" / "away")
+    far, here = (str((tmp_path / name / "model").resolve()) for name in ("far", "here"))
+    assert models("link/../model", tmp_path / "here") == [far]
+    assert models("link/../mod*", tmp_path / "here") == [far]
+    assert models("../here/model", tmp_path / "far") == [here]
+    (tmp_path / "far" / "same").symlink_to(here)
+    assert models("./same", tmp_path / "far") == [str(tmp_path / "far" / "same")]  # a link keeps its name
+    assert models("away/../same", tmp_path / "far") == [str(tmp_path / "far" / "same")]

@@ -130,19 +130,32 @@ def span(text: str, where: str) -> list[float]:
 
 
 def _on_disk(values: list[Plain], key: str, folder: Path, where: str) -> list[Plain]:
-    """Patterns as the paths they match, paths as absolute ones; what is not on disk stays (a hub id)."""
+    """Paths as absolute ones, patterns as the paths they match; what is not on disk stays (a hub id).
+
+    A path that exists as it is written is no pattern, and the study's own directory never is.
+    """
     found: list[Plain] = []
     for value in values:
         path = folder.absolute() / str(value)
-        if any(char in str(value) for char in "*?["):
-            _check_reach(path, f"{where} {key}: {value!r}")
-            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 (the pattern may be absolute)
+        patterned = any(char in str(value) for char in "*?[")
+        if patterned and not os.path.exists(path):  # noqa: PTH110 (this never raises)
+            pattern = Path(glob.escape(str(folder.absolute()))) / str(value)
+            _check_reach(pattern, f"{where} {key}: {value!r}")
+            matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207 (it may be absolute)
             if not matches:
                 raise InputError(f"{where} {key}: {value!r} matches nothing; paths start at the study file")
-            found += [os.path.normpath(match) for match in matches]
+            found += [_normal(match) for match in matches]
         else:
-            found.append(os.path.normpath(path) if require_possible(path).exists() else value)
+            found.append(_normal(str(path)) if require_possible(path).exists() else value)
     return found
+
+
+def _normal(path: str) -> str:
+    """The path without `..`; after a link these may lead elsewhere: then the path that it stands for."""
+    short = os.path.normpath(path)
+    if ".." not in Path(path).parts or os.path.realpath(short) == os.path.realpath(path):
+        return short
+    return os.path.realpath(path)
 
 
 def _check_reach(pattern: Path, where: str) -> None:
