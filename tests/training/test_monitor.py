@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import statistics
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -279,6 +282,47 @@ def test_two_models_share_a_directory(tmp_path):
     ]
 
 
+OTHER_PROCESS = """
+import sys, time
+from pathlib import Path
+import torch
+from attnlaw.training import SpectralMonitor
+
+folder = Path(sys.argv[1])
+model = torch.nn.TransformerEncoderLayer(16, 2, 32)
+monitor = SpectralMonitor(model, folder / "run", 1, ["stable_rank"], max_overhead=1e9, name="other")
+(folder / "ready").touch()
+while not (folder / "go").exists():
+    time.sleep(0.001)
+for step in range(40):
+    monitor.step(step)
+"""
+
+
+def test_two_processes_share_a_directory(tmp_path):
+    other = subprocess.Popen([sys.executable, "-c", OTHER_PROCESS, str(tmp_path)])
+    monitor = watch(TimedEncoder(), tmp_path / "run", every=1, max_overhead=1e9, name="own")
+    while not (tmp_path / "ready").exists():
+        assert other.poll() is None
+        time.sleep(0.001)
+    (tmp_path / "go").touch()
+    step = 0
+    while step < 40 or other.poll() is None:
+        monitor.measure(step)
+        step += 1
+    assert other.returncode == 0
+    expected = [("other", count) for count in range(40)] + [("own", count) for count in range(step)]
+    assert sorted(stored(tmp_path / "run").select("model", "step").rows()) == expected
+    matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet")
+    assert sorted(matrices.select("model", "step").unique().rows()) == expected
+
+
+def test_a_directory_that_cannot_be_locked_is_told_before_training(tmp_path):
+    (tmp_path / "steps.lock").mkdir()
+    with pytest.raises(InputError, match=r"steps\.lock: cannot be locked \(Is a directory\)"):
+        watch(TimedEncoder(), tmp_path)
+
+
 def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
     model = TimedEncoder()
     monitor = watch(model, tmp_path)
@@ -301,7 +345,8 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
             with pytest.warns(UserWarning, match=f"{told}.*kept until the next"):
                 monitor.step(8)
         assert stored(tmp_path).equals(whole)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["step_matrices.parquet", "steps.parquet"]
+        kept = ["step_matrices.parquet", "steps.lock", "steps.parquet"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
     def killed(self, target):
         raise KeyboardInterrupt

@@ -14,10 +14,12 @@ the run is young and for measurements that take longer than the one before.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -44,8 +46,10 @@ class SpectralMonitor:
     `attnlaw.audit`. Training is not disturbed: no gradients, no random numbers, no parameter is written.
     Of several processes the first alone measures. Weights split over processes are refused.
 
-    steps.parquet and step_matrices.parquet are replaced whole at every measurement. A run that resumes in the
-    same directory keeps the rows of earlier steps and replaces those from its first measured step on.
+    steps.parquet and step_matrices.parquet are replaced whole at every measurement, under a lock on
+    steps.lock: models of different `name` may share a directory, also of several programs at work. A run
+    that resumes in the same directory keeps the rows of earlier steps and replaces those from its first
+    measured step on.
 
     >>> import tempfile, torch
     >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)
@@ -89,8 +93,9 @@ class SpectralMonitor:
         self._resumed = False  # whether the rows that it leaves behind are gone
         if is_first_process():
             usable_directory(self.directory)
-            for path in (self.steps_path, self.matrices_path):
-                _read(path)
+            with _locked(self.directory):
+                for path in (self.steps_path, self.matrices_path):
+                    _read(path)
 
     @property
     def steps_path(self) -> Path:
@@ -152,8 +157,9 @@ class SpectralMonitor:
         steps = frame([snapshot.row for snapshot in self._unwritten], STEPS)
         matrices = pl.concat([snapshot.matrices for snapshot in self._unwritten])
         try:
-            self._append(self.matrices_path, matrices)
-            self._append(self.steps_path, steps)
+            with _locked(self.directory):
+                self._append(self.matrices_path, matrices)
+                self._append(self.steps_path, steps)
         except (InputError, OSError, pl.exceptions.PolarsError) as error:
             reason = str(error).splitlines()[0]
             warnings.warn(f"{reason}; the rows are kept until the next measurement", stacklevel=3)
@@ -192,6 +198,25 @@ def unwrapped(model: Any) -> Any:
     while hasattr(model, "_orig_mod") or isinstance(model, wrappers):
         model = model._orig_mod if hasattr(model, "_orig_mod") else model.module
     return model
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the directory's lock; wait while another monitor has it."""
+    path = directory / "steps.lock"
+    try:
+        file = path.open("a")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be locked ({error.strerror}); monitor into another directory"
+        ) from error
+    with file:
+        try:
+            yield
+        finally:
+            # Closing is not enough: a process that was forked meanwhile would keep the lock.
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _read(path: Path) -> pl.DataFrame | None:
