@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,15 @@ def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch):
     assert str(end.value).startswith(r"attnlaw: a\nba\nb")
     assert str(end.value).endswith(": File name too long; give another path")
     assert len(str(end.value)) < 2100
+
+
+def test_a_connection_that_breaks_is_not_standard_output(monkeypatch):
+    monkeypatch.setattr("attnlaw.cli.app.app", lambda: socket.create_connection(("127.0.0.1", 9)))
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    line = str(end.value)
+    assert line.startswith("attnlaw: the system refused something (ConnectionRefusedError(")
+    assert line.endswith("); try again")
 
 
 def test_ctrl_c_is_said_in_one_line(monkeypatch, capsys):

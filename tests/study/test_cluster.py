@@ -13,12 +13,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from distributed.client import ClosedClientError
+from distributed.comm import CommClosedError
 from study.sample_verbs import VERBS, calls, rows, study
 
 from attnlaw.errors import InputError
 from attnlaw.study import Place, read_study, run, status
-from attnlaw.study.cluster import AHEAD
-from attnlaw.study.engine import Stop
+from attnlaw.study.cluster import AHEAD, Dask
+from attnlaw.study.engine import Policy, Stop
 from attnlaw.study.run import Estimate
 
 DRIVER = Path(__file__).parent / "driver.py"
@@ -192,6 +194,59 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
         Place(jobs=2, dask="tcp://127.0.0.1:9")
     with pytest.raises(InputError, match="at least 1"):
         Place(jobs=0)
+
+
+SCHEDULER = """
+import sys, time
+from attnlaw.study import Place
+from attnlaw.study.engine import Stop
+if __name__ == "__main__":
+    with Place(jobs=1).open(sys.argv[1], Stop()) as engine:
+        sys.stdout.write(engine.client.scheduler_info()["address"] + "\\n")
+        sys.stdout.flush()
+        time.sleep(600)
+"""
+
+
+def test_a_scheduler_that_is_killed(tmp_path: Path) -> None:
+    """What was finished is exported, and one line says what happened."""
+    found = study(tmp_path, SLOW)
+    script = tmp_path / "scheduler.py"
+    script.write_text(SCHEDULER)
+    out = tmp_path / "out"
+    scheduler = subprocess.Popen(
+        [sys.executable, script, tmp_path / "workers"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+    )
+    try:
+        assert scheduler.stdout is not None
+        address = scheduler.stdout.readline().decode().strip()
+
+        def kill(done: int, _: int) -> None:
+            if done == 3:
+                scheduler.kill()
+
+        with pytest.raises(InputError, match="the Dask scheduler went away; all finished rows are kept"):
+            run(found, out, Place(dask=address), progress=kill)
+    finally:
+        scheduler.kill()
+        scheduler.communicate()
+    done = status(found, out).done
+    assert 3 <= done < 24
+    assert rows(out).height == done
+
+
+@pytest.mark.parametrize("error", [CommClosedError("closed"), OSError("Timed out"), ClosedClientError()])
+def test_whatever_dask_says_of_a_scheduler_that_went_away(tmp_path: Path, error: Exception) -> None:
+    class Lost:
+        def nthreads(self) -> None:
+            raise error
+
+    engine = Dask(Lost())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the Dask scheduler went away"):
+        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
 
 
 def _children(pid: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from io import TextIOWrapper
 
 
@@ -35,8 +36,16 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None:
             sys.exit(f"attnlaw: {InputError(f'{error.filename}: {error.strerror}; give another path')}")
+        if not _was_printing(error):
+            sys.exit(f"attnlaw: {InputError(f'the system refused something ({error!r}); try again')}")
         _drop_output()
         sys.exit(f"attnlaw: standard output cannot be written ({error.strerror}); give it another place")
+
+
+def _was_printing(error: OSError) -> bool:
+    """Whether an error that names no file was raised by code that prints; a connection names none either."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).startswith(("attnlaw.cli", "rich.", "typer."))
 
 
 def _drop_output() -> None:

@@ -15,11 +15,13 @@ import queue
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from distributed import Client, KilledWorker
+from distributed.client import ClosedClientError
 
 from attnlaw.errors import InputError
 from attnlaw.study.engine import Policy, Stop
@@ -63,6 +65,19 @@ class Dask:
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
+    ) -> Iterator[list[Outcome]]:
+        """As of every engine; an `InputError` where the scheduler goes away."""
+        try:
+            yield from self._run(tasks, folder, policy, stop, first)
+        except (OSError, CancelledError, ClosedClientError) as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                raise
+            raise InputError(
+                "the Dask scheduler went away; all finished rows are kept: resume the study"
+            ) from error
+
+    def _run(
+        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool
     ) -> Iterator[list[Outcome]]:
         waiting = deque(_Pending(task) for task in tasks)
         flying: dict[Any, list[_Pending]] = {}
@@ -121,7 +136,7 @@ class Dask:
         """Finished outcomes of a batch that ended, and tasks to try again."""
         outcomes: Sequence[Outcome | None]
         if future.status == "cancelled":
-            raise InputError("the Dask scheduler went away; all finished rows are kept: resume the study")
+            raise CancelledError
         if future.status == "error":
             outcomes = [_accident(future.exception(), pending, folder, policy) for pending in batch]
         else:

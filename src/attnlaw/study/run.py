@@ -108,9 +108,12 @@ def run(
                 with (place or Place()).open(out, stop) as engine:
                     if force:  # not earlier: where nothing can run, nothing changes
                         store.outdate(task.key for task in todo)
-                    computed = _compute(study, todo, store, engine, stop, announce, progress)
-            if not is_of_another(study, store):  # stopped before the first task: older rows stay
-                export(study, store)
+                    try:
+                        computed = _compute(study, todo, store, engine, stop, announce, progress)
+                    except InputError:  # the cluster went away
+                        _export(study, store)
+                        raise
+            _export(study, store)
         return _report(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
 
 
@@ -128,6 +131,12 @@ def status(study: Study, out: str | os.PathLike[str]) -> Report:
         if not running and is_of_another(study, store):
             raise another_study(store)
         return _report(study, store, running=running)
+
+
+def _export(study: Study, store: Store) -> None:
+    """Export the rows; where the run ended before its first task, older rows of another study stay."""
+    if not is_of_another(study, store):
+        export(study, store)
 
 
 def _compute(
