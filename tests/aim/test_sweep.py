@@ -65,6 +65,13 @@ def test_phase_diagram_marks_recovery() -> None:
         assert found["interpolation"] is None
 
 
+def test_hardmax_has_no_thresholds() -> None:
+    problem = Problem(0.1, tokens=2, output="hardmax", student="bayes")
+    (found,) = phase_diagram(problem, [0.5], [0.1])
+    for name in ("recovery", "feasibility", "bayes", "direct", "interpolation", "peak_error"):
+        assert found[name] is None
+
+
 def test_a_row_is_flat() -> None:
     flat = row(state_evolution(replace(PROBLEM, weight_decay=0.4)))
     assert flat["target_rank"] == 0.3

@@ -141,6 +141,28 @@ def test_double_descent_peaks_at_interpolation() -> None:
     assert limit == pytest.approx(found.peak_error, rel=1e-3)  # cube-root extrapolation, as below
 
 
+def test_the_direct_student_peaks_at_its_own_interpolation() -> None:
+    """Its error there grows as the inverse root of the decay: no height in the limit."""
+    problem = Problem(0.5, noise=0.5, student="direct")
+    found = thresholds(problem.target, noise=0.5, student="direct")
+    assert found.peak_error is None
+    alphas = np.linspace(0.4, 0.6, 201)
+    heights = []
+    for decay in (1e-6, 1e-8):
+        errors = [point.estimation_error for point in curve(replace(problem, weight_decay=decay), alphas)]
+        assert alphas[int(np.argmax(errors))] == pytest.approx(found.interpolation, abs=1e-9)
+        heights.append(max(errors))
+    assert heights[1] / heights[0] == pytest.approx(10.0, rel=2e-3)  # corrections of the decay's root, 1e-3
+
+
+def test_bayes_does_not_interpolate() -> None:
+    found = thresholds(Target.marchenko_pastur(0.5), noise=0.5, student="bayes")
+    assert (found.interpolation, found.peak_error) == (None, None)
+    problem = Problem(0.1, noise=0.5, student="bayes")
+    errors = [point.estimation_error for point in curve(problem, np.linspace(0.1, 0.7, 25))]
+    assert errors == sorted(errors, reverse=True)
+
+
 def test_a_tall_peak_is_not_missed() -> None:
     """Much noise on a low rank: the error at interpolation is hundreds of times the target's norm."""
     target = Target.marchenko_pastur(0.1)

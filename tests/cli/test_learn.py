@@ -106,7 +106,28 @@ def test_thresholds() -> None:
     found = json.loads(learn("--thresholds", "--tokens", "2", "--noise", "0.5", "--json").stdout)
     assert found["thresholds"]["recovery"] == pytest.approx(0.422175 / 3, abs=1e-6)
     assert found["thresholds"]["interpolation"] == pytest.approx(0.30696 / 3, abs=1e-5)
-    assert "interpolation" in learn("--thresholds", "--noise", "0.5").stdout
+    assert "factorized interpolation" in learn("--thresholds", "--noise", "0.5").stdout
+
+
+def test_interpolation_is_that_of_the_student(tmp_path: Path) -> None:
+    options = ("--noise", "0.5", "--thresholds", "--curve", "alpha=0.2:0.6:3")
+    direct, bayes = tmp_path / "direct.svg", tmp_path / "bayes.svg"
+    shown = learn("--student", "direct", *options, "--figure", str(direct)).stdout
+    assert re.search(r"direct interpolation +0\.5\n", shown)
+    assert "peak error" not in shown
+    assert "interpolation" in direct.read_text()
+    shown = learn("--student", "bayes", *options, "--figure", str(bayes))
+    assert shown.exit_code == 0, shown.exception
+    assert "interpolation" not in shown.stdout + bayes.read_text()
+    assert "recovery" not in bayes.read_text()
+
+
+def test_hardmax_has_no_thresholds() -> None:
+    options = ("--output", "hardmax", "--tokens", "2", "--student", "bayes", "--alpha", "0.1")
+    refused = learn(*options, "--thresholds")
+    assert refused.exit_code == 2
+    assert "never reveal" in " ".join(refused.stderr.replace("│", " ").split())
+    assert learn(*options).exit_code == 0
 
 
 def test_bayes_ignores_weight_decay() -> None:

@@ -142,6 +142,24 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students(tmp_path)
     assert drawn["standard_error"] == pytest.approx(own.std(ddof=1) / 2, rel=1e-14)
 
 
+def test_several_students_have_their_own_interpolation(tmp_path):
+    places = {"bayes": None, "direct": 0.25, "factorized": 0.15}
+    rows = pl.DataFrame(
+        [
+            {"verb": "learn", "status": "done", "task": student + str(alpha), "student": student, **SETTING}
+            | {"alpha": alpha, "estimation_error": 1.0, "noise": 0.5, "threshold_interpolation": place}
+            for student, place in places.items()
+            for alpha in ALPHAS
+        ]
+    )
+    (figure,) = study_figures(rows, tmp_path)
+    _, thresholds, *_ = values_of(figure.draw().to_dict())
+    assert thresholds == [
+        {"alpha": 0.25, "name": "interpolation (direct)"},
+        {"alpha": 0.15, "name": "interpolation (factorized)"},
+    ]
+
+
 def test_a_grid_of_ranks_and_samples_is_a_phase_diagram(tmp_path):
     grid = [(alpha, rank) for alpha in (0.1, 0.2, 0.3) for rank in (0.2, 0.4, 0.6)]
     rows = pl.DataFrame(

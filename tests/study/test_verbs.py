@@ -142,6 +142,14 @@ def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:
         assert row[f"threshold_{name}"] == value
 
 
+def test_hardmax_has_no_thresholds(tmp_path: Path) -> None:
+    text = 'verb = "learn"\n[fixed]\nthresholds = true\ntokens = 2\noutput = "hardmax"\nstudent = "bayes"\n'
+    (row,) = rows(tmp_path, text).to_dicts()
+    found = {name: value for name, value in row.items() if name.startswith("threshold_")}
+    assert len(found) == 6
+    assert set(found.values()) == {None}
+
+
 @pytest.mark.parametrize(
     ("setting", "unused"),
     [

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnlaw.aim.prediction import Prediction
 from attnlaw.aim.simulate import Measurement
-from attnlaw.aim.thresholds import Thresholds
+from attnlaw.aim.thresholds import RECOVERIES, Thresholds
 
 
 def density_rows(prediction: Prediction, points: int = 300) -> list[dict[str, Any]]:
@@ -45,11 +45,9 @@ def error_row(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def threshold_rows(thresholds: Thresholds) -> list[dict[str, Any]]:
+def threshold_rows(thresholds: Thresholds, noise: float) -> list[dict[str, Any]]:
     """Thresholds as named places on the axis of alpha: interpolation with noisy labels, else recovery."""
-    names = {"interpolation": "interpolation"}
-    if thresholds.interpolation is None:
-        names = {"recovery": "recovery", "bayes": "Bayes recovery", "direct": "direct recovery"}
+    names = {"interpolation": "interpolation"} if noise > 0 else RECOVERIES
     places: dict[float, str] = {}
     for name, label in names.items():
         value = getattr(thresholds, name)

@@ -12,7 +12,7 @@ from attnlaw.aim.prediction import Prediction
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.state_evolution import state_evolutions
 from attnlaw.aim.target import Target
-from attnlaw.aim.thresholds import thresholds
+from attnlaw.aim.thresholds import threshold_columns
 from attnlaw.errors import InputError
 
 Progress = Callable[[int, int], None] | None
@@ -81,10 +81,10 @@ def phase_diagram(
     """
     rows = []
     for done, rank in enumerate(rank_ratios):
-        target = Target.marchenko_pastur(rank)
-        known = thresholds(target, problem.observations_per_sample, problem.noise).describe()
-        for prediction in curve(replace(problem, target=target), alphas):
-            relative = prediction.estimation_error / target.second_moment
+        ranked = replace(problem, target=Target.marchenko_pastur(rank))
+        known = threshold_columns(ranked)
+        for prediction in curve(ranked, alphas):
+            relative = prediction.estimation_error / ranked.target.second_moment
             rows.append({**row(prediction), "relative_error": relative, **known})
         if progress:
             progress(done + 1, len(rank_ratios))

@@ -11,14 +11,17 @@ eigenvalues of the target, p_i the weight of each value that a fraction of its e
 | bayes | `1/2 [1 - sum_i p_i^2]`; `k0 - k0^2/2` where only zero is shared |
 | direct | 1/2 |
 | interpolation | `chi(delta, 0)/2` at the delta with `Q* + Delta/2 + delta^2 chi(delta, 0) = J(delta, 0)` |
+| ... direct | 1/2 |
+
+The first four are for clean labels. Hardmax labels have none of these: they never reveal the target exactly.
 
 Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the statistical dimensions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -28,6 +31,11 @@ from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.rectified import rectify
 
+if TYPE_CHECKING:
+    from attnlaw.aim.problem import Problem
+
+# Whose recovery each is.
+RECOVERIES = {"recovery": "factorized recovery", "bayes": "Bayes recovery", "direct": "direct recovery"}
 # The least noise, over Q*, that a difference of integrals still tells (fewer digits for narrow components).
 LEAST_NOISE, LEAST_NOISE_DISCRETE = 1e-11, 1e-5
 # Where delta is this many times the target's largest eigenvalue, an expansion in its inverse takes over.
@@ -38,8 +46,10 @@ FAR = 300.0
 class Thresholds:
     """Values of alpha = n/d^2; `peak_error` is the test error's height at interpolation as weight decay -> 0.
 
-    `interpolation` and `peak_error` are None for clean labels, which `feasibility` describes;
-    `peak_error` also for noise so small that rounding hides it (`interpolation_peak`).
+    `interpolation` and `peak_error` are one student's. Both are None for clean labels, which `feasibility`
+    describes, and for the Bayes-optimal student, which does not fit labels. `peak_error` is also None for the
+    direct student, whose error grows without bound there, and for noise so small that rounding hides it
+    (`interpolation_peak`).
     """
 
     recovery: float
@@ -53,23 +63,38 @@ class Thresholds:
         return dict(vars(self))
 
 
-def thresholds(target: Target, observations_per_sample: float = 1.0, noise: float = 0.0) -> Thresholds:
-    """All thresholds of a target, in samples per d^2.
+def thresholds(
+    target: Target, observations_per_sample: float = 1.0, noise: float = 0.0, student: str = "factorized"
+) -> Thresholds:
+    """All thresholds of a target, in samples per d^2; `student` is the one that interpolates noisy labels.
 
     >>> thresholds(Target.marchenko_pastur(0.5)).recovery.__round__(6)
     0.422175
     """
     k0 = min(target.rank_fraction, 1.0)
-    peak = interpolation_peak(target, noise) if noise > 0 else None
+    peak: tuple[float | None, float | None] = (None, None)
+    if noise > 0 and student == "factorized":
+        peak = interpolation_peak(target, noise)
+    elif noise > 0 and student == "direct":
+        peak = (0.5, None)
     per = observations_per_sample
     return Thresholds(
         recovery=recovery(k0) / per,
         feasibility=feasibility(k0) / per,
         bayes=bayes_recovery(target) / per,
         direct=0.5 / per,
-        interpolation=None if peak is None else peak[0] / per,
-        peak_error=None if peak is None else peak[1],
+        interpolation=None if peak[0] is None else peak[0] / per,
+        peak_error=peak[1],
     )
+
+
+def threshold_columns(problem: Problem) -> dict[str, float | None]:
+    """The thresholds of a problem by their names; all None for hardmax labels."""
+    if problem.output == "hardmax":
+        return {field.name: None for field in fields(Thresholds)}
+    return thresholds(
+        problem.target, problem.observations_per_sample, problem.noise, problem.student
+    ).describe()
 
 
 def recovery(k0: float) -> float:

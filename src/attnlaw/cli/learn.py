@@ -136,6 +136,9 @@ def command(
                 target_dimension is not None and target_exponent is None
             ),
             "--beta needs --output softmax": beta is not None and output in ("linear", "hardmax"),
+            "--thresholds: hardmax labels never reveal the target exactly; leave it out": (
+                thresholds and output == "hardmax"
+            ),
             "--seeds needs --simulate D": seeds is not None and simulate is None,
             "--seed needs --simulate D": seed is not None and simulate is None,
         }
@@ -170,7 +173,9 @@ def command(
                     seed=seed,
                     progress=lambda done, _, i=i: report(i * seeds + done, total),  # type: ignore[misc]
                 )
-    known = find_thresholds(problem.target, problem.observations_per_sample, noise) if thresholds else None
+    known = None
+    if thresholds:
+        known = find_thresholds(problem.target, problem.observations_per_sample, noise, student)
     if json:
         objects = [_as_json(*pair, known) for pair in zip(predictions, measurements, strict=True)]
         print_json(objects if curve is not None else objects[0])
@@ -244,9 +249,10 @@ def _draw(
         from attnlaw.aim.sweep import row
 
         points = [error_row(measured) for measured in measurements if measured is not None]
+        lines = [] if known is None else threshold_rows(known, predictions[0].problem.noise)
         chart = learn_charts.learning_curves(
             pl.DataFrame([row(prediction) for prediction in predictions], infer_schema_length=None),
             pl.DataFrame(points) if points else None,
-            None if known is None else pl.DataFrame(threshold_rows(known)),
+            pl.DataFrame(lines) if lines else None,
         )
     save_chart(chart, path)

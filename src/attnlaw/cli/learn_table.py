@@ -7,7 +7,7 @@ from rich.table import Table
 
 from attnlaw.aim.prediction import Prediction
 from attnlaw.aim.simulate import Measurement
-from attnlaw.aim.thresholds import Thresholds
+from attnlaw.aim.thresholds import RECOVERIES, Thresholds
 from attnlaw.cli.console import column_table, output, print_table, say
 from attnlaw.cli.uncertain import with_error
 
@@ -50,10 +50,11 @@ def show(
     if any(measured is not None and measured.seeds == 1 for measured in measurements):
         say("one trained student has no standard error; --seeds 2 or more gives one")
     if known is not None:
-        output.print("\nthresholds (alpha); all but interpolation for clean labels")
+        output.print("\nthresholds (alpha); recovery and feasibility for clean labels")
+        names = RECOVERIES | {"interpolation": f"{predictions[0].problem.student} interpolation"}
         for name, value in known.describe().items():
             if value is not None:
-                output.print(f"  {name.replace('_', ' '):16}{value:.6g}")
+                output.print(f"  {names.get(name, name.replace('_', ' ')):26}{value:.6g}")
 
 
 def _curve_columns(

@@ -114,16 +114,18 @@ def _even(values: pl.Series) -> bool:
 
 
 def _thresholds(rows: pl.DataFrame, *keep: str) -> pl.DataFrame:
-    """alpha and name of every threshold that the rows tell."""
+    """alpha and name of every threshold that the rows tell; interpolation is that of the row's student."""
+    several = rows["student"].n_unique() > 1
     found = [
         {
             "alpha": row[column],
-            "name": column.removeprefix("threshold_"),
+            "name": column.removeprefix("threshold_")
+            + (f" ({row['student']})" if several and column == "threshold_interpolation" else ""),
             **{name: row[name] for name in keep},
         }
         for column in rows.columns
         if column.startswith("threshold_") and column != "threshold_peak_error"
-        for row in rows.unique(["target_rank", "noise"], maintain_order=True).iter_rows(named=True)
+        for row in rows.unique(["target_rank", "noise", "student"], maintain_order=True).iter_rows(named=True)
         if row[column] is not None
     ]
     schema = {"alpha": pl.Float64, "name": pl.String, **dict.fromkeys(keep, pl.Float64)}

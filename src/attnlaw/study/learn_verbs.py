@@ -37,7 +37,7 @@ def learn(
     from attnlaw.aim.figures import density_rows
     from attnlaw.aim.state_evolution import state_evolution
     from attnlaw.aim.sweep import row
-    from attnlaw.aim.thresholds import thresholds as find_thresholds
+    from attnlaw.aim.thresholds import threshold_columns
     from attnlaw.report.learn_charts import DENSITY
 
     target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
@@ -53,8 +53,7 @@ def learn(
     if target_exponent is not None:
         values |= _scaling(prediction)
     if thresholds:
-        known = find_thresholds(target, problem.observations_per_sample, noise)
-        values |= {f"threshold_{name}": value for name, value in known.describe().items()}
+        values |= {f"threshold_{name}": value for name, value in threshold_columns(problem).items()}
     if not spectrum:
         return Result(values)
     return Result(values, {"predicted_spectra": pl.DataFrame(density_rows(prediction), schema=DENSITY)})
