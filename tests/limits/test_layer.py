@@ -41,6 +41,44 @@ def test_bad_gram_matrices(gram, message):
     assert "\n" not in str(caught.value)
 
 
+SHORT = np.array([1.0, 1e-9, 0.0, 1e-4, 30.0])
+UNIT = np.random.default_rng(3).standard_normal((5, 8))
+
+
+def test_short_tokens_are_kept():
+    """Each entry of L L^T to rounding of its own two tokens; a zero token stays zero."""
+    gram = GivenInputs.from_tokens(SHORT[:, None] * UNIT).gram
+    root = GivenInputs(gram).limit_root()
+    assert root.shape == (5, 4)
+    assert (root[2] == 0).all()
+    lengths = np.sqrt(np.diagonal(gram))
+    assert (np.abs(root @ root.T - gram) <= 1e-14 * np.outer(lengths, lengths)).all()
+    with pytest.raises(InputError, match="rank 4, and tokens of width 3"):
+        Layer(GivenInputs(gram), width=3)
+
+
+@pytest.mark.parametrize("width", [math.inf, 6])
+def test_a_normalised_layer_does_not_see_lengths(width):
+    shown = np.delete(UNIT, 2, axis=0)
+    layers = [
+        Layer(GivenInputs.from_tokens(x), width=width) for x in (shown, SHORT[[0, 1, 3, 4], None] * shown)
+    ]
+    plain, scaled = (output_law(layer, 100, seed=0, token=1, normalise=True).variances for layer in layers)
+    np.testing.assert_allclose(scaled, plain, rtol=1e-11)
+
+
+def test_orthogonal_tokens_of_very_different_lengths_have_the_closed_form():
+    found = output_law(Layer(GivenInputs(np.diag([1.0, 1e-13]))), 20_000, seed=0, normalise=True).variance()
+    assert abs(found.value - 0.636838) < 4 * found.error + 1e-6
+
+
+def test_products_that_short_tokens_cannot_have_are_refused():
+    with pytest.raises(
+        InputError, match="not positive semi-definite: its lowest eigenvalue is -9 once tokens"
+    ):
+        GivenInputs(np.array([[1.0, 1e-9], [1e-9, 1e-20]]))
+
+
 def test_bad_tokens():
     tokens = np.ones((3, 8))
     tokens[1, 2] = math.nan
