@@ -17,7 +17,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import attnlaw
-from attnlaw.aim.scaling import scaling_law
+from attnlaw.aim.scaling import leading_error, scaling_law
 from attnlaw.auditing.fitting import fit_model
 from attnlaw.cli import audit, fit, learn, limit
 from attnlaw.cli.app import app
@@ -34,7 +34,7 @@ from attnlaw.limits import (
     output_law,
     stack_law,
 )
-from attnlaw.study import read_study, run
+from attnlaw.study import learn_verbs, read_study, run
 from attnlaw.study.verb import Arguments
 from attnlaw.study.verbs import VERBS
 
@@ -240,6 +240,27 @@ def test_power_law_targets_are_those_of_the_scaling_law(tmp_path: Path) -> None:
     options = ("--target-exponent", "1.5", "--target-dimension", "1000", "--noise", "0.5", "--alpha", "0.004")
     options += ("--tokens", "2")
     assert printed("learn", *options)["prediction"]["estimation_error"] == found["estimation_error"][0]
+
+
+@pytest.mark.parametrize(
+    ("output", "student", "alpha", "is_known"),
+    [
+        ("linear", "bayes", 0.1 * 2 / 3, True),
+        ("softmax", "bayes", 0.1, True),
+        ("softmax", "factorized", 0.1, False),
+        ("hardmax", "bayes", 0.1, False),
+    ],
+)
+def test_the_leading_law_is_told_where_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, output: str, student: str, alpha: float, is_known: bool
+) -> None:
+    """Two tokens: 3 observations per sample with the linear output, 2 through softmax, so N/d = 4 in both."""
+    monkeypatch.setattr("attnlaw.aim.softmax.default_draws", lambda problem: 6)
+    power = {"target_exponent": 1.5, "target_dimension": 20}
+    found = learn_verbs.learn(alpha=alpha, tokens=2, output=output, student=student, **power).row
+    expected = leading_error(1.5, [4.0], 0.0, "bayes")[0]
+    assert found["leading_error"] == (pytest.approx(expected, rel=1e-12) if is_known else None)
+    assert found["predicted_exponent"] == (-2.0 if is_known else None)
 
 
 def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> None:

@@ -60,11 +60,16 @@ def learn(
 
 
 def _scaling(prediction: Prediction) -> dict[str, float | None]:
-    """What the leading-order law says of a power-law target: the error, and the power of N/d."""
+    """What the leading-order law says of a power-law target: the error, and the power of N/d.
+
+    It is known for the linear output (not for the direct student), and for the Bayes-optimal student with
+    softmax, whose equations are the same with (T^2+T-2)/2 observations per sample; null elsewhere.
+    """
     from attnlaw.aim.scaling import leading_error, predicted_exponent
 
     problem, target = prediction.problem, prediction.problem.target
-    if problem.student == "direct" or target.exponent is None or target.dimension is None:
+    is_known = problem.output == "linear" or (problem.output, problem.student) == ("softmax", "bayes")
+    if not is_known or problem.student == "direct" or target.exponent is None or target.dimension is None:
         return {"leading_error": None, "predicted_exponent": None}
     ratio = problem.observations * target.dimension
     (leading,) = leading_error(target.exponent, [ratio], problem.noise, problem.student).tolist()
