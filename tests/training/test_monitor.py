@@ -105,6 +105,19 @@ def test_the_bound_holds_and_is_used_up(tmp_path, seed):
     assert count > 5
 
 
+def test_steps_are_whole_numbers_of_any_kind(tmp_path):
+    model = TimedEncoder()
+    monitor = watch(model, tmp_path, every=np.int64(1), max_overhead=1e9)
+    for step in (torch.tensor(0), np.int32(1), True, 2):
+        assert monitor.step(step).step == int(step)
+    assert monitor.measure(torch.tensor(3)).step == 3
+    for step in (4.0, torch.tensor(4.0), "4", None, torch.tensor([4, 5])):
+        for measure in (monitor.step, monitor.measure):
+            with pytest.raises(InputError, match=r"^step is [^\n]*; expected a whole number$"):
+                measure(step)
+    assert stored(tmp_path)["step"].to_list() == [0, 1, 2, 3]
+
+
 def test_time_before_the_first_step_is_no_training_time(tmp_path):
     model = TimedEncoder(cost=1.0)
     monitor = watch(model, tmp_path)
@@ -396,6 +409,7 @@ def test_wrapped_modules_are_unwrapped(tmp_path):
     ("options", "message"),
     [
         ({"every": 0}, "every is 0"),
+        ({"every": 2.5}, "every is 2.5; expected a whole number"),
         ({"max_overhead": 0.0}, "max_overhead is 0.0"),
         ({"max_overhead": float("nan")}, "max_overhead is nan"),
         ({"quantities": ["norms"]}, "quantities: found 'norms'; choose from proxies, stable_rank"),

@@ -15,6 +15,7 @@ the run is young and for measurements that take longer than the one before.
 from __future__ import annotations
 
 import fcntl
+import operator
 import os
 import time
 import warnings
@@ -69,7 +70,7 @@ class SpectralMonitor:
         clock: Callable[[], float] = time.perf_counter,
         **options: Any,
     ) -> None:
-        if every < 1:
+        if _whole("every", every) < 1:
             raise InputError(f"every is {every}; expected a number of steps of at least 1")
         if not max_overhead > 0:
             raise InputError(f"max_overhead is {max_overhead}; expected a positive share of training time")
@@ -107,14 +108,14 @@ class SpectralMonitor:
 
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
-        now = self._start()
+        step, now = _whole("step", step), self._start()
         if step % self.every or not self._affordable(now):
             return None
         return self._measure(step, now)
 
     def measure(self, step: int) -> Snapshot | None:
         """Measure now, whatever it costs (it counts); None on all processes but the first."""
-        return self._measure(step, self._start())
+        return self._measure(_whole("step", step), self._start())
 
     def _measure(self, step: int, start: float) -> Snapshot | None:
         if not is_first_process():
@@ -178,6 +179,14 @@ class SpectralMonitor:
         earlier = [] if stored is None else [stored.filter(~(replaced & (pl.col("model") == self.name)))]
         with replacing(path) as draft:
             draft.write_bytes(parquet(pl.concat([*earlier, rows], how="diagonal_relaxed")))
+
+
+def _whole(name: str, number: Any) -> int:
+    """A whole number of Python, numpy or torch as one of Python."""
+    try:
+        return operator.index(number)
+    except TypeError as error:
+        raise InputError(f"{name} is {number!r}; expected a whole number") from error
 
 
 def is_first_process() -> bool:
