@@ -36,7 +36,7 @@ def test_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path):
     fields = [panel["encoding"]["x"].get("field") for panel in line["hconcat"]]
     assert fields == ["head", None, "expert"]
     assert line["hconcat"][1]["encoding"]["x2"] == {"value": "width"}  # as wide as its panel, scaled or not
-    assert line["title"]["text"] == "model"
+    assert line["title"]["text"].strip() == "model"
     assert line["hconcat"][0]["encoding"]["color"]["scale"]["domain"] == list(LAW_COLOURS)
     assert "</svg>" in save_chart(chart, tmp_path / "map.svg").read_text()
 

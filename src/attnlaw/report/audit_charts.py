@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.records.remarks import proxy_entries
-from attnlaw.report.style import PALETTE, inline, whole_axis
+from attnlaw.report.style import PALETTE, as_title, inline, whole_axis
 
 KIND_NAMES = {
     "qk": "QK",
@@ -102,7 +102,7 @@ def shares(layers: pl.DataFrame, labels: Mapping[str, str]) -> Any:
             "layer", pl.col("part").replace_strict(names), "value"
         )
         panels.append(
-            alt.Chart(inline(rows.to_dicts()), title=labels[model])
+            alt.Chart(inline(rows.to_dicts()), title=as_title(labels[model]))
             .mark_bar()
             .encode(
                 x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, labelOverlap=True)),

@@ -194,7 +194,9 @@ def compare(matrices: pl.DataFrame, labels: Mapping[str, str] | None = None) -> 
                     axis=alt.Axis(minExtent=EXTENT, tickCount=4),
                 ),
                 color=_model_color(alt, list(names.values())),
-                strokeDash=alt.StrokeDash("model:N", sort=list(names.values()), legend=None),
+                strokeDash=alt.StrokeDash(
+                    "model:N", scale=alt.Scale(domain=list(names.values())), legend=None
+                ),
             )
             line = base.mark_line(point=alt.OverlayMarkDef(size=14, filled=True))
             panels.append(line.properties(width=130, height=100))
@@ -266,7 +268,7 @@ def _model_color(alt: Any, labels: list[str]) -> Any:
     """One colour a model; a single model needs no legend."""
     legend = alt.Legend(title=None) if len(labels) > 1 else None
     scale = alt.Scale(domain=labels, range=list(PALETTE[: len(labels)]))
-    return alt.Color("model:N", sort=labels, scale=scale, legend=legend)
+    return alt.Color("model:N", scale=scale, legend=legend)
 
 
 def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:

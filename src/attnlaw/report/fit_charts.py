@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.report.audit_charts import KIND_NAMES
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, as_title
 
 LAW_COLOURS = {
     "random": "#BBBBBB",
@@ -59,7 +59,9 @@ def law_map(fits: pl.DataFrame) -> Any:
             )
         lines.append(
             alt.hconcat(
-                *panels, spacing=12, title=alt.TitleParams(_short(str(model)), anchor="start", fontSize=12)
+                *panels,
+                spacing=12,
+                title=alt.TitleParams(as_title(_short(str(model))), anchor="start", fontSize=12),
             )
         )
     return alt.vconcat(*lines, spacing=18)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from attnlaw.report.style import PALETTE, styled
+from attnlaw.report.style import PALETTE, drawn_svg, styled
 
 # Fixed colours of charts, and the page's variables that stand for them.
 THEMED = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
@@ -40,14 +40,12 @@ CONFIG = {
 
 def inline_svg(chart: Any, name: str) -> str:
     """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
-    import vl_convert
-
     spec = _themed(styled(chart).to_dict(validate=False))
     spec["config"] = _merged(spec["config"], CONFIG)
     if not any(key in spec for key in ("hconcat", "vconcat", "concat")):
         # Below a single panel a legend leaves room for the panel on a phone.
         spec["config"] = _merged(spec["config"], {"legend": {"orient": "bottom"}})
-    drawn = vl_convert.vegalite_to_svg(spec)
+    drawn = drawn_svg(spec)
     # Vega numbers its ids through all charts of a process; here each chart counts its own.
     ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
     return re.sub(r"<[^>]*>", lambda tag: _own(tag[0], ids), drawn)

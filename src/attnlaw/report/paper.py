@@ -14,7 +14,7 @@ from typing import Any
 from attnlaw.errors import InputError
 from attnlaw.report.earlier import remove_earlier
 from attnlaw.report.figure import Figure
-from attnlaw.report.style import PALETTE, save_chart
+from attnlaw.report.style import PALETTE, as_title, drawn_svg, save_chart
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
@@ -79,7 +79,9 @@ def save_figures(figures: Iterable[Figure], folder: Path, ending: str) -> list[P
 def _titled(figure: Figure) -> Any:
     """The chart of the figure, above it the model where the figure shows one of several."""
     chart = figure.draw()
-    return chart if figure.model is None else chart.properties(title={"text": figure.model, "limit": COLUMN})
+    if figure.model is None:
+        return chart
+    return chart.properties(title={"text": as_title(figure.model), "limit": COLUMN})
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
@@ -137,9 +139,7 @@ def _panels(spec: dict[str, Any]) -> list[float]:
 
 def _width(spec: dict[str, Any]) -> float:
     """How wide the whole drawing is."""
-    import vl_convert
-
-    found = re.search(r'width="([\d.]+)"', vl_convert.vegalite_to_svg(spec))
+    found = re.search(r'width="([\d.]+)"', drawn_svg(spec))
     return float(found[1]) if found else 0.0
 
 

@@ -62,7 +62,9 @@ def step_charts(rows: pl.DataFrame) -> Any | None:
             point=alt.OverlayMarkDef(size=14, filled=True)
         )
         dash = alt.StrokeDash(
-            "model:N", sort=models, legend=alt.Legend(title=None, symbolStrokeColor="#888888")
+            "model:N",
+            scale=alt.Scale(domain=models),
+            legend=alt.Legend(title=None, symbolStrokeColor="#888888"),
         )
         encoded = chart.encode(
             x=alt.X("step:Q", title="step", axis=alt.Axis(tickCount=5, format="~s")),

@@ -39,6 +39,31 @@ def whole_axis(values: Iterable[int], most: int = 8) -> Any:
     return alt.Axis(values=list(range(low, high + 1, step)), format="d")
 
 
+def as_title(name: str) -> str:
+    """A name as the title of a chart: the blank is not drawn, and without it Vega takes a name such as
+    `constructor` for one of JavaScript's own and fails.
+    """
+    return f"{name} "
+
+
+def drawn_svg(spec: dict[str, Any]) -> str:
+    """The chart of a specification as SVG; an `InputError` where Vega-Lite fails, or leaves it blank."""
+    import vl_convert
+
+    try:
+        drawn = vl_convert.vegalite_to_svg(spec)
+    except ValueError as error:
+        lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
+        raise _undrawable(lines[0] if lines else "no reason given") from error
+    if "<text" not in drawn:  # a part of a chart fails without an error
+        raise _undrawable("it came out blank")
+    return drawn
+
+
+def _undrawable(reason: str) -> InputError:
+    return InputError(f"figure: cannot be drawn ({reason}); give the models other names")
+
+
 def styled(chart: Any) -> Any:
     """The chart with the house style applied."""
     return (
@@ -68,7 +93,7 @@ def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
         elif target.suffix == ".png":
             draft.write_bytes(vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH))
         else:
-            draft.write_text(_in_points(vl_convert.vegalite_to_svg(spec)), encoding="utf-8")
+            draft.write_text(_in_points(drawn_svg(spec)), encoding="utf-8")
     return target
 
 

@@ -1,0 +1,73 @@
+"""Models may be called like something of JavaScript's own, such as `constructor`: their figures are drawn."""
+
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from checkpoints.spoiled import bert_state
+
+import attnlaw
+from attnlaw.errors import InputError
+from attnlaw.report.audit_figures import audit_figures
+from attnlaw.report.fit_charts import law_map
+from attnlaw.report.inline import inline_svg
+from attnlaw.report.saved import AuditRows
+from attnlaw.report.series_charts import series_chart, step_charts
+from attnlaw.report.style import save_chart
+
+NAMES = ("constructor", "toString", "__proto__")
+
+
+@pytest.fixture(scope="module", name="audited")
+def _audited() -> AuditRows:
+    return reduce(add, [attnlaw.audit(bert_state(), heads=2, jobs=1, name=name) for name in NAMES])
+
+
+def named(drawn: str) -> list[str]:
+    """The models that a drawing names, in the order in which it does."""
+    found = {name: drawn.find(f">{name}</text>") for name in NAMES}
+    return sorted((name for name, place in found.items() if place >= 0), key=found.__getitem__)
+
+
+@pytest.mark.parametrize("figure", ["proxies", "amplification", "shares", "comparison", "decay"])
+def test_figures_of_several_models_name_all_in_their_order(figure: str, audited: AuditRows) -> None:
+    (chart,) = [found.draw() for found in audit_figures(audited) if found.name == figure]
+    assert named(inline_svg(chart, figure)) == list(NAMES)
+
+
+def test_one_model_alone_is_drawn(audited: AuditRows) -> None:
+    own = {name: table.filter(model="constructor") for name, table in audited.tables().items()}
+    for figure in audit_figures(replace(audited, summaries=audited.summaries[:1], **own)):
+        assert "</text>" in inline_svg(figure.draw(), figure.name)
+
+
+def test_the_map_of_laws_has_the_name_as_its_title(tmp_path: Path) -> None:
+    place = {"layer": [0, 0], "head": [0, 1], "expert": pl.Series([None, None], dtype=pl.Int64)}
+    fits = pl.DataFrame({"model": ["constructor"] * 2, **place, "kind": ["qk"] * 2, "law": ["random"] * 2})
+    assert named(save_chart(law_map(fits), tmp_path / "laws.svg").read_text()) == ["constructor"]
+
+
+def test_names_as_categories_and_as_dashes() -> None:
+    rows = pl.DataFrame({"model": NAMES, "log10": [1.0, 2.0, 3.0], "series": ["edelman"] * 3})
+    assert set(named(inline_svg(series_chart(rows, "model", "log10", "log10 proxy"), "a"))) == set(NAMES)
+    steps = pl.DataFrame({"step": [0, 1] * 3, "model": [*NAMES, *NAMES], "stable_rank_qk": [1.0] * 6})
+    assert named(inline_svg(step_charts(steps), "b")) == list(NAMES)
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_what_vega_cannot_draw_is_one_line(part: bool, tmp_path: Path) -> None:
+    """A whole chart fails with an error, one of several panels with a blank drawing."""
+    import altair as alt
+
+    chart: Any = alt.Chart(alt.Data(values=[{"x": 1}]), title="constructor").mark_point().encode(x="x:Q")
+    if part:
+        chart = alt.vconcat(alt.hconcat(chart, chart))
+    for draw in (lambda: inline_svg(chart, "a"), lambda: save_chart(chart, tmp_path / "a.pdf")):
+        with pytest.raises(
+            InputError, match=r"^figure: cannot be drawn \(.*\); give the models other names$"
+        ):
+            draw()
