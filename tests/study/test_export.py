@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from study.sample_verbs import rows, study
@@ -67,3 +70,46 @@ def test_texts_without_a_value_are_columns_of_text(tmp_path: Path) -> None:
         pl.String,
         pl.Float64,
     ]
+
+
+KILLED = """
+import os, runpy, sys, tempfile
+link, make = os.link, tempfile.mkstemp
+
+def linked(source, target):
+    link(source, target)
+    os.kill(os.getpid(), 9)
+
+def made(*names, **options):
+    made = make(*names, **options)
+    if "rows.parquet" in options["prefix"]:
+        os.kill(os.getpid(), 9)
+    return made
+
+at = sys.argv.pop(1)
+if at == "table":
+    os.link = linked
+else:
+    tempfile.mkstemp = made
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("at", ["rows", "table"])
+def test_a_kill_during_an_export_leaves_nothing_that_a_pattern_finds(tmp_path: Path, at: str) -> None:
+    """Two tasks of 60 lines each: 120 in all, never those of a draft a second time."""
+    found = study(tmp_path, 'verb = "draw"\n[grid]\nx = [1, 2]\n')
+    out = tmp_path / "out"
+    driver = Path(__file__).parent / "driver.py"
+    killed = subprocess.run([sys.executable, "-c", KILLED, at, driver, tmp_path / "study.toml", out])
+    assert killed.returncode == -signal.SIGKILL
+    left = [path for place in ("rows", "tables/values") for path in (out / place).glob(".*")]
+    assert len(left) == 1
+    with open_store(out) as store:  # without a run, which sweeps
+        export(found, store)
+    assert pl.read_parquet(out / "tables" / "values" / "*.parquet").height == 120
+    assert duckdb.sql(f"SELECT count(*) FROM '{out}/tables/values/*.parquet'").fetchall() == [(120,)]
+    assert rows(out).height == 2
+    assert duckdb.sql(f"SELECT count(*) FROM '{out}/rows/*.parquet'").fetchall() == [(2,)]
+    run(found, out)
+    assert not left[0].exists()

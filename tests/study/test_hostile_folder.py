@@ -28,6 +28,8 @@ MINE = (
     "tables/values/0123456789abcdef0123456789abcdef.parquet/inside",
     "parts/values/old.parquet",
     "rows/mine.parquet",
+    "rows/.mine.draft",
+    "tables/values/.notes.txt.draft",
     "slurm/out.log",
     "summary.json",
     "report.html",
@@ -39,7 +41,12 @@ def test_a_run_keeps_the_files_of_the_user(tmp_path: Path) -> None:
     for name in MINE:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text(name)
-    left = [out / "drafts" / f"{'0a' * 16}-values-host-name.org-77.parquet", out / "running" / ("b1" * 16)]
+    left = [
+        out / "drafts" / f"{'0a' * 16}-values-host-name.org-77.parquet",
+        out / "running" / ("b1" * 16),
+        out / "rows" / ".rows.parquet.ab_45678.draft",
+        out / "tables" / "values" / f".{'0a' * 16}.parquet.ab_45678.draft",
+    ]
     for path in left:
         path.write_text("of a killed worker")
     assert run(study(tmp_path, DRAWS), out).done == 2

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` if the block ends without an error.
 
+    What a kill leaves is called `.NAME.xxxxxxxx.draft`: no pattern of an ending finds it.
+
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     target = pathlib.Path(folder) / "rows.txt"
@@ -32,7 +34,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = replaceable(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".draft", dir=target.parent)
         os.close(handle)
     except OSError as error:
         raise InputError(

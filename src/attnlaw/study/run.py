@@ -23,6 +23,13 @@ from attnlaw.study.store import KEY, STORE, Store, is_locked, locked, open_store
 from attnlaw.study.task import Outcome, Task
 
 Progress = Callable[[int, int], None]
+# Where a kill leaves what, by the names of the files.
+LEFT = {
+    "drafts/*": rf"{KEY}-\w+-.+\.parquet",
+    "running/*": KEY,
+    "rows/.*": r"\.rows\.parquet\.\w{8}\.draft",
+    "tables/*/.*": rf"\.{KEY}\.parquet\.\w{{8}}\.draft",
+}
 
 
 @dataclass(frozen=True)
@@ -198,9 +205,9 @@ def _require_store_of_rows(folder: Path) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove what killed workers left: drafts of parts, and markers. The lock is held: nobody needs them."""
-    for name, pattern in (("drafts", rf"{KEY}-\w+-.+\.parquet"), ("running", KEY)):
-        for path in (folder / name).glob("*"):
+    """Remove what was left by a kill: drafts, and markers. The lock is held: nobody needs them."""
+    for place, pattern in LEFT.items():
+        for path in folder.glob(place):
             if re.fullmatch(pattern, path.name) and path.is_file():
                 path.unlink(missing_ok=True)
 
