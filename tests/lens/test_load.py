@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from lens.tiny_models import save_tiny, tiny_model
+import transformers
+from lens.tiny_models import KINDS, save_tiny, tiny_model
 from safetensors.torch import load_file, save_file
 
 from attnlaw.errors import InputError
@@ -82,6 +83,73 @@ def test_config_can_not_choose_code(tmp_path):
     assert model.config._attn_implementation == "eager"
 
 
+RENAMED = {  # transformers reads attributes under the names that `attribute_map` gives them
+    "kernels": ({"x": "_attn_implementation_internal"}, {"x": "kernels-community/evil"}),
+    "sdpa": ({"x": "_attn_implementation_internal"}, {"x": "sdpa"}),
+    "activation": ({"activation_function": "x"}, {"x": "relu"}),
+}
+
+
+@pytest.mark.parametrize("case", RENAMED)
+def test_config_can_not_rename_attributes(tmp_path, case):
+    renames, values = RENAMED[case]
+    own = transformers.GPT2Config.attribute_map
+    folder = change_config(save_tiny("gpt2", tmp_path), attribute_map=own | renames, **values)
+    _, model = load(folder)
+    assert model.config._attn_implementation == "eager"
+    assert model.config.activation_function == "gelu"
+    assert type(model.h[0].mlp.act) is type(tiny_model("gpt2").transformer.h[0].mlp.act)
+
+
+def test_another_attention_is_refused_before_a_model_is_built(tmp_path, monkeypatch):
+    folder = change_config(
+        save_tiny("bert", tmp_path),
+        attribute_map={"x": "_attn_implementation_internal"},
+        x="kernels-community/evil",
+    )
+    monkeypatch.setattr("attnlaw.lens.load.READ_BESIDES", ("attribute_map", "x"))
+    assert "attention is kernels-community/evil, expected eager" in refusal(folder)
+
+
+def test_layers_with_configs_of_their_own_are_refused(tmp_path):
+    folder = change_config(
+        save_tiny("gpt2", tmp_path), per_layer_config={"0": {"activation_function": "relu"}}
+    )
+    assert "its layers have configs of their own (per_layer_config)" in refusal(folder)
+
+
+NO_NETWORK = ("architectures", "dtype", "transformers_version")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_size_in_a_config_reaches_the_model(tmp_path, kind):
+    _, model = load(save_tiny(kind, tmp_path))
+    expected = tiny_model(kind).config.to_dict()
+    found = model.config.to_dict()
+    assert {key for key in expected if found.get(key) != expected[key]} <= set(NO_NETWORK)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rope_theta": 500.0},
+        {"rope_theta": 500.0, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        {"is_causal": False},
+    ],
+    ids=["theta", "scaling", "mask"],
+)
+def test_keys_of_old_configs_are_read_as_transformers_reads_them(tmp_path, changes):
+    folder = change_config(save_tiny("llama", tmp_path), rope_parameters=None, **changes)
+    _, model = load(folder)
+    expected = transformers.LlamaModel(transformers.LlamaConfig.from_pretrained(folder)).double()
+    expected.load_state_dict(model.state_dict())
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        ours, theirs = (each.eval()(ids).last_hidden_state for each in (model, expected))
+    # RMSNorm is computed in float32 there.
+    assert torch.allclose(ours, theirs, rtol=0, atol=100 * torch.finfo(torch.float32).eps)
+
+
 class Harmful:
     def __init__(self, trap: Path) -> None:
         self.trap = trap
@@ -151,8 +219,6 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch, missing):
 
 def test_a_broken_installation_is_one_line(tmp_path, monkeypatch):
     """transformers imports a model's module when it is asked for, and fails then if a companion is broken."""
-    import transformers
-
     folder = save_tiny("bert", tmp_path)
 
     class Broken:

@@ -30,7 +30,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     [
         {"num_labels": 10**9},
         {"num_labels": "x", "id2label": [1]},
-        {"return_dict": False, "reorder_and_upcast_attn": True, "experts_implementation": "x"},
+        {"return_dict": False, "reorder_and_upcast_attn": True, "experts_implementation": "x"}
+        | {"attribute_map": {"x": "_attn_implementation_internal"}, "x": "sdpa"},
     ],
     ids=lambda changes: ", ".join(changes),
 )

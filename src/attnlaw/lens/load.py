@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,17 @@ from attnlaw.errors import InputError
 from attnlaw.lens.families import FAMILIES, Family
 from attnlaw.plain_files import require_possible
 
-# Keys of config.json that could choose code, change numbers behind our back, or make tables of names.
-NOT_SIZES = (
-    "auto_map",
-    "attn_implementation",
-    "chunk_size_feed_forward",
-    "dtype",
-    "experts_implementation",
-    "id2label",
-    "label2id",
-    "num_labels",
-    "reorder_and_upcast_attn",
-    "return_dict",
-    "torch_dtype",
+# Keys that the code of these models reads, though they are no parameters of every config's class.
+READ_BESIDES = (
+    "head_dim",
+    "is_causal",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+    "rope_scaling",
+    "rope_theta",
 )
+# A parameter that changes numbers behind our back: attention in float32.
+NOT_PASSED = "reorder_and_upcast_attn"
 
 
 def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
@@ -54,8 +52,12 @@ def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
         raise InputError(
             f"{folder}: the lens does not know models of type {kind!r}; known: {', '.join(FAMILIES)}"
         )
-    sizes = {key: value for key, value in values.items() if key not in NOT_SIZES and not key.startswith("_")}
-    build = _builder(transformers, FAMILIES[kind], sizes, len(checkpoint.layers), folder)
+    if values.get("per_layer_config"):
+        raise InputError(
+            f"{folder / 'config.json'}: its layers have configs of their own (per_layer_config), which the "
+            "lens does not read; give a model whose layers are alike"
+        )
+    build = _builder(transformers, FAMILIES[kind], values, len(checkpoint.layers), folder)
     _compare(build("meta"), checkpoint)  # shapes alone: a wrong size must not fill the memory
     model = build("cpu")
     _fill(model, checkpoint)
@@ -86,17 +88,21 @@ def _classes(transformers: Any, family: Family) -> tuple[Any, Any]:
 
 
 def _builder(
-    transformers: Any, family: Family, sizes: dict[str, Any], layers: int, folder: Path
+    transformers: Any, family: Family, values: dict[str, Any], layers: int, folder: Path
 ) -> Callable[[str], Any]:
     """A function from a device to the model there, with fresh weights, in float64 throughout."""
     import torch
 
     make_config, make_model = _classes(transformers, family)
+    known = _parameters(transformers, make_config)
+    sizes = {key: value for key, value in values.items() if key in known}
 
     def build(device: str) -> Any:
         try:
             with _silent(transformers), torch.device(device):
                 config = make_config(**sizes, attn_implementation="eager")
+                if config._attn_implementation != "eager":  # others are code from elsewhere, or hide the maps
+                    raise ValueError(f"attention is {config._attn_implementation}, expected eager")
                 # Under another name than the checkpoint's reader knows it by, it could be any number.
                 if config.num_hidden_layers != layers:
                     raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
@@ -111,6 +117,17 @@ def _builder(
         return model
 
     return build
+
+
+def _parameters(transformers: Any, make_config: Any) -> set[str]:
+    """The keys that describe this family's network, by any name its class knows them under.
+
+    All others could choose code, rename attributes, or make tables of names; those that every class has
+    (dtype, labels, ...) describe no network.
+    """
+    own = set(signature(make_config.__init__).parameters)
+    common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
+    return (own - common - {NOT_PASSED}) | set(make_config.attribute_map) | set(READ_BESIDES)
 
 
 @contextmanager
