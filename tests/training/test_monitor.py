@@ -394,8 +394,15 @@ def test_diverged_weights_are_a_row_that_says_so(tmp_path):
     last = stored(tmp_path).to_dicts()[-1]
     assert "linear2" in last["status"]
     assert all(last[f"stable_rank_{group}"] is None for group in STEP_GROUPS)
-    with pytest.raises(InputError, match="linear2"):
-        watch(model, tmp_path / "fresh").step(0)
+    # Also where no weights could be measured before, as in a resumed process.
+    resumed = watch(model, tmp_path, max_overhead=1e9)
+    assert run(resumed, model, range(16, 17)) == [16]
+    rows = stored(tmp_path)
+    assert rows["step"].to_list() == [0, 8, 16]
+    assert ["linear2" in status for status in rows["status"]] == [False, True, True]
+    with torch.no_grad():
+        model.encoder.layers[1].linear2.weight[0, 0] = 0.0
+    assert resumed.measure(17).row["status"] == "measured"
 
 
 def test_wrapped_modules_are_unwrapped(tmp_path):
@@ -414,6 +421,11 @@ def test_wrapped_modules_are_unwrapped(tmp_path):
         ({"max_overhead": float("nan")}, "max_overhead is nan"),
         ({"quantities": ["norms"]}, "quantities: found 'norms'; choose from proxies, stable_rank"),
         ({"quantities": []}, "quantities: found none"),
+        ({"layers": "9"}, "--layers 9: selects none of the 2 layers"),
+        ({"only": "foo"}, "--only foo: unknown"),
+        ({"only": "cross"}, "has no matrices of kind cross"),
+        ({"jobs": 0}, "--jobs 0: expected a positive number"),
+        ({"samples": -1}, "--samples -1: expected a positive number"),
     ],
 )
 def test_bad_options_are_told_before_training(tmp_path, options, message):

@@ -19,8 +19,8 @@ import operator
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -81,6 +81,7 @@ class SpectralMonitor:
         signature(audit).bind(model, **options)
         self.model = unwrapped(model)
         require_whole(self.model)
+        _check_options(self.model, options)
         opening = {key: options[key] for key in ("heads", "name", "map", "adapter") if key in options}
         self.name = open_model(self.model, **opening).name
         self.directory = Path(directory)
@@ -123,9 +124,7 @@ class SpectralMonitor:
         try:
             taken = take_snapshot(self.model, self.name, step, self.quantities, self._options)
         except InputError as error:
-            if self._last is None:
-                raise
-            # It could be measured before: the weights have diverged, which is for the rows to tell.
+            # The options were checked before: the weights have diverged, which is for the rows to tell.
             taken = failed_snapshot(self.name, step, str(error))
         seconds = self._clock() - start
         training = self._training_time(start)
@@ -179,6 +178,21 @@ class SpectralMonitor:
         earlier = [] if stored is None else [stored.filter(~(replaced & (pl.col("model") == self.name)))]
         with replacing(path) as draft:
             draft.write_bytes(parquet(pl.concat([*earlier, rows], how="diagonal_relaxed")))
+
+
+class _OptionsHold(Exception):
+    """Ends an audit before it measures."""
+
+
+def _check_options(model: Any, options: Mapping[str, Any]) -> None:
+    """What an audit checks before it measures, here before training."""
+
+    def stop(seconds: float) -> None:
+        if seconds > 0:  # an audit of no matrices refuses itself
+            raise _OptionsHold
+
+    with suppress(_OptionsHold):
+        audit(model, **{**options, "expect": stop})
 
 
 def _whole(name: str, number: Any) -> int:
