@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -17,6 +18,7 @@ from attnlaw.report.study_rows import read_rows
 from attnlaw.study import run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import locked, open_store
+from attnlaw.study.task import Outcome, write_part
 
 SQUARES = 'verb = "square"\n[grid]\nx = [3, 1, 2]\n'
 OTHERS = 'verb = "square"\n[grid]\nx = [7, 8]\n'
@@ -72,6 +74,52 @@ def test_texts_without_a_value_are_columns_of_text(tmp_path: Path) -> None:
     ]
 
 
+DRAWS = 'verb = "draw"\n[grid]\nx = [1, 2]\n'
+
+
+def test_a_table_changes_with_its_row_and_not_before(tmp_path: Path) -> None:
+    """A forced task that is stopped after its table and before its row, or a worker that ends too late."""
+    found = study(tmp_path, DRAWS)
+    out = tmp_path / "out"
+    run(found, out)
+    tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
+    assert set(tables) == {f"{task.key}.parquet" for task in found.tasks}
+    late = write_part(pl.DataFrame({"value": [0.5]}), "values", found.tasks[0].key, out)
+    with open_store(out) as store:
+        export(found, store)
+        assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
+        store.add([Outcome(found.tasks[0].key, 0.0, '{"largest": 0.5}', (("values", late),))])
+        export(found, store)
+    first = rows(out).filter(task=found.tasks[0].key)
+    assert first.select("largest", "values_part").rows() == [(0.5, late)]
+    changed = pl.read_parquet(out / "tables" / "values" / f"{found.tasks[0].key}.parquet")
+    assert changed["value"].to_list() == [0.5]
+    run(found, out)
+    parts = {str(path.relative_to(out)) for path in (out / "parts" / "values").iterdir()}
+    assert parts == set(rows(out)["values_part"])  # the earlier one is swept
+
+
+def test_parts_of_the_first_version_are_read_and_replaced(tmp_path: Path) -> None:
+    """They were called parts/NAME/KEY.parquet."""
+    found = study(tmp_path, DRAWS)
+    out = tmp_path / "out"
+    run(found, out)
+    tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
+    with open_store(out) as store:
+        for key, outcome in store.outcomes().items():
+            ((name, path),) = outcome.parts
+            (out / path).rename(out / "parts" / name / f"{key}.parquet")
+            store.add([replace(outcome, parts=((name, f"parts/{name}/{key}.parquet"),))])
+    assert run(found, out).computed == 0
+    assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
+    assert set(rows(out)["values_part"]) == {f"parts/values/{task.key}.parquet" for task in found.tasks}
+    assert run(found, out, force=True).computed == 2
+    parts = {str(path.relative_to(out)) for path in (out / "parts" / "values").iterdir()}
+    assert parts == set(rows(out)["values_part"])
+    assert len(parts) == 2
+    assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
+
+
 KILLED = """
 import os, runpy, sys, tempfile
 link, make = os.link, tempfile.mkstemp
@@ -98,7 +146,7 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 @pytest.mark.parametrize("at", ["rows", "table"])
 def test_a_kill_during_an_export_leaves_nothing_that_a_pattern_finds(tmp_path: Path, at: str) -> None:
     """Two tasks of 60 lines each: 120 in all, never those of a draft a second time."""
-    found = study(tmp_path, 'verb = "draw"\n[grid]\nx = [1, 2]\n')
+    found = study(tmp_path, DRAWS)
     out = tmp_path / "out"
     driver = Path(__file__).parent / "driver.py"
     killed = subprocess.run([sys.executable, "-c", KILLED, at, driver, tmp_path / "study.toml", out])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import subprocess
 import sys
@@ -101,7 +102,8 @@ def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:
 def test_a_part_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pl.DataFrame({"value": [1.0, 2.0]})
     place = write_part(table, "values", "k", tmp_path)
-    assert place == "parts/values/k.parquet"
+    digest = hashlib.sha256((tmp_path / place).read_bytes()).hexdigest()[:16]
+    assert place == f"parts/values/k-{digest}.parquet"
     assert pl.read_parquet(tmp_path / place).rows() == [(1.0, "k"), (2.0, "k")]
     before = (tmp_path / place).read_bytes()
 
@@ -114,4 +116,4 @@ def test_a_part_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(OSError, match="No space left on device"):
         write_part(table * 2, "values", "k", tmp_path)
     assert (tmp_path / place).read_bytes() == before
-    assert [path.name for path in (tmp_path / "parts" / "values").iterdir()] == ["k.parquet"]
+    assert [path.name for path in (tmp_path / "parts" / "values").iterdir()] == [Path(place).name]

@@ -40,7 +40,9 @@ def export(study: Study, store: Store) -> Path:
     outcomes = store.outcomes()
     finished = [(task, outcomes[task.key]) for task in study.tasks if task.key in outcomes]
     parts = {
-        f"tables/{name}/{Path(path).name}": path for _, outcome in finished for name, path in outcome.parts
+        f"tables/{name}/{task.key}.parquet": path
+        for task, outcome in finished
+        for name, path in outcome.parts
     }
     for path in parts.values():
         if (store.folder / path).is_symlink() or not (store.folder / path).is_file():

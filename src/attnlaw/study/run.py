@@ -19,16 +19,17 @@ from attnlaw.study.engine import Engine, Policy, Stop
 from attnlaw.study.export import ROWS, another_study, export, is_of_another
 from attnlaw.study.file import Study
 from attnlaw.study.places import Place
-from attnlaw.study.store import KEY, STORE, Store, is_locked, locked, open_store
+from attnlaw.study.store import DIGEST, KEY, STORE, Store, is_locked, locked, open_store
 from attnlaw.study.task import Outcome, Task
 
 Progress = Callable[[int, int], None]
-# Where a kill leaves what, by the names of the files.
+# Where a run or a kill leaves what, by the names of the files.
 LEFT = {
     "drafts/*": rf"{KEY}-\w+-.+\.parquet",
     "running/*": KEY,
     "rows/.*": r"\.rows\.parquet\.\w{8}\.draft",
     "tables/*/.*": rf"\.{KEY}\.parquet\.\w{{8}}\.draft",
+    "parts/*/*": rf"{KEY}{DIGEST}\.parquet",
 }
 
 
@@ -108,7 +109,7 @@ def run(
     with locked(out), open_store(out, create=True) as store:
         todo = list(study.tasks) if force else _missing(study, store, retry_failed)
         study.check(todo)
-        _tidy(store.folder)
+        _tidy(store)
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
@@ -121,6 +122,7 @@ def run(
                         _export(study, store)
                         raise
             _export(study, store)
+        _tidy(store)
         return _report(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
 
 
@@ -204,11 +206,12 @@ def _require_store_of_rows(folder: Path) -> None:
         )
 
 
-def _tidy(folder: Path) -> None:
-    """Remove what was left by a kill: drafts, and markers. The lock is held: nobody needs them."""
+def _tidy(store: Store) -> None:
+    """Remove drafts, markers, and parts that no row names. The lock is held: nobody needs them."""
+    kept = {store.folder / path for parts in store.parts().values() for _, path in parts}
     for place, pattern in LEFT.items():
-        for path in folder.glob(place):
-            if re.fullmatch(pattern, path.name) and path.is_file():
+        for path in store.folder.glob(place):
+            if re.fullmatch(pattern, path.name) and path.is_file() and path not in kept:
                 path.unlink(missing_ok=True)
 
 

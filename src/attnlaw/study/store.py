@@ -2,7 +2,7 @@
 
 DIR/store.sqlite   rows by key (WAL: readers and a killed writer do no harm)
 DIR/lock           held by the run at work; freed by the system when that process ends, however it ends
-DIR/parts/         large tables, each named by its task's key
+DIR/parts/         large tables, each named by its task's key and a digest of its content
 
 A store may come from somebody else: whatever is read from it is checked, and shown only if it is printable.
 """
@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS outcomes (
 """
 # A key as it stands in the names of files.
 KEY = "[0-9a-f]{32}"
+# What stands between the key of a part and its ending; nothing in stores of the first version.
+DIGEST = "(-[0-9a-f]{16})?"
 # What a lock says while it is held.
 HOLDER = re.compile(r"(process \d+ on \S+)?")
 LONGEST_HOLDER = 400
@@ -81,6 +83,13 @@ class Store:
         for row in self.connection.execute("SELECT key, seconds, error FROM outcomes"):
             yield self._ends(*row)
 
+    def parts(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Names and paths of the tables of every task, by its key."""
+        return {
+            key: self._parts(key, parts)
+            for key, parts in self.connection.execute("SELECT key, parts FROM outcomes")
+        }
+
     def values(self, outcome: Outcome) -> dict[str, Any]:
         """The row of a finished task: numbers, texts, and lists of them, by name."""
         try:
@@ -107,8 +116,10 @@ class Store:
         except (TypeError, ValueError, RecursionError):
             pairs = ((None, None),)
         for name, path in pairs:
-            if not isinstance(name, str) or not name.isidentifier() or path != f"parts/{name}/{key}.parquet":
-                self.refuse(f"task {key} has a table that is not parts/NAME/{key}.parquet")
+            pattern = rf"parts/{name}/{re.escape(str(key))}{DIGEST}\.parquet"
+            named = isinstance(name, str) and name.isidentifier() and isinstance(path, str)
+            if not named or not re.fullmatch(pattern, path):
+                self.refuse(f"task {key} has a table that is not parts/NAME/{key}-DIGEST.parquet")
         return pairs
 
     def refuse(self, found: str) -> NoReturn:

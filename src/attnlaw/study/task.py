@@ -136,18 +136,20 @@ def retimed(outcome: Outcome, again: Outcome | None) -> Outcome:
 
 
 def write_part(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
-    """Write a table as `parts/NAME/KEY.parquet` under a temporary name, rename it; the path within `folder`.
+    """Write a table as `parts/NAME/KEY-DIGEST.parquet`, first under a temporary name; its path in `folder`.
 
-    A column `task` with the key ties its lines to their row. Drafts lie in a folder of their own, so that
-    `parts` never holds anything but whole files.
+    A column `task` with the key ties its lines to their row. The digest is of the file: a table that differs
+    stands beside an earlier one until a row names it. Drafts lie in a folder of their own, so that `parts`
+    never holds anything but whole files.
     """
     import polars as pl
 
-    place = Path("parts", name, f"{key}.parquet")
+    data = parquet(table.with_columns(task=pl.lit(key)))
+    place = Path("parts", name, f"{key}-{hashlib.sha256(data).hexdigest()[:16]}.parquet")
     draft = folder / "drafts" / f"{key}-{name}-{os.uname().nodename}-{os.getpid()}.parquet"
     draft.parent.mkdir(parents=True, exist_ok=True)
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
-    draft.write_bytes(parquet(table.with_columns(task=pl.lit(key))))
+    draft.write_bytes(data)
     draft.replace(folder / place)
     return str(place)
 
