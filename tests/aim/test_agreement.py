@@ -107,13 +107,27 @@ def test_agreement_without_spread_has_no_score() -> None:
 
 def test_agreement_refuses_what_does_not_belong_together() -> None:
     prediction = state_evolution(PROBLEM)
-    measured = simulate(PROBLEM, 8, seeds=2, seed=0)
+    measured = simulate(PROBLEM, 10, seeds=2, seed=0)
     other = simulate(Problem(alpha=0.4, noise=0.5, weight_decay=0.6), 12, seeds=2, seed=0)
     for measurements, message in (
         ([], "found no measurement"),
         ([measured, other], "different problems"),
         ([measured, measured], "the same size"),
-        ([simulate(PROBLEM, 8, seeds=1, seed=0)], "single seed"),
+        ([simulate(PROBLEM, 10, seeds=1, seed=0)], "single seed"),
     ):
         with pytest.raises(InputError, match=message):
             agreement(prediction, measurements)
+
+
+def test_a_rounded_sample_count_is_not_compared() -> None:
+    """1.44 samples are 1, of alpha 1/144: the theory there lies far from that of the alpha asked."""
+    problem = Problem(alpha=0.01, noise=0.5, weight_decay=0.1)
+    measured = simulate(problem, size=12, seeds=2)
+    assert measured.rounding == "size 12: n = 1, alpha = 0.00694 instead of 0.01"
+    with pytest.raises(InputError, match=r"n = 1, alpha = 0\.00694"):
+        agreement(state_evolution(problem), [measured])
+    exact = replace(problem, alpha=1 / 144)
+    assert simulate(exact, size=12, seeds=2).rounding is None
+    # The bound is 1%: 100.28 samples miss by 0.28%, 25.35 by 1.4%.
+    found = [simulate(replace(problem, alpha=n / 400), size=20, seeds=1).rounding for n in (100.28, 25.35)]
+    assert [text is None for text in found] == [True, False]

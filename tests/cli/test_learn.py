@@ -92,6 +92,13 @@ def test_simulation_stands_beside_the_theory() -> None:
     assert "trained, d = 24" in table.stdout
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_rounded_sample_count_is_said(form: tuple[str, ...]) -> None:
+    few = learn("--alpha", "0.01", "--simulate", "12", "--seeds", "2", *form)
+    assert "n = 1, alpha = 0.00694 instead of 0.01" in few.stderr
+    assert "instead" not in learn("--alpha", "0.25", "--simulate", "12", "--seeds", "2", *form).stderr
+
+
 def test_softmax_shows_the_error_of_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.aim.softmax.default_draws", lambda problem: 9)
     arguments = ("--output", "softmax", "--tokens", "2", "--weight-decay", "0.02")
@@ -145,7 +152,7 @@ def test_table_names_every_quantity() -> None:
 
 
 def test_unconverged_is_said_on_standard_error() -> None:
-    result = learn("--alpha", "0.49", "--weight-decay", "1e-9")
+    result = learn("--alpha", "0.49", "--student", "bayes")
     assert "recovered" in result.stderr
     assert "recovered" not in result.stdout
 

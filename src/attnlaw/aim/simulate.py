@@ -43,6 +43,7 @@ QUANTITIES = (
 )
 TEST_SEQUENCES = 8192
 WAIT = 0.2  # seconds between two looks for Ctrl-C
+NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,14 @@ class Measurement:
     residual: float
     status: str
     eigenvalues: Array = field(repr=False, compare=False)
+
+    @property
+    def rounding(self) -> str | None:
+        """What was simulated instead, where `n = round(alpha d^2)` samples miss alpha by more than 1%."""
+        alpha, found = self.problem.alpha, self.samples / self.size**2
+        if abs(found - alpha) <= NEAR * alpha:
+            return None
+        return f"size {self.size}: n = {self.samples}, alpha = {found:.3g} instead of {alpha:.3g}"
 
     def describe(self) -> dict[str, Any]:
         """The measurement as plain values, without the problem and the eigenvalues."""

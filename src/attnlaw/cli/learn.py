@@ -173,6 +173,9 @@ def command(
                     seed=seed,
                     progress=lambda done, _, i=i: report(i * seeds + done, total),  # type: ignore[misc]
                 )
+    for measured in measurements:
+        if measured is not None and measured.rounding is not None:
+            say(f"{measured.rounding}, the theory's; choose a larger size or that alpha")
     known = None
     if thresholds:
         known = find_thresholds(problem.target, problem.observations_per_sample, noise, student)
