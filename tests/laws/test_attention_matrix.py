@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -95,6 +97,30 @@ def test_a_gap_opens_continuously() -> None:
         assert law.nodes()[1].sum() == pytest.approx(1.0, abs=1e-7)
     assert counts == sorted(counts, reverse=True)
     assert set(counts) == {1, 2}
+
+
+def has_gap(beta: float, t: float) -> bool:
+    """Whether the cubic of the edges has three positive roots, by its exact discriminant and signs."""
+    b, theta = Fraction(beta) ** 2, Fraction(float(np.expm1(beta**2)))
+    r, k = b / theta / Fraction(t), b / theta * (1 - b / theta) / Fraction(t)
+    p, q, s = -(1 + 2 * r), 3 * k - r * (1 - r), -k * r
+    return q > 0 and 18 * p * q * s - 4 * p**3 * s + p**2 * q**2 - 4 * q**3 - 27 * s**2 > 0
+
+
+@pytest.mark.parametrize("beta", [1.0, 4.0, 5.0])
+def test_gaps_are_those_of_the_discriminant(beta: float) -> None:
+    for t in 10.0 ** np.arange(-8, 8.1, 0.5):
+        law = AttentionMatrixLaw(beta, float(t))
+        assert len(law.intervals) == 1 + has_gap(beta, float(t))
+        x, w = law.nodes()
+        assert [w.sum(), w @ x / law.theta] == pytest.approx([1.0, 1.0], abs=1e-7)
+
+
+def test_betas_that_rounding_spoils_are_refused() -> None:
+    for beta in (5.1, 6.0, 19.0):  # 6.0 showed a second interval at a ratio of 0.3, which has no gap
+        with pytest.raises(InputError, match=r"^attention matrix: found beta [^\n]* at most 5, beyond which"):
+            AttentionMatrixLaw(beta, 0.3)
+    assert not has_gap(6.0, 0.3)
 
 
 def test_wide_heads_are_marchenko_pastur() -> None:

@@ -35,7 +35,7 @@ from attnlaw.laws.law import Complexes, Law, Reals, require_scale
 from attnlaw.laws.pieces import Bounded, Piece
 from attnlaw.laws.roots import monic_roots
 
-MOST_BETA = 26.0
+MOST_BETA = 5.0
 LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 
 
@@ -43,8 +43,9 @@ LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 class AttentionMatrixLaw(Law):
     """Squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)`, n -> infinity.
 
-    The limit is slow in n for beta above 1 or small d_K/n: compare `attention_sample`. Above beta = 26
-    `e^(beta^2)` leaves the floats. Next to an edge, double roots cost half the digits of the density.
+    The limit is slow in n for beta above 1 or small d_K/n: compare `attention_sample`. Above beta = 5, where
+    `e^(beta^2)` is 1e11 and no n is near the limit, rounding would open gaps that are not there: refused.
+    Next to an edge, double roots cost half the digits of the density.
 
     >>> law = AttentionMatrixLaw(1.0, 1.0)
     >>> round(law.support[1], 4), round(law.moment(2) / law.mean**2, 4)
@@ -58,7 +59,8 @@ class AttentionMatrixLaw(Law):
         if not 0 < self.beta <= MOST_BETA:
             raise InputError(
                 f"attention matrix: found beta {self.beta}, expected a number above 0 and at most "
-                f"{MOST_BETA:g}; give the standard deviation of a row's logits"
+                f"{MOST_BETA:g}, beyond which rounding hides the edges and no n is near the limit; "
+                "give the standard deviation of a row's logits, or draw finite matrices"
             )
         require_scale("attention matrix: beta", self.beta, LARGEST_INVERSE_BETA)
         if not 0 < self.ratio < np.inf:
