@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from attnlaw.aim.problem import Problem, Target
+from attnlaw.aim.problem import ObservationGroup, Problem, Target
 from attnlaw.aim.state_evolution import state_evolution
 from attnlaw.aim.sweep import best_weight_decay, curve, phase_diagram, row
 from attnlaw.errors import InputError
@@ -26,8 +26,38 @@ def test_best_regularisation_row() -> None:
     ]
     assert found == pytest.approx([0.3652, 0.7209, 0.3401], abs=0.5e-4)
     assert factorized.status == direct.status == "converged"
-    # The direct student's best penalty is known: Delta/(2 Q*).
-    assert direct.weight_decay == pytest.approx(0.5 / (2 * 1.3), rel=1e-3)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1e-3])
+def test_the_direct_student_has_a_closed_form(noise: float) -> None:
+    """Neighbours of Delta/(2 Q*) lie higher, four times as much at twice the distance."""
+    problem = replace(PROBLEM, student="direct", noise=noise, alpha=0.6)
+    best = best_weight_decay(problem)
+    assert (best.weight_decay, best.status) == (noise / (2 * 1.3), "converged")
+    least = best.prediction.estimation_error
+    steps = [1 - 0.02, 1 - 0.01, 1 + 0.01, 1 + 0.02]
+    rise = [
+        state_evolution(replace(problem, weight_decay=best.weight_decay * step)).estimation_error / least - 1
+        for step in steps
+    ]
+    # A parabola about its lowest point: corrections are of the order of the step.
+    assert min(rise) > 0
+    assert rise[0] / rise[1] == pytest.approx(4.0, rel=0.1)
+    assert rise[3] / rise[2] == pytest.approx(4.0, rel=0.1)
+
+
+def test_hardly_any_noise_wants_hardly_any_decay() -> None:
+    best = best_weight_decay(replace(PROBLEM, student="direct", noise=1e-12, alpha=0.6))
+    assert (best.weight_decay, best.status) == (1e-12 / (2 * 1.3), "converged")
+    # Beyond interpolation and without decay E = Delta/(4 alpha - 2), which 1e-12 does not change.
+    assert best.prediction.estimation_error == pytest.approx(1e-12 / 0.4, rel=1e-9)
+
+
+def test_groups_of_the_direct_student_are_searched() -> None:
+    """One group of weight 2 is the plain loss with half the penalty: twice the closed form is the best."""
+    groups = (ObservationGroup(weight=2.0, noise=0.5),)
+    best = best_weight_decay(replace(PROBLEM, student="direct", noise=0.0, groups=groups))
+    assert best.weight_decay == pytest.approx(2 * 0.5 / (2 * 1.3), rel=1e-3)
 
 
 def test_best_is_better_than_its_neighbours() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from attnlaw.aim.prediction import Prediction
-from attnlaw.aim.problem import Problem
-from attnlaw.aim.state_evolution import state_evolutions
+from attnlaw.aim.problem import LARGEST, Problem
+from attnlaw.aim.state_evolution import state_evolution, state_evolutions
 from attnlaw.aim.target import Target
 from attnlaw.aim.thresholds import threshold_columns
 from attnlaw.errors import InputError
@@ -44,8 +44,9 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     """The best weight decay of a student, by a grid in its logarithm that zooms in `rounds` times.
 
     The range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must
-    remove. The direct student with one group has the closed form `Delta/(2 Q*)`. It solves `points * rounds`
-    problems: seconds with the linear output, minutes with softmax unless both are lowered.
+    remove. It solves `points * rounds` problems: seconds with the linear output, minutes with softmax unless
+    both are lowered. The direct student with the linear output, noise and no groups is not searched: its best
+    weight decay is `Delta/(2 Q*)`.
 
     >>> best = best_weight_decay(Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5))
     >>> round(best.prediction.estimation_error, 4)
@@ -53,6 +54,10 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     """
     if problem.student == "bayes":
         raise InputError("best weight decay: the Bayes-optimal student has none; choose factorized or direct")
+    known = problem.noise / (2 * problem.target.second_moment)
+    if problem.student == "direct" and problem.output == "linear" and known >= 1 / LARGEST:
+        best = replace(problem, weight_decay=known)
+        return BestDecay(known, state_evolution(best), "converged")
     noise = max(channel.noise for channel in problem.channels)
     scale = np.sqrt(2 * problem.observations * (problem.target.second_moment + noise))
     ends = np.log(scale * np.array([1e-4, 30.0]))
@@ -60,14 +65,14 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     for _ in range(rounds):
         grid = np.linspace(low, high, points)
         found = state_evolutions([replace(problem, weight_decay=float(np.exp(at))) for at in grid])
-        best = int(np.argmin([prediction.estimation_error for prediction in found]))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
-    decay = found[best].problem.weight_decay
+        least = int(np.argmin([prediction.estimation_error for prediction in found]))
+        low, high = grid[max(least - 1, 0)], grid[min(least + 1, points - 1)]
+    decay = found[least].problem.weight_decay
     at_end = min(abs(np.log(decay) - ends)) < 1e-9
     status = "converged"
     if at_end:
         status = f"the least error lies at an end of the range searched, {decay:.3g}; the best is beyond it"
-    return BestDecay(decay, found[best], status)
+    return BestDecay(decay, found[least], status)
 
 
 def phase_diagram(
