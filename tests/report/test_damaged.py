@@ -54,6 +54,18 @@ def test_a_name_like_a_pattern_is_a_name(name: str, tmp_path: Path, monkeypatch:
         assert set(told) == {2.0}
 
 
+@pytest.mark.parametrize("kind", ["audit", "study", "steps"])
+def test_a_name_that_is_no_unicode_is_read_and_written_out(kind: str, tmp_path: Path) -> None:
+    {"audit": audit_with, "study": study_with, "steps": steps_with}[kind](tmp_path / "plain", 2.0)
+    strange = tmp_path / os.fsdecode(b"r\xff")
+    try:
+        (tmp_path / "plain").rename(strange)
+    except OSError:
+        pytest.skip("this file system takes Unicode only")
+    page = write_report([strange, strange], tmp_path / "both")
+    assert ("r\\udcff" in page.read_text(encoding="utf-8")) == (kind != "audit")  # audits go by their models
+
+
 def audit_with(folder: Path, value: float) -> None:
     audit = attnlaw.audit(weights(0), heads=2, name="one").save(folder)
     matrices = pl.read_parquet(audit.absolute() / "matrices.parquet", glob=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import polars as pl
@@ -15,10 +16,11 @@ from attnlaw.records.steps_schema import STEP_MATRICES, STEPS
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
     """The table in a parquet file; an `InputError` where it cannot be read or lacks a `needed` column.
 
-    Polars by itself would take `run[1]/rows.parquet` for a pattern and read `run1/rows.parquet`.
+    Its bytes are read once. Polars by itself takes `run[1]/rows.parquet` for a pattern, cannot open a name
+    that is no Unicode, and mixes two files where one is replaced by another while it reads.
     """
     try:
-        table = pl.read_parquet(require_plain(path).absolute(), glob=False)
+        table = pl.read_parquet(io.BytesIO(require_plain(path).read_bytes()))
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(f"{path}: cannot be read ({reason}); {remedy}") from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from attnlaw.errors import InputError
+from attnlaw.errors import InputError, printable
 from attnlaw.records.files import replacing, usable_directory
 from attnlaw.records.read import read_steps
 from attnlaw.report.audit_figures import audit_figures
@@ -117,7 +117,7 @@ def _part(folder: Path) -> Part:
             f"{folder}: cannot be looked at ({error.strerror}); give a directory that attnlaw wrote"
         ) from error
     if audit:
-        return Part(folder.name, read_audit(folder))
+        return Part(printable(folder.name), read_audit(folder))
     if study:
         return _study(folder)
     if steps:
@@ -135,7 +135,7 @@ def _study(folder: Path) -> Part:
     drawn = rows if audit is None else rows.filter(pl.col("verb") != "audit")
     verbs = dict.fromkeys(verb.partition(".")[0] for verb in rows["verb"])
     title = " · ".join(TITLES[verb] for verb in verbs if verb in TITLES) or "Audited models"
-    return Part(folder.name, audit, rows, title, tuple(study_figures(drawn, folder)))
+    return Part(printable(folder.name), audit, rows, title, tuple(study_figures(drawn, folder)))
 
 
 def _steps(folder: Path) -> Part:
@@ -149,7 +149,7 @@ def _steps(folder: Path) -> Part:
     )
     chart = step_charts(rows)
     figures = () if chart is None else (Figure("steps", "Against the step", caption, lambda: chart),)
-    return Part(folder.name, rows=rows, figures=figures)
+    return Part(printable(folder.name), rows=rows, figures=figures)
 
 
 def _numbered(part: Part, number: int) -> Part:
