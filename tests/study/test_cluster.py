@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from distributed import Client
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from study.sample_verbs import VERBS, calls, rows, study
@@ -236,6 +237,40 @@ def test_a_scheduler_that_is_killed(tmp_path: Path) -> None:
     done = status(found, out).done
     assert 3 <= done < 24
     assert rows(out).height == done
+
+
+LATE = """
+import sys
+import attnlaw
+attnlaw.__version__ = "0.0.9"
+from distributed.cli.dask_worker import main
+main([sys.argv[1], "--nthreads", "1", "--no-nanny", "--no-dashboard"])
+"""
+
+
+def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_workers: Place) -> None:
+    """Its rows and tables would pass for those of this version."""
+    found = study(tmp_path, 'verb = "draw"\n[grid]\nx = "1:400:400"\n')
+    assert two_workers.dask is not None
+    late: list[subprocess.Popen[bytes]] = []
+
+    def join(done: int, _: int) -> None:
+        if not late:
+            path = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+            command = [sys.executable, "-c", LATE, two_workers.dask]
+            late.append(subprocess.Popen(command, env=os.environ | path, stderr=subprocess.DEVNULL))
+            with Client(two_workers.dask, set_as_default=False) as client:
+                client.wait_for_workers(3, timeout=PATIENCE)
+
+    try:
+        with pytest.raises(InputError, match=r"a worker that joined has another version of attnlaw"):
+            run(found, tmp_path / "out", two_workers, progress=join)
+    finally:
+        late[0].kill()
+        late[0].wait()
+    kept = rows(tmp_path / "out")
+    assert kept.height == status(found, tmp_path / "out").done < 400
+    assert set(kept["task"]) <= {task.key for task in found.tasks}
 
 
 @pytest.mark.parametrize("error", [CommClosedError("closed"), OSError("Timed out"), ClosedClientError()])

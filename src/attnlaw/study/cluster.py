@@ -23,6 +23,7 @@ from typing import Any
 from distributed import Client, KilledWorker
 from distributed.client import ClosedClientError
 
+from attnlaw import __version__
 from attnlaw.errors import InputError
 from attnlaw.study.engine import Policy, Stop
 from attnlaw.study.task import QUICK, Outcome, Task, death, perform_batch, told
@@ -146,6 +147,11 @@ class Dask:
             if outcome is None:
                 again.append(replace(pending, deaths=pending.deaths + 1))
                 continue
+            if outcome.key != pending.task.key:
+                raise InputError(
+                    f"a worker that joined has another version of attnlaw than {__version__}; all finished "
+                    "rows are kept: install the same version there, and resume the study"
+                )
             counted = replace(outcome, attempts=pending.attempts + 1)
             if policy.is_final(counted):
                 finished.append(counted)
