@@ -83,9 +83,10 @@ def merged(base: Path, tensors: dict[str, torch.Tensor], scale: float, into: Pat
     [
         ({}, ALPHA / RANK),
         ({"use_rslora": True}, ALPHA / RANK**0.5),
+        ({"init_lora_weights": "gaussian", "layer_replication": None, "use_dora": None}, ALPHA / RANK),
         ({"alpha_pattern": {"q_proj": 6, "v_proj": 6, "mlp.down_proj": 6}}, 6 / RANK),
     ],
-    ids=["plain", "rslora", "alpha_pattern"],
+    ids=["plain", "rslora", "gaussian", "alpha_pattern"],
 )
 def test_base_and_adapter_are_the_merged_model(
     llama: Path, tmp_path: Path, changes: dict[str, Any], scale: float
@@ -197,7 +198,15 @@ def test_a_base_saved_without_its_prefix(tmp_path: Path) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "not lora": ({"peft_type": "IA3"}, ("peft_type is IA3", "expected LORA")),
-    "dora": ({"use_dora": True}, ("DoRA",)),
+    "dora": ({"use_dora": True}, ("use_dora", "changes its base", "merge")),
+    "pissa": ({"init_lora_weights": "pissa_niter_16"}, ("init_lora_weights is 'pissa_niter_16'", "merge")),
+    "olora": ({"init_lora_weights": "olora"}, ("changes its base",)),
+    "corda": ({"init_lora_weights": "corda"}, ("changes its base",)),
+    "loftq": ({"init_lora_weights": "loftq"}, ("changes its base",)),
+    "qalora": ({"use_qalora": True}, ("use_qalora", "changes its base")),
+    "replication": ({"layer_replication": [[0, 1], [0, 1]]}, ("layer_replication", "changes its base")),
+    "rslora in words": ({"use_rslora": "false"}, ("use_rslora is 'false'", "expected true or false")),
+    "fan in words": ({"fan_in_fan_out": 1}, ("fan_in_fan_out is 1", "expected true or false")),
     "alpha": ({"lora_alpha": "many"}, ("lora_alpha is 'many'",)),
     "expression": ({"alpha_pattern": {r"layers\.[0]\..*": 64}}, ("regular expression", "write them out")),
     "anchor": ({"alpha_pattern": {"^model.layers.0.self_attn.q_proj": 64}}, ("regular expression",)),

@@ -4,6 +4,8 @@ A directory with adapter_config.json and adapter_model.safetensors (or .bin). A 
 becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), s = lora_alpha / r, or / sqrt(r) with
 `use_rslora`. `rank_pattern` needs no reading, r is in the shapes; `alpha_pattern` overrides lora_alpha: as in
 peft, its first pattern that is the end of the module's name, from a dot on, a dot in it being any character.
+
+Some adapters change their base, too (PiSSA keeps the rest of W there): B A alone is not what they add.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
 PLAIN = re.compile(r"[A-Za-z0-9_.-]+")  # other patterns are regular expressions, which are never run
+# Ways of starting an adapter that leave the base as it is; True and False do, too.
+KEEP_BASE = ("gaussian", "eva", "orthogonal")
+SWITCHES = ("use_rslora", "fan_in_fan_out", "use_dora", "use_qalora")
 MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
 Matrix = NDArray[np.float64]
 
@@ -113,8 +118,18 @@ def _config(path: Path) -> Mapping[str, Any]:
     if not isinstance(config, Mapping) or str(config.get("peft_type", "LORA")) != "LORA":
         kind = config.get("peft_type") if isinstance(config, Mapping) else type(config).__name__
         raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")
-    if config.get("use_dora"):
-        raise InputError(f"{path}: a DoRA adapter (use_dora), which rescales the base; merge it first")
+    for key in SWITCHES:
+        if not isinstance(config.get(key), bool | None):
+            raise InputError(
+                f"{path}: {key} is {config[key]!r:.80}, expected true or false; correct the file"
+            )
+    for key in ("use_dora", "use_qalora", "layer_replication", "init_lora_weights"):
+        value = config.get(key)
+        if value and not (key == "init_lora_weights" and (value is True or value in KEEP_BASE)):
+            raise InputError(
+                f"{path}: {key} is {value!r:.80}: such an adapter changes its base; merge it into its base "
+                "model first (merge_and_unload in peft)"
+            )
     patterns = config.get("alpha_pattern") or {}
     if not isinstance(patterns, Mapping):
         raise InputError(f"{path}: alpha_pattern is {patterns!r:.80}, expected a table; correct the file")
