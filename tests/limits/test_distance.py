@@ -14,6 +14,7 @@ from attnlaw.limits import (
     Layer,
     RandomInputs,
     Stack,
+    WeightVariances,
     density_rows,
     distances,
     gaussian_law,
@@ -142,6 +143,37 @@ def test_an_atom_has_no_kl():
     assert found.w1.value == pytest.approx(0.5 * math.sqrt(2 / math.pi), abs=1e-5)
     with pytest.raises(InputError, match="zero in every draw"):
         Law(np.zeros(80), None, v)
+
+
+def with_residual(width, **options):
+    layers = (Layer(RandomInputs(3), width=n, **options) for n in (width, math.inf))
+    return [stack_law(Stack(layer, residual=True), 4000, seed=0).law for layer in layers]
+
+
+@pytest.mark.parametrize("value", [1e-3, 1e-6])
+def test_normals_too_narrow_for_a_density_have_no_kl(value):
+    # Points but for their small deviation: the other two are those of the means.
+    law, limit = with_residual(8, variances=WeightVariances(value=value))
+    found = distances(law, limit)
+    assert found.kl is None
+    assert found.residual > 1e-2
+    deviation = math.sqrt(max(law.variances.max(), limit.variances.max()))
+    w1 = stats.wasserstein_distance(law.means, limit.means)
+    assert found.w1.value == pytest.approx(w1, abs=min(2 * deviation, found.w1.error))
+    ks = stats.ks_2samp(law.means, limit.means).statistic
+    assert found.ks.value == pytest.approx(ks, abs=found.ks.error)
+
+
+def test_kl_with_a_residual_against_a_fine_grid():
+    law, limit = with_residual(4)
+    found = distances(law, limit)
+    assert 1e-9 < found.residual <= 1e-2
+    u = np.arange(math.log(1e-5), math.log(200), 0.02)
+    y = np.concatenate([-np.exp(u[::-1]), np.exp(u)])
+    log_p, log_q = (np.log(np.maximum(one.density(y), 1e-300)) for one in (law, limit))
+    plain = np.exp(log_p) * (log_p - log_q) @ np.gradient(y)
+    # The plain value is not corrected for its bias, which is of the order of the squared error.
+    assert found.kl.value == pytest.approx(plain, abs=2 * found.kl.error)
 
 
 def test_moments_about_any_point_give_one_kurtosis():
