@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.plain_convolution import integral
-from scipy.optimize import fsolve
+from scipy.integrate import quad
+from scipy.optimize import brentq, fsolve, minimize_scalar
 
 from attnlaw.aim.problem import ObservationGroup, Problem, Target
 from attnlaw.aim.state_evolution import state_evolution, state_evolutions
@@ -206,12 +207,86 @@ def test_a_student_that_is_cut_entirely_is_zero(decay: float) -> None:
     assert (cut.estimation_error, cut.prediction_error) == (1.5, 3.0)
 
 
-def test_recovery_is_reported_and_does_not_hang() -> None:
-    found = state_evolution(Problem(0.48, target=MP, weight_decay=1e-9))
-    assert found.estimation_error < 1e-7
-    assert "recovered" in found.status
-    exact = state_evolution(Problem(0.6, target=MP, weight_decay=0.0))
-    assert exact.estimation_error < 1e-7
+def scale_free_limit(k0: float, alpha: float) -> dict[str, float]:
+    """Clean labels and lt -> 0 beyond recovery, in units of lt: b = t delta, and only k0 matters.
+
+    The zeros of the target blur into a semicircle of radius 2 delta sqrt(1-k0), of which what is above b
+    stays; the rest has E = delta^2 (1 - (1-k0)^2) + k0 b^2. `E = 2 alpha delta^2` fixes t.
+    """
+    rest = max(1 - k0, 0.0)
+
+    def tail(power: int, tau: float) -> float:
+        if tau >= 2:
+            return 0.0
+        return quad(lambda x: (x - tau) ** power * np.sqrt(4 - x * x) / (2 * np.pi), tau, 2, epsabs=1e-13)[0]
+
+    def above(power: int, t: float) -> float:
+        return rest ** (1 + power / 2) * tail(power, t / np.sqrt(rest)) if rest else 0.0
+
+    def relative_error(t: float) -> float:
+        return 1 - rest**2 + min(k0, 1) * t * t + above(2, t)
+
+    # E/delta^2 is convex in t; the branch beyond its minimum is the stable one.
+    least = minimize_scalar(relative_error, bounds=(0, 3), method="bounded").x
+    t = brentq(lambda at: relative_error(at) - 2 * alpha, least, 1e3, xtol=1e-14)
+    chi = 1 - rest**2 + above(2, t) + t * above(1, t)
+    b = 1 / (4 * alpha - 2 * chi)
+    E = 2 * alpha * (b / t) ** 2
+    return {
+        "estimation_error": E,
+        "noise_level": b / t,
+        "threshold": b,
+        "rank_fraction": min(k0, 1) + above(0, t),
+        "training_loss": 2 * E / (4 * alpha * b) ** 2,
+    }
+
+
+POWERS = {"estimation_error": 2, "training_loss": 2, "noise_level": 1, "threshold": 1, "rank_fraction": 0}
+
+
+@pytest.mark.parametrize("decay", [1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("target", [MP, Target.marchenko_pastur(2.0), Target.discrete([0, 1, 2], [2, 1, 1])])
+def test_beyond_recovery_all_quantities_scale_with_the_weight_decay(target: Target, decay: float) -> None:
+    found = state_evolution(Problem(0.6, target=target, weight_decay=decay))
+    assert found.status == "converged"
+    for name, value in scale_free_limit(target.rank_fraction, 0.6).items():
+        # The limit leaves out terms of relative order delta times the mean of 1/s, which is at most 3 here.
+        scaled = getattr(found, name) / decay ** POWERS[name]
+        assert scaled == pytest.approx(value, rel=10 * found.noise_level + 1e-9), name
+    assert found.spectrum.mass_of_atoms == pytest.approx(1 - found.rank_fraction, abs=1e-7)
+
+
+@pytest.mark.parametrize("student", ["factorized", "direct"])
+@pytest.mark.parametrize("target", [MP.with_spikes(8.0), Target.power_law(1.0, 40)])
+def test_clean_labels_without_a_penalty_give_the_target(student: str, target: Target) -> None:
+    found = state_evolution(Problem(0.6, target=target, weight_decay=0.0, student=student))
+    assert found.status.startswith("recovered: clean labels")
+    Q = target.second_moment
+    assert (found.estimation_error, found.training_loss, found.noise_level) == (0, 0, 0)
+    assert (found.overlap, found.norm, found.trace) == (Q, Q, target.mean)
+    assert (found.rank_fraction, found.spectrum) == (target.rank_fraction, target.law)
+    assert found.outliers[0].location == pytest.approx(found.outliers[0].target, rel=1e-12)
+    described = found.describe()["spectrum"]
+    assert described["atom_at_zero"] == pytest.approx(1 - target.rank_fraction)
+    assert described["edges"] == [list(pair) for pair in target.law.intervals]
+
+
+def test_what_double_precision_does_not_resolve_is_missing() -> None:
+    target = Target.discrete([0.0, 1.0])
+    found = state_evolution(Problem(0.6, target=target, weight_decay=1e-14))
+    assert found.status.startswith("recovered")
+    truth = scale_free_limit(0.5, 0.6)["estimation_error"] * 1e-28
+    assert truth < found.estimation_error < 1e-18
+    missing = (found.rank_fraction, found.training_loss, found.noise_level, found.threshold)
+    assert missing == (None, None, None, None)
+    assert (found.overlap, found.norm, found.spectrum) == (0.5, 0.5, target.law)
+
+
+def test_the_direct_student_beyond_recovery() -> None:
+    """For lambda -> 0, Vhat = 8 alpha - 4, 1 - s = 4 lambda/Vhat and E (1 - 1/(2 alpha)) = (1-s)^2 Q*."""
+    found = state_evolution(Problem(0.6, target=MP, weight_decay=1e-13, student="direct"))
+    lost = 4e-13 / (8 * 0.6 - 4)
+    assert found.estimation_error == pytest.approx(lost**2 * 1.5 / (1 - 1 / 1.2), rel=1e-10)
 
 
 def test_no_weight_decay_beyond_interpolation() -> None:

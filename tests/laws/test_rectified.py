@@ -45,6 +45,28 @@ def test_integrals_agree_with_adaptive_quadrature(k0: float, a: float, b: float)
     )
 
 
+@pytest.mark.parametrize(("k0", "a", "b"), [(0.1, 0.3, 0.2), (0.5, 0.012, 0.005), (0.5, 0.01, 0.3)])
+def test_distance_agrees_with_adaptive_quadrature(k0: float, a: float, b: float) -> None:
+    """`Q - J - 2 b M1 + 2 a^2 chi` by quad, on both sides of what is small."""
+    J = integral(k0, a, lambda x, g: (x - b) ** 2, above=b)
+    M1 = integral(k0, a, lambda x, g: x - b, above=b)
+    chi = 2 * integral(k0, a, lambda x, g: (x - b) * g.real, above=b)
+    assert parts(MarchenkoPastur(k0), a, b).E[0] == pytest.approx(
+        1 + k0 - J - 2 * b * M1 + 2 * a * a * chi, abs=3e-9
+    )
+
+
+@pytest.mark.parametrize("a", [1e-4, 1e-8])
+@pytest.mark.parametrize("base", [MarchenkoPastur(0.5), Discrete((0.0, 1.0), (0.5, 0.5))], ids=str)
+def test_distance_from_the_target_keeps_its_digits_where_noise_is_small(base: Base, a: float) -> None:
+    """Half of the eigenvalues are zero, b = a: E/a^2 = 1 - 1/4 + 1/2 + 1/4 int_(x>t) (x-t)^2 rho_sc, t^2 = 2."""
+    phi = np.pi / 4
+    mass, first, second = (phi - 0.5) / np.pi, 4 * np.sin(phi) ** 3 / (3 * np.pi), phi / np.pi
+    expected = 1.25 + (second - 2 * np.sqrt(2) * first + 2 * mass) / 4
+    # Terms of relative order a times the mean of 1/s are left out.
+    assert parts(base, a, a).E[0] / a**2 == pytest.approx(expected, rel=5 * a + 1e-12)
+
+
 def test_the_law_has_the_moments_of_the_integrals() -> None:
     base, a, b, scale = MarchenkoPastur(0.5), 1.2, 0.7, 0.8
     law, known = Rectified(FreeConvolution(base, a), b, scale), parts(base, a, b)

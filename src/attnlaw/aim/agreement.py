@@ -40,11 +40,11 @@ class Extrapolation:
 class Comparison:
     """One quantity: theory and measured value, each with its standard error, and their distance in both.
 
-    `z` is None where the seeds do not differ at all (the rank of the direct student).
+    `z` is None where the seeds do not differ at all (the rank of the direct student), or without a theory.
     """
 
     quantity: str
-    theory: float
+    theory: float | None
     theory_error: float
     value: float
     standard_error: float
@@ -168,7 +168,7 @@ def _compare(name: str, prediction: Prediction, measurements: Sequence[Measureme
     theory, theory_error = getattr(prediction, name), (prediction.error or {}).get(name, 0.0)
     estimates = [getattr(m, name) for m in measurements]
     last = estimates[-1]
-    if not all(estimate.standard_error > 0 for estimate in estimates):
+    if theory is None or not all(estimate.standard_error > 0 for estimate in estimates):
         return Comparison(name, theory, theory_error, last.mean, last.standard_error, None, None, None)
     value, standard_error, slope, misfit = last.mean, last.standard_error, None, None
     if len(measurements) > 1:

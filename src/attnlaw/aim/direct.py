@@ -60,9 +60,9 @@ def solve(batch: Batch) -> RidgePoint:
     V = np.exp(roots.x)
     ck = c(V, every)
     Vhat = (2 * batch.alpha * ck).sum(axis=1)
-    s = Vhat / (Vhat + 4 * lam)
+    s, lost = Vhat / (Vhat + 4 * lam), 4 * lam / (Vhat + 4 * lam)
     power = 2 * batch.alpha * ck**2 / Vhat[:, None] ** 2
     noise = (power * batch.noise).sum(axis=1)
-    E = ((1 - s) ** 2 * batch.target.second_moment + s**2 * noise) / (1 - s**2 * power.sum(axis=1))
+    E = (lost**2 * batch.target.second_moment + s**2 * noise) / (1 - s**2 * power.sum(axis=1))
     delta = np.sqrt(power.sum(axis=1) * E + noise)
     return RidgePoint(delta, s, V, E, np.abs(roots.residual), roots.steps)

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.aim.target import Target
+from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Truncated
-from attnlaw.laws.rectified import Rectification, rectify
+from attnlaw.laws.rectified import SMALL, Rectification, rectify
 from attnlaw.numerics.fixed_point import bracketed_roots
 
 Reals = NDArray[np.float64]
 Indices = NDArray[np.intp]
-# The outer scan ends at this fraction of its start: below it E is a difference of equal numbers.
-SMALLEST = 1e-5
+LEAST_STEPS = 1e5
 # The scan goes in small steps where roots may lie close together, then faster.
 SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5
 MAX_DOUBLINGS = 40
@@ -51,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Solution of a batch; `found` is False where the scan ended without a root (E is zero to rounding)."""
+    """Solution of a batch; `found` is False where the scan ended without a root: delta and E are bounds."""
 
     delta: Reals
     eps: Reals
@@ -92,18 +92,22 @@ def solve(batch: Batch) -> FixedPoint:
     low = high.copy()
     active = sign != 0
     scanned = 0
-    while active.any() and np.log(SMALLEST) < (low[active] - np.log(start[active])).min():
-        i = np.flatnonzero(active)
+    # Clean labels without a penalty have no root: the target itself is the solution.
+    exact = (batch.lt == 0) & ~batch.noise.any(axis=1)
+    least = np.where(exact, np.inf, np.log(least_noise_level(batch.target)))
+    while (active & (low > least)).any():
+        i = np.flatnonzero(active & (low > least))
         high[i] = low[i]
         low[i] += np.log(SMALL_STEP if scanned < SMALL_STEPS else LARGE_STEP)
         active[i] = np.sign(residual(low[i], i)) == sign[i]
         scanned += 1
     roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)
     delta = np.exp(roots.x)
-    miss, eps, integrals, V, implied = _outer(batch, delta)
-    # A student that is cut entirely has the error of predicting nothing, without rounding.
-    E = np.where(integrals.mass > 0, implied, Q)
-    scale = Q + batch.noise.max(axis=1)
+    miss, eps, integrals, V, seen = _outer(batch, delta)
+    # Of the two equal values of E the one without a difference of large terms: `integrals.E` is one where
+    # delta is large, but for a student that is cut entirely.
+    is_large = (delta**2 > SMALL * Q) & (integrals.mass > 0)
+    E = np.where(is_large, integrals.E - miss, integrals.E)
     return FixedPoint(
         delta,
         eps,
@@ -111,10 +115,21 @@ def solve(batch: Batch) -> FixedPoint:
         V,
         E,
         integrals,
-        np.abs(miss) / scale,
+        np.abs(miss) / seen,
         ~active,
         steps + scanned + roots.steps,
     )
+
+
+def least_noise_level(target: Target) -> float:
+    """The least delta that rounding does not hide.
+
+    It is the round-off of the largest eigenvalue. In a discrete law an eigenvalue s of weight p has the width
+    `delta sqrt(p)`, which must be `LEAST_STEPS` round-offs of s.
+    """
+    law = target.law
+    least = float(np.finfo(float).eps) * law.support[1]
+    return least * LEAST_STEPS / float(np.sqrt(law.arrays[1].min())) if isinstance(law, Discrete) else least
 
 
 def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Rectification, Reals, Reals]:
@@ -126,11 +141,10 @@ def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Rectification, Rea
     V = parts.chi * eps / 2
     c = 2 * batch.weight / (1 + 2 * batch.weight * V[:, None])
     share = batch.alpha * c * c / (batch.alpha * c * c).sum(axis=1, keepdims=True)
-    E = batch.target.second_moment - parts.J - 2 * b * parts.M1 + 2 * delta**2 * parts.chi
     noise = (share * batch.noise).sum(axis=1)
     Vhat = (2 * batch.alpha * c).sum(axis=1)
-    implied = delta**2 * Vhat**2 / (2 * batch.alpha * c * c).sum(axis=1) - noise
-    return E - implied, eps, parts, V, implied
+    seen = delta**2 * Vhat**2 / (2 * batch.alpha * c * c).sum(axis=1)
+    return parts.E + noise - seen, eps, parts, V, seen
 
 
 def _threshold_scale(batch: Batch, table: Truncated) -> Reals:

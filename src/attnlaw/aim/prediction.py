@@ -21,7 +21,7 @@ from attnlaw.laws.law import Law
 
 @dataclass(frozen=True)
 class Prediction:
-    """Theory for one problem; what a student does not have is None.
+    """Theory for one problem; what a student does not have, or what is below double precision, is None.
 
     `spectrum` is the limiting law of the trained matrix; `residual` is what the equations miss at the
     solution, relative to their size; `status` says "converged" or what happened and what to change. `error`
@@ -35,9 +35,9 @@ class Prediction:
     training_loss: float | None
     overlap: float
     norm: float
-    rank_fraction: float
+    rank_fraction: float | None
     trace: float
-    noise_level: float
+    noise_level: float | None
     threshold: float | None
     shrinkage: float
     spectrum: Law
@@ -70,7 +70,8 @@ class Prediction:
 
     def _bulk(self) -> list[tuple[float, float]]:
         """Intervals of the spectrum without those that one mode of the target fills alone."""
-        modes = lone_modes(self.problem.target, self.noise_level)
+        # Without noise the eigenvalues are the target's own, and those of a power law fill no interval.
+        modes = lone_modes(self.problem.target, self.noise_level) if self.noise_level else []
         pairs = list(self.spectrum.intervals)
         # A threshold cuts intervals away from below: those that are left are the upper ones.
         kept = modes[len(modes) - len(pairs) :] if modes else [None] * len(pairs)

@@ -100,16 +100,48 @@ def _status(residual: float, found: bool, remedy: str = "raise the weight decay"
     return "converged"
 
 
+def _recovered(problem: Problem, E: float, residual: float, steps: int) -> Prediction:
+    """The target itself, E = 0; or so near to it that double precision does not tell, E a bound."""
+    target, T, exact = problem.target, problem.tokens, E == 0
+    status = _status(residual, found=False)
+    if exact:
+        status = (
+            "recovered: clean labels and no penalty give the target itself; add a weight decay for an error"
+        )
+    return Prediction(
+        problem=problem,
+        estimation_error=E,
+        prediction_error=T * (T + 1) * E,
+        training_loss=0.0 if exact else None,
+        overlap=target.second_moment,
+        norm=target.second_moment,
+        rank_fraction=target.rank_fraction if exact else None,
+        trace=target.mean,
+        noise_level=0.0 if exact else None,
+        threshold=0.0 if exact and problem.student == "factorized" else None,
+        shrinkage=1.0,
+        spectrum=target.law,
+        outliers=find_outliers(target, factorized.least_noise_level(target), None, 1.0),
+        status=status,
+        residual=residual,
+        steps=steps,
+    )
+
+
 def _factorized(problems: list[Problem]) -> list[Prediction]:
     batch = _batch(problems)
     point = factorized.solve(batch)
     train = _training_loss(batch, problems, point.V, point.E)
     results = []
     for i, problem in enumerate(problems):
+        if not point.found[i]:
+            is_exact = problem.weight_decay == 0 and not batch.noise[i].any()
+            bound, miss = (0.0, 0.0) if is_exact else (float(point.E[i]), float(point.residual[i]))
+            results.append(_recovered(problem, bound, miss, point.steps))
+            continue
         delta, b, E = float(point.delta[i]), float(point.b[i]), float(max(point.E[i], 0.0))
         J, M1, chi = (float(getattr(point.integrals, name)[i]) for name in ("J", "M1", "chi"))
-        residual = max(float(point.residual[i]), _round_off(problem.target.second_moment, E))
-        T = problem.tokens
+        residual, T = float(point.residual[i]), problem.tokens
         results.append(
             Prediction(
                 problem=problem,
@@ -125,7 +157,7 @@ def _factorized(problems: list[Problem]) -> list[Prediction]:
                 shrinkage=1.0,
                 spectrum=Rectified(FreeConvolution(problem.target.law, delta), b),
                 outliers=find_outliers(problem.target, delta, b, 1.0),
-                status=_status(residual, bool(point.found[i])),
+                status=_status(residual, found=True),
                 residual=residual,
                 steps=point.steps,
             )
@@ -139,8 +171,12 @@ def _direct(problems: list[Problem]) -> list[Prediction]:
     train = _training_loss(batch, problems, point.V, point.E)
     results = []
     for i, problem in enumerate(problems):
+        if point.E[i] == 0:
+            results.append(_recovered(problem, 0.0, 0.0, point.steps))
+            continue
         delta, s, E = float(point.delta[i]), float(point.s[i]), float(point.E[i])
         Q, T = problem.target.second_moment, problem.tokens
+        law, least = problem.target.law.scaled(s), factorized.least_noise_level(problem.target)
         results.append(
             Prediction(
                 problem=problem,
@@ -154,9 +190,9 @@ def _direct(problems: list[Problem]) -> list[Prediction]:
                 noise_level=delta,
                 threshold=None,
                 shrinkage=s,
-                spectrum=FreeConvolution(problem.target.law.scaled(s), s * delta),
-                outliers=find_outliers(problem.target, delta, None, s),
-                status=_status(float(point.residual[i]), True),
+                spectrum=FreeConvolution(law, s * delta) if delta > least else law,
+                outliers=find_outliers(problem.target, max(delta, least), None, s),
+                status=_status(float(point.residual[i]), found=True),
                 residual=float(point.residual[i]),
                 steps=point.steps,
             )

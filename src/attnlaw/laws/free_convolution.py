@@ -27,7 +27,8 @@ Base = MarchenkoPastur | Discrete
 class Truncated:
     """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
 
-    The nodes depend on a only, so many thresholds b cost little once they are there.
+    The nodes depend on a only, so many thresholds b cost little once they are there. `second_moment` is the
+    base law's.
 
     >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
     >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
@@ -39,11 +40,13 @@ class Truncated:
         self.a = a
         if isinstance(base, MarchenkoPastur):
             scale = base.scale
+            self.second_moment = scale**2 * (1 + base.rank_ratio)
             self._members: list[tuple[Indices, tuple[Nodes, ...]]] = [
                 (rows, (_rescaled(nodes, scale),)) for rows, nodes in cubic_nodes(base.rank_ratio, a / scale)
             ]
         else:
             s, p = base.arrays
+            self.second_moment = float(p @ s**2)
             self._members = [(np.array([i]), biane_nodes(s, p, float(width))) for i, width in enumerate(a)]
         self._series = [[_Series(nodes) for nodes in groups] for _, groups in self._members]
         self._owner, self._row = np.empty((2, a.size), dtype=int)
@@ -60,13 +63,23 @@ class Truncated:
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
         """The five integrals above b, shape (5, batch), for all members or those indexed by `which`."""
+        return self.split(b, which)[0]
+
+    def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
+        """The five integrals above b, and those below it.
+
+        Both are sums over intervals. So what lies below is right to many digits even where it is tiny.
+        """
         chosen = np.arange(self.a.size) if which is None else which
-        result = np.zeros((5, chosen.size))
+        above, below = np.zeros((2, 5, chosen.size))
         for owner, series in enumerate(self._series):
             place = np.flatnonzero(self._owner[chosen] == owner)
             for part in series if place.size else ():
-                result[:, place] += part.above(b[place], self._row[chosen[place]])
-        return result
+                rows = self._row[chosen[place]]
+                upper = part.above(b[place], rows)
+                above[:, place] += upper.sum(axis=-1)
+                below[:, place] += (part.total[:, rows] - upper).sum(axis=-1)
+        return above, below
 
     def everywhere(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
         """The nodes themselves, as pairs (members of the batch, their groups of intervals)."""
@@ -88,6 +101,7 @@ class _Series:
         self.total = np.pi * self.coefficients[..., 0]
 
     def above(self, b: Reals, which: Indices) -> Reals:
+        """The integrals above b on each interval: shape (5, members, intervals)."""
         low, high = self.nodes.low[which], self.nodes.high[which]
         total = np.where(b[:, None] < high, self.total[:, which], 0.0)
         cut = (low < b[:, None]) & (b[:, None] < high)
@@ -95,7 +109,7 @@ class _Series:
         if rows.size:
             theta = angle_of(self.position[which[rows], columns], b[rows])
             total[:, rows, columns] = integral_above(self.coefficients[:, which[rows], columns], theta)
-        return np.asarray(total.sum(axis=-1))
+        return np.asarray(total)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,14 @@
 """The rectified law: what is left of a blurred spectrum after soft thresholding.
 
 `f(x) = (x - b)_+` applied to eigenvalues X of law mu_a: the spectrum of a trained, weight-decayed positive
-semidefinite matrix (arXiv 2509.24914). The three integrals that state evolution needs are
-`J = int f^2 dmu_a`, `M1 = int f dmu_a` and `chi = 2 int f Re g_a dmu_a = (dJ/da) / (2a)`.
+semidefinite matrix (arXiv 2509.24914). The integrals that state evolution needs are `J = int f^2 dmu_a`,
+`M1 = int f dmu_a` and `chi = 2 int f Re g_a dmu_a = (dJ/da) / (2a)`. With X the eigenvalues of `S + a Z` and
+Q the second moment of S, the distance of the rectified matrix from S is `E = Q - J - 2 b M1 + 2 a^2 chi`.
+
+Where a and b are small, E is a difference of large terms. The integrals over all of mu_a are known (mass 1,
+second moment `Q + a^2`, `int Re g = 0`, `2 int x Re g = 1`), and what lies below b has the size of a. So there
+
+    E = b^2 mass + int_(x<b) x^2 - a^2 + 2 a^2 chi,    chi = 1 - 2 int_(x<b) (x - b) Re g.
 """
 
 from __future__ import annotations
@@ -17,15 +23,19 @@ from attnlaw.errors import InputError
 from attnlaw.laws.free_convolution import FreeConvolution, Indices, Truncated
 from attnlaw.laws.law import Complexes, Law, Reals
 
+# Up to this part of Q a^2 and b^2 are small.
+SMALL = 1e-4
+
 
 @dataclass(frozen=True)
 class Rectification:
-    """`J`, `M1`, `chi` and the mass above the threshold, one value for each member of a batch."""
+    """`J`, `M1`, `chi`, the mass above the threshold and E, one value for each member of a batch."""
 
     J: Reals
     M1: Reals
     chi: Reals
     mass: Reals
+    E: Reals
 
 
 def rectify(table: Truncated, b: Reals, which: Indices | None = None) -> Rectification:
@@ -36,13 +46,15 @@ def rectify(table: Truncated, b: Reals, which: Indices | None = None) -> Rectifi
     >>> all_of_it.J.round(9).tolist(), all_of_it.chi.round(9).tolist()  # J = Q* + a^2 + 18 mean + 81
     ([96.227922061], [1.0])
     """
-    mass, first, second, plain, weighted = table.above(b, which)
-    return Rectification(
-        J=second - 2 * b * first + b * b * mass,
-        M1=first - b * mass,
-        chi=2 * (weighted - b * plain),
-        mass=mass,
-    )
+    above, below = table.split(b, which)
+    mass, first, second, plain, weighted = above
+    J, M1, chi = second - 2 * b * first + b * b * mass, first - b * mass, 2 * (weighted - b * plain)
+    Q, square = table.second_moment, (table.a if which is None else table.a[which]) ** 2
+    small = np.maximum(square, b * b) < SMALL * Q
+    mass = np.where(small, 1 - below[0], mass)
+    chi = np.where(small, 1 - 2 * (below[4] - b * below[3]), chi)
+    E = np.where(small, b * b * mass + below[2] - square, Q - J - 2 * b * M1) + 2 * square * chi
+    return Rectification(J, M1, chi, mass, E)
 
 
 @dataclass(frozen=True)
