@@ -240,5 +240,5 @@ def test_reading_needs_the_file_only_when_a_tensor_is_read(
     save_file(state, tmp_path / "model.safetensors")
     model = open_model(tmp_path)
     shutil.move(tmp_path / "model.safetensors", tmp_path / "away")
-    with pytest.raises(InputError, match=r"model\.safetensors: can no longer be read"):
+    with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
         model.embedding()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.formats.gguf_header import MOST, Header, read_header
+from attnlaw.checkpoints.formats.same_file import SameFile
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
@@ -50,7 +51,7 @@ class GgufFile(Tensors):
 
     def __init__(self, path: Path) -> None:
         self.source = str(path)
-        self._path = path
+        self._file = SameFile(path)
         self._gguf = _import_gguf(self.source)
         header = _header(path)
         self._entries = header.tensors
@@ -60,9 +61,8 @@ class GgufFile(Tensors):
             raise InputError(
                 f"{path}: one of {parts} parts of a split model; join them first (llama-gguf-split --merge)"
             )
-        size = path.stat().st_size
         for name, entry in self._entries.items():
-            if entry.offset + self._bytes(name, entry.shape) > size:
+            if entry.offset + self._bytes(name, entry.shape) > self._file.size:
                 raise InputError(
                     f"{path}: tensor {name} lies past the end of the file; copy or download it again"
                 )
@@ -77,18 +77,7 @@ class GgufFile(Tensors):
         if member is not None:
             shape = shape[1:]
             offset += member * self._bytes(name, shape)
-        count = self._bytes(name, shape)
-        try:
-            with self._path.open("rb") as file:
-                file.seek(offset)
-                stored = np.fromfile(file, dtype=np.uint8, count=count)
-        except OSError as error:
-            raise InputError(
-                f"{self.source}: can no longer be read ({error.strerror}); keep it in place while it is read"
-            ) from error
-        if stored.size != count:
-            raise InputError(f"{self.source}: tensor {name} was cut while it was read; copy the file again")
-        return self._decoded(stored, name, shape)
+        return self._decoded(self._file.read(offset, self._bytes(name, shape), name), name, shape)
 
     def _decoded(self, stored: NDArray[np.uint8], name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         code = self._type(name)

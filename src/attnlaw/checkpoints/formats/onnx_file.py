@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.checkpoints.formats.same_file import SameFile
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
-from attnlaw.plain_files import leads_outside, require_plain
+from attnlaw.plain_files import leads_outside
 
 MOST = 2**31  # bytes of a graph, which its format cannot exceed
 MOST_DIGITS = 19  # of an offset
@@ -32,11 +33,12 @@ class OnnxFile(Tensors):
         self._stored = {_text(tensor.name): tensor for tensor in graph.initializer}
         # name -> (initialiser, whether it is stored transposed)
         self._names = {name: (name, False) for name in self._stored} | _linear_layers(graph, self._stored)
-        self._files = {
+        self._places = {
             name: _external(path, tensor)
             for name, tensor in self._stored.items()
             if tensor.data_location == self._onnx.TensorProto.EXTERNAL
         }
+        self._files = {file: SameFile(file) for file, _ in self._places.values()}
         self.shapes = {name: self._shape(name) for name in self._names}
         if not self._stored:
             raise InputError(f"{path}: an ONNX graph without weights; export the model with its parameters")
@@ -46,7 +48,7 @@ class OnnxFile(Tensors):
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         stored, transposed = self._names[name]
-        array = self._from_file(stored) if stored in self._files else self._from_graph(stored)
+        array = self._from_file(stored) if stored in self._places else self._from_graph(stored)
         array = array.T if transposed else array
         return array if member is None else array[member]
 
@@ -78,25 +80,11 @@ class OnnxFile(Tensors):
         return array
 
     def _from_file(self, stored: str) -> NDArray[Any]:
-        file, offset = self._files[stored]
+        file, offset = self._places[stored]
         dtype, shape = self._type(stored), tuple(self._stored[stored].dims)
-        size = prod(shape) * dtype.itemsize
-        try:
-            file.stat()
-            with require_plain(file).open("rb") as data:
-                fits = offset + size <= file.stat().st_size
-                data.seek(offset if fits else 0)
-                array = np.fromfile(data, dtype=np.uint8, count=size if fits else 0)
-        except OSError as error:
-            raise InputError(
-                f"{self.source}: its data file {file.name} cannot be read ({error.strerror}); "
-                "keep it in the same directory"
-            ) from error
-        if array.size != size:
-            raise InputError(
-                f"{self.source}: tensor {stored} lies past the end of {file.name}; copy both files again"
-            )
-        return array.view(dtype).reshape(shape)
+        data = self._files[file].read(offset, prod(shape) * dtype.itemsize, stored)
+        array: NDArray[Any] = data.view(dtype)
+        return array.reshape(shape)
 
 
 def _load(path: Path) -> tuple[Any, Any]:

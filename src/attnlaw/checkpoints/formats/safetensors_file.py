@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from attnlaw.checkpoints.formats.same_file import SameFile
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError
 
@@ -46,7 +47,7 @@ class SafetensorsFile(Tensors):
     def __init__(self, path: Path) -> None:
         self.source = str(path)
         self.metadata = {}
-        self._path = path
+        self._file = SameFile(path)
         self._header, self._start = _header(path)
         self.shapes = {name: tuple(entry["shape"]) for name, entry in self._header.items()}
 
@@ -66,21 +67,8 @@ class SafetensorsFile(Tensors):
         if member is not None:
             size = (end - begin) // shape[0]
             begin, end, shape = begin + member * size, begin + (member + 1) * size, shape[1:]
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._start + begin)
-                array = np.fromfile(file, dtype=np.uint8, count=end - begin)
-        except OSError as error:
-            raise InputError(
-                f"{self.source}: can no longer be read ({error.strerror}); keep it in place while it is read"
-            ) from error
-        if array.size != end - begin:
-            raise InputError(
-                f"{self.source}: tensor {name} ends after {array.size} of {end - begin} bytes; "
-                "the file changed or was cut while it was read, copy it again"
-            )
-        tensor: NDArray[Any] = array.view(dtype).reshape(shape)
-        return tensor
+        tensor: NDArray[Any] = self._file.read(self._start + begin, end - begin, name).view(dtype)
+        return tensor.reshape(shape)
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
