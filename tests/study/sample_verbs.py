@@ -97,7 +97,15 @@ def torn(*, x: float, at: int = 3, seconds: float = 0.0, log: str | None = None)
     return Result({"square": x * x}, {"lines": pl.DataFrame({"value": np.arange(1000) * x})})
 
 
+def imports(*, x: float) -> Result:
+    """x squared, with a module that takes its time to load."""
+    from study.slow_module import square_of
+
+    return Result({"square": square_of(x)})
+
+
 VERBS = {
+    "imports": Verb(imports),
     "square": Verb(square),
     "draw": Verb(draw, draws=True),
     "poisoned": Verb(poisoned),

@@ -137,6 +137,51 @@ def test_a_first_task_on_a_worker_is_kept_where_its_second_run_fails(tmp_path: P
     assert calls(tmp_path) == [3, 3]
 
 
+IMPORTS = 'verb = "imports"\n[fixed]\nx = 3\n[run]\ntime_limit = 0.4\nretries = 0\n'
+WORKER = """
+import sys
+from pathlib import Path
+from study.sample_verbs import VERBS
+from attnlaw.study import read_study
+from attnlaw.study.task import perform_batch
+(outcome,) = perform_batch(read_study(sys.argv[1], VERBS).tasks, Path(sys.argv[2]), 0.4)
+sys.stdout.write(outcome.row)
+"""
+
+
+def test_a_time_limit_is_for_computing_and_not_for_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "study.slow_module", raising=False)
+    assert run(study(tmp_path, IMPORTS), tmp_path / "out").failures == ()
+
+
+def test_a_time_limit_of_a_worker_is_for_computing_and_not_for_imports(tmp_path: Path) -> None:
+    study(tmp_path, IMPORTS)
+    worker = subprocess.run(
+        [sys.executable, "-c", WORKER, tmp_path / "study.toml", tmp_path],
+        env=os.environ | {"PYTHONPATH": str(DRIVER.parent.parent)},
+        capture_output=True,
+    )
+    assert (worker.returncode, worker.stdout) == (0, b'{"square": 9.0}')
+
+
+LOADED = """
+import sys
+from attnlaw.study.verbs import VERBS
+from attnlaw.study.task import load
+load(VERBS["limit"].function)
+before = set(sys.modules)
+VERBS["limit"].function(draws=500, seed=1)
+sys.stdout.write(" ".join(set(sys.modules) - before))
+"""
+
+
+def test_a_verb_computes_without_further_imports() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, check=True)
+    assert done.stdout == b""
+
+
 def test_the_estimate_is_at_least_the_longest_task() -> None:
     """One task of 8 s and three of 1 s on four workers: 8 s, though the sum over the workers is 2.75 s."""
     tasks = [Task(verb, abs, (("x", x),), None) for x, verb in enumerate(("long", *["short"] * 3))]

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from attnlaw.study.task import Outcome, Task, is_quick, perform, retimed
+from attnlaw.study.task import Outcome, Task, is_quick, load, perform, retimed
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ class InProcess:
             return None
         try:
             stop.computing = True
+            load(task.function)
             with _alarm(policy.time_limit):
                 return perform(task, folder)
         except TimeUp:
