@@ -15,7 +15,7 @@ from study.sample_verbs import rows, study
 
 from attnlaw.errors import InputError
 from attnlaw.report.study_rows import read_rows
-from attnlaw.study import run, status
+from attnlaw.study import resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import locked, open_store
 from attnlaw.study.task import Outcome, write_part
@@ -97,6 +97,36 @@ def test_a_table_changes_with_its_row_and_not_before(tmp_path: Path) -> None:
     run(found, out)
     parts = {str(path.relative_to(out)) for path in (out / "parts" / "values").iterdir()}
     assert parts == set(rows(out)["values_part"])  # the earlier one is swept
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_lost_table_is_missing_and_computed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: bool
+) -> None:
+    found = study(tmp_path, DRAWS)
+    out = tmp_path / "out"
+    run(found, out)
+    before = rows(out)
+    tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
+    part = out / before["values_part"][1]
+    part.rename(tmp_path / "elsewhere")
+    if link:
+        part.symlink_to(tmp_path / "elsewhere")
+    assert (status(found, out).done, status(found, out).missing) == (1, 1)
+    with (
+        open_store(out) as store,
+        pytest.raises(InputError, match="no table is there; compute it anew with: attnlaw study resume"),
+    ):
+        export(found, store)
+    with monkeypatch.context() as patch:  # a run that is stopped at once keeps what was exported
+        patch.setattr(sys.modules["attnlaw.study.run"], "_compute", lambda *_: 0)
+        assert run(found, out).missing == 1
+    assert rows(out).equals(before)
+    report = resume(found, out)
+    assert (report.computed, report.done, report.missing) == (1, 2, 0)
+    assert rows(out).equals(before)
+    assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
+    assert not part.is_symlink()
 
 
 def test_parts_of_the_first_version_are_read_and_replaced(tmp_path: Path) -> None:

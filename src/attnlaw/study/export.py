@@ -44,10 +44,11 @@ def export(study: Study, store: Store) -> Path:
         for task, outcome in finished
         for name, path in outcome.parts
     }
-    for path in parts.values():
-        if (store.folder / path).is_symlink() or not (store.folder / path).is_file():
+    lost = store.lost()
+    for task in study.tasks:
+        if task.key in lost:
             raise InputError(
-                f"{store.folder / path}: no table is there; compute it anew with study run --force"
+                f"{lost[task.key]}: no table is there; compute it anew with: attnlaw study resume FILE"
             )
     target = store.folder / ROWS
     with replacing(target) as draft:

@@ -143,8 +143,8 @@ def status(study: Study, out: str | os.PathLike[str]) -> Report:
 
 
 def _export(study: Study, store: Store) -> None:
-    """Export the rows; where the run ended before its first task, older rows of another study stay."""
-    if not is_of_another(study, store):
+    """Export the rows; older ones stay while they are all of another study, or a table of these is lost."""
+    if not is_of_another(study, store) and store.lost().keys().isdisjoint(task.key for task in study.tasks):
         export(study, store)
 
 
@@ -188,8 +188,8 @@ def _estimate(todo: list[Task], firsts: Mapping[str, Outcome], workers: int) -> 
 
 
 def _missing(study: Study, store: Store, retry_failed: bool) -> list[Task]:
-    """The tasks that have no outcome, or are to be computed anew."""
-    errors, outdated = {key: error for key, _, error in store.ends()}, store.outdated()
+    """The tasks that have no outcome, are to be computed anew, or have lost a table."""
+    errors, outdated = {key: error for key, _, error in store.ends()}, store.outdated() | store.lost().keys()
     return [
         task
         for task in study.tasks
@@ -217,7 +217,7 @@ def _tidy(store: Store) -> None:
 
 def _report(study: Study, store: Store, **rest: Any) -> Report:
     wanted = {task.key for task in study.tasks}
-    wanted -= store.outdated()
+    wanted -= store.outdated() | store.lost().keys()
     errors, done, seconds = {}, 0, 0.0
     for key, took, error in store.ends():
         if key in wanted:

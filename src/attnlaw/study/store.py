@@ -90,6 +90,11 @@ class Store:
             for key, parts in self.connection.execute("SELECT key, parts FROM outcomes")
         }
 
+    def lost(self) -> dict[str, Path]:
+        """A table that should be a plain file and is not, by the key of its task."""
+        paths = ((key, self.folder / path) for key, parts in self.parts().items() for _, path in parts)
+        return {key: path for key, path in paths if path.is_symlink() or not path.is_file()}
+
     def values(self, outcome: Outcome) -> dict[str, Any]:
         """The row of a finished task: numbers, texts, and lists of them, by name."""
         try:
