@@ -83,10 +83,11 @@ def merged(base: Path, tensors: dict[str, torch.Tensor], scale: float, into: Pat
     [
         ({}, ALPHA / RANK),
         ({"use_rslora": True}, ALPHA / RANK**0.5),
+        ({"fan_in_fan_out": True}, ALPHA / RANK),
         ({"init_lora_weights": "gaussian", "layer_replication": None, "use_dora": None}, ALPHA / RANK),
         ({"alpha_pattern": {"q_proj": 6, "v_proj": 6, "mlp.down_proj": 6}}, 6 / RANK),
     ],
-    ids=["plain", "rslora", "gaussian", "alpha_pattern"],
+    ids=["plain", "rslora", "wrong fan", "gaussian", "alpha_pattern"],
 )
 def test_base_and_adapter_are_the_merged_model(
     llama: Path, tmp_path: Path, changes: dict[str, Any], scale: float
@@ -166,20 +167,24 @@ def test_the_options_of_the_command(llama: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").stat().st_size > 0
 
 
-def test_weights_stored_in_out(tmp_path: Path) -> None:
-    """GPT-2: peft writes fan_in_fan_out, and B A is added transposed."""
+@pytest.mark.parametrize("said", [True, False])
+def test_weights_stored_in_out(tmp_path: Path, said: bool) -> None:
+    """GPT-2: B A is added transposed, whatever fan_in_fan_out says; a square weight does not tell."""
     torch.manual_seed(4)
     config = transformers.GPT2Config(vocab_size=30, n_embd=16, n_head=2, n_layer=1)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "base")
-    tensors = write_adapter(
-        tmp_path / "adapter", {"transformer.h.0.attn.c_attn": (48, 16)}, fan_in_fan_out=True
-    )
+    shapes = {"transformer.h.0.attn.c_attn": (48, 16), "transformer.h.0.attn.c_proj": (16, 16)}
+    tensors = write_adapter(tmp_path / "adapter", shapes, fan_in_fan_out=said)
     model = open_model(tmp_path / "base", adapter=tmp_path / "adapter")
-    down, up = (tensors[f"base_model.model.transformer.h.0.attn.c_attn.lora_{part}.weight"] for part in "AB")
-    stored = load_file(tmp_path / "base" / "model.safetensors")["transformer.h.0.attn.c_attn.weight"]
-    expected = stored.double() + ALPHA / RANK * (up.double() @ down.double()).T
-    key = model.read(model.layers[0].attention.key)
-    np.testing.assert_allclose(key, expected[:, 16:32].numpy(), rtol=0, atol=1e-13)
+    base = load_file(tmp_path / "base" / "model.safetensors")
+    expected = {}
+    for at in shapes:
+        down, up = (tensors[f"base_model.model.{at}.lora_{part}.weight"].double() for part in "AB")
+        expected[at] = (base[f"{at}.weight"].double() + ALPHA / RANK * (up @ down).T).numpy()
+    block = model.layers[0].attention
+    fused, output = expected.values()
+    np.testing.assert_allclose(model.read(block.key), fused[:, 16:32], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(model.read(block.output), output, rtol=0, atol=1e-13)
 
 
 def test_a_base_saved_without_its_prefix(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.checkpoints.model import Model, View
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.errors import InputError
 from attnlaw.plain_files import read_bounded, require_possible
@@ -54,7 +55,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Adapter:
-    """The updates of one adapter; `transposed` where it was trained on weights stored (in, out)."""
+    """The updates of one adapter; `transposed` where its config says that weights are stored (in, out)."""
 
     source: str
     tensors: Tensors
@@ -175,13 +176,16 @@ def _is_end(pattern: str, module: str) -> bool:
 class Adapted(Tensors):
     """The tensors of a base model, each with what the adapter adds to it, formed when it is read."""
 
-    def __init__(self, base: Tensors, adapter: Adapter) -> None:
+    def __init__(self, model: Model, adapter: Adapter) -> None:
+        base = model.tensors
         self.source = f"{base.source} + {adapter.source}"
         self.shapes, self.metadata = base.shapes, base.metadata
         self._base, self._adapter = base, adapter
+        self._stored_in_out = _stored_in_out(model)
         self._updates: dict[str, Update] = {}
         for update in adapter.updates:
             target = _target(base, adapter, update)
+            self._require_shape(update, target)
             other = self._updates.setdefault(target, update)
             if other is not update:
                 raise InputError(
@@ -199,11 +203,42 @@ class Adapted(Tensors):
         left, right = self._adapter.factors(self._updates[name])
         added = left @ right
         real = require_real(stored, self._base.source, name).astype(np.float64)
-        return real + (added if self._adapter.transposed else added.T)
+        return real + (added if self._is_in_out(name) else added.T)
+
+    def _is_in_out(self, name: str) -> bool:
+        return self._stored_in_out.get(name, self._adapter.transposed)
+
+    def _require_shape(self, update: Update, target: str) -> None:
+        shapes = self._adapter.tensors.shapes
+        shape = [shapes[update.up][0], shapes[update.down][1]]
+        expected = shape[::-1] if self._is_in_out(target) else shape
+        if list(self.shapes[target]) != expected:
+            raise InputError(
+                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but {target} "
+                f"in {self._base.source} has {list(self.shapes[target])}; give the base model that it was "
+                "trained on"
+            )
+
+
+def _stored_in_out(model: Model) -> dict[str, bool]:
+    """Whether each tensor that the model reads is stored (in, out): by its layer, not the adapter's config.
+
+    peft sets `fan_in_fan_out` by the last layer it met, so that in a model of both kinds it is right for one.
+    """
+    views = [view for layer in model.layers for view in layer.views]
+    if model.unembedding_view:
+        views.append(model.unembedding_view)
+    found = {}
+    for view in views:
+        part: View | None = view
+        while part:
+            found[part.tensor] = not part.stored_out_in
+            part = part.after
+    return found
 
 
 def _target(base: Tensors, adapter: Adapter, update: Update) -> str:
-    """The base model's tensor that an update belongs to, its prefix longer or shorter, of the right shape."""
+    """The base model's tensor that an update belongs to, its prefix longer or shorter."""
     wanted = f"{update.module}.weight"
     hits = [name for name in base.shapes if f".{name}".endswith(f".{wanted}") or wanted.endswith(f".{name}")]
     hits = [wanted] if wanted in hits else hits
@@ -212,12 +247,5 @@ def _target(base: Tensors, adapter: Adapter, update: Update) -> str:
         raise InputError(
             f"{adapter.source}: its update of {update.module} fits {found} of {base.source}; "
             "give the base model that the adapter was trained on"
-        )
-    shape = (adapter.tensors.shapes[update.up][0], adapter.tensors.shapes[update.down][1])
-    expected = shape[::-1] if adapter.transposed else shape
-    if base.shapes[hits[0]] != expected:
-        raise InputError(
-            f"{adapter.source}: its update of {update.module} has shape {list(expected)}, but {hits[0]} in "
-            f"{base.source} has {list(base.shapes[hits[0]])}; give the base model it was trained on"
         )
     return hits[0]

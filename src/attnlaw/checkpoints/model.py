@@ -120,6 +120,16 @@ class Layer:
     experts: tuple[FeedForward, ...] = ()
     router_sum: float = 1.0
 
+    @property
+    def feed_forwards(self) -> tuple[FeedForward, ...]:
+        return (*([self.feed_forward] if self.feed_forward else []), *self.experts)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The maps of all its blocks."""
+        blocks = [block for block in (self.attention, self.cross, *self.feed_forwards) if block]
+        return tuple(view for block in blocks for view in vars(block).values() if isinstance(view, View))
+
 
 @dataclass(frozen=True)
 class Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,10 @@ def open_model(
     families = FAMILIES if map is None else (read_family(map),)
     label, tensors, config, known_heads = _opened(source, name)
     tensors = with_scales(tensors, config)
-    if adapter is not None:
-        tensors = Adapted(tensors, open_adapter(local(adapter), open_file))
-    return build_model(label, tensors, config, heads or known_heads, families)
+    model = build_model(label, tensors, config, heads or known_heads, families)
+    if adapter is None:
+        return model
+    return replace(model, tensors=Adapted(model, open_adapter(local(adapter), open_file)))
 
 
 def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int | None]:

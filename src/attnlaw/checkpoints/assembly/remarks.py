@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from attnlaw.checkpoints.assembly.match import NUMBER, Match, is_decoder
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
-from attnlaw.checkpoints.model import FeedForward, Layer, View
+from attnlaw.checkpoints.model import Layer
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import printable
 
@@ -23,11 +23,11 @@ def extensions(match: Match, layers: Sequence[Layer], config: Config, complete: 
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
     present = {
         "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
-        "gated feed-forward": any(block.gate for layer in layers for block in _feed_forwards(layer)),
+        "gated feed-forward": any(block.gate for layer in layers for block in layer.feed_forwards),
         "mixture of experts": any(layer.experts for layer in layers),
         "latent attention": any(block.shared_key for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
-        "no feed-forward": complete and not all(_feed_forwards(layer) for layer in layers),
+        "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
         "parallel attention and feed-forward": config.values.get("use_parallel_residual") is True,
         "shared layers": family.name == "albert",
         "pre-norm": (family.pre_norm and config.values.get("do_layer_norm_before") is not False)
@@ -71,10 +71,10 @@ def warnings(
     if (
         match.family.activation
         and config.text(*match.family.activation) is None
-        and any(_feed_forwards(layer) for layer in layers)
+        and any(layer.feed_forwards for layer in layers)
     ):
         found.append(f"activation not stated: {match.family.default_activation} assumed")
-    codes = {tensors.dtype(name) for layer in layers for view in _views(layer) for name in view.tensors}
+    codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
         found.append(
             f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
@@ -108,7 +108,7 @@ def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
 
 def matrices_left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:
     """Matrices (or stacks of them) in a layer that its family's table does not name."""
-    known = {name for layer in layers for view in _views(layer) for name in view.tensors}
+    known = {name for layer in layers for view in layer.views for name in view.tensors}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
     inside = tuple(layer for stack in match.stacks for layer in stack.layers)
     return [
@@ -116,13 +116,3 @@ def matrices_left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -
         for name, shape in tensors.shapes.items()
         if len(shape) in (2, 3) and name not in known and name.startswith(inside)
     ]
-
-
-def _feed_forwards(layer: Layer) -> tuple[FeedForward, ...]:
-    return (*([layer.feed_forward] if layer.feed_forward else []), *layer.experts)
-
-
-def _views(layer: Layer) -> Iterator[View]:
-    for block in (layer.attention, layer.cross, *_feed_forwards(layer)):
-        if block is not None:
-            yield from (view for view in vars(block).values() if isinstance(view, View))
