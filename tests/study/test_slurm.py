@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from dask.utils import parse_bytes
 from study.sample_verbs import VERBS
 
 from attnlaw.errors import InputError
@@ -80,7 +81,39 @@ def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 LONG = f"cores={'9' * 5000}"
 
 
-@pytest.mark.parametrize("text", ["partition", "queue=cpu", "cores=0", "cores=many", LONG, "memory="])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "partition",
+        "queue=cpu",
+        "cores=0",
+        "cores=many",
+        LONG,
+        "memory=",
+        "memory=lots",
+        "memory=-1GB",
+        "memory=8",
+        "memory=0GB",
+        "memory=0.0001MB",
+        f"memory={'9' * 400}GB",
+        "cores=2,cores=1",
+    ],
+)
 def test_bad_options_are_told(text: str) -> None:
     with pytest.raises(InputError, match="--slurm: "):
         Place(slurm=text)
+
+
+@pytest.mark.parametrize("memory", ["1MB", "1.5GB", "64gb", "2 TiB"])
+def test_sizes_that_sbatch_gets(memory: str, tmp_path: Path) -> None:
+    with slurm_cluster(f"memory={memory}", tmp_path) as cluster:
+        (given,) = (line for line in cluster.job_script().splitlines() if "--mem=" in line)
+    unit = {"K": 2**10, "M": 2**20, "G": 2**30}[given[-1]]
+    size = int(given.removeprefix("#SBATCH --mem=")[:-1]) * unit
+    assert parse_bytes(memory) <= size < parse_bytes(memory) + unit  # rounded up
+
+
+def test_an_interface_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'nosuch' is not a valid network interface") as caught:
+        slurm_cluster("interface=nosuch", tmp_path)
+    assert "\n" not in str(caught.value)

@@ -34,10 +34,15 @@ def parse_options(text: str) -> dict[str, str]:
         name, _, value = (part.strip() for part in item.partition("="))
         if name not in OPTIONS or not value:
             raise InputError(f"--slurm: found {item!r}, expected NAME=VALUE, a name of {', '.join(OPTIONS)}")
+        if name in options:
+            raise InputError(f"--slurm: {name} is given twice; keep one of them")
         options[name] = value
     cores = options.setdefault("cores", "1")
     if not re.fullmatch(r"\d{1,6}", cores) or int(cores) < 1:
         raise InputError(f"--slurm: cores={cores}, expected a whole number from 1 to 999999")
+    memory = re.fullmatch(r"(?i)(\d{1,9}(\.\d{1,9})?) ?[MGT](i?B)?", options.get("memory", "4GB"))
+    if memory is None or float(memory[1]) < 1.0:
+        raise InputError(f"--slurm: memory={options['memory']}, expected a size from 1MB on, such as 32GB")
     return options
 
 
@@ -61,7 +66,7 @@ def slurm_cluster(text: str, folder: Path) -> Any:
 
     options = parse_options(text)
     cores = int(options.pop("cores"))
-    return SLURMCluster(
+    settings = dict(
         job_cls=Job,
         queue=options.pop("partition", None),
         cores=cores,
@@ -76,6 +81,10 @@ def slurm_cluster(text: str, folder: Path) -> Any:
         silence_logs="critical",
         **options,
     )
+    try:
+        return SLURMCluster(**settings)
+    except RuntimeError as error:  # for example an interface that is not there
+        raise InputError(f"--slurm {text}: {error}; correct the option") from error
 
 
 @contextmanager
