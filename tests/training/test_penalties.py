@@ -59,6 +59,33 @@ def test_rank_is_counted_and_not_taken_from_the_shape():
         assert tail_exponent(weight).item() == pytest.approx(tail_exponent(full).item(), rel=1e-12)
 
 
+def test_the_tail_exponent_is_smooth_at_full_rank_and_jumps_where_the_rank_changes():
+    push = 1e-6 * random_weight((8, 7), seed=6).detach()
+    full = random_weight((8, 7), seed=5).detach().requires_grad_()
+    tail_exponent(full).backward()
+    first_order = (full.grad * push).sum().item()
+    moved = (tail_exponent(full + push) - tail_exponent(full - push)).item() / 2
+    assert moved == pytest.approx(first_order, rel=1e-6)  # a central difference errs by the squared step
+    low = full.detach()[:, :3] @ full.detach()[:3]  # of rank 3: k is 1, and 3 once all values count
+    assert abs(tail_exponent(low + push) - tail_exponent(low)).item() > 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("measure", MEASURES)
+def test_weights_of_16_bits_are_measured_as_they_are(measure, dtype):
+    weight = random_weight((160, 140), seed=7).detach().to(dtype).requires_grad_()
+    found = measure(weight)
+    exact = weight.detach().double().requires_grad_()
+    expected = measure(exact)
+    # Float32 values carry 1e-7 times some; the gradient is rounded to 16 bits once.
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    found.backward()
+    expected.backward()
+    assert weight.grad.dtype == dtype
+    gap = (weight.grad.double() - exact.grad).norm() / exact.grad.norm()
+    assert gap < torch.finfo(dtype).eps
+
+
 def test_tail_exponent_of_an_exact_power_law():
     """Quantiles of a Pareto law of density exponent 3 above 1: Hill's alpha over the upper half is near 3."""
     count = 400
@@ -114,6 +141,16 @@ def test_penalty_is_the_weighted_sum_over_modules():
     expected = sum(stable_rank(module.weight).item() for module in modules)
     for epoch, strength in ((0, 0.3), (3, 0.3), (4, 0.15), (11, 0.075)):
         assert penalty(modules, epoch).item() == pytest.approx(strength * expected, rel=1e-14)
+
+
+def test_tensors_are_taken_as_they_are():
+    attention = torch.nn.MultiheadAttention(8, 2)
+    penalty = Penalty(stable_rank, strength=1.0)
+    found = penalty([attention.in_proj_weight, attention.out_proj])
+    expected = stable_rank(attention.in_proj_weight) + stable_rank(attention.out_proj.weight)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    with pytest.raises(InputError, match=r"^found a MultiheadAttention, which has no weight .* or tensors"):
+        penalty([attention])
 
 
 def test_modules_below_the_floor_are_left_alone():

@@ -11,7 +11,10 @@ The definitions below are this project's own reading of the paper's idea; consta
 Logarithms are natural. A kernel of more than two axes is read as the matrix (first axis, all others).
 Derivatives exist where the singular values they pass through differ from each other: for `tail_exponent`
 and `weighted_alpha` lambda_k > lambda_{k+1} > lambda_{k+2} and a simple lambda_1, for `stable_rank` and
-`frechet_prior` a simple lambda_1. At a tie autograd gives one of the one-sided derivatives.
+`frechet_prior` a simple lambda_1. At a tie autograd gives one of the one-sided derivatives. The first
+two also need W of full numerical rank: where the rank changes k jumps, and alpha with it.
+
+Weights of 16 bits are measured in float32, and so is their rank.
 """
 
 from __future__ import annotations
@@ -115,15 +118,30 @@ class Penalty:
         return float(self.strength * self.decay ** (epoch // self.every))
 
     def __call__(self, modules: Iterable[Any], epoch: int = 0) -> Tensor:
-        """The penalty to add to the loss: a scalar tensor, without gradient where every module is off."""
+        """The penalty to add to the loss: a scalar tensor, without gradient where every module is off.
+
+        `modules` have a `weight`; a tensor is taken as it is (`in_proj_weight` of a MultiheadAttention).
+        """
         import torch
 
-        measured = [self.measure(module.weight) for module in modules]
+        measured = [self.measure(_weight_of(module)) for module in modules]
         if not measured:
             raise InputError("no modules were given to the penalty; pass those whose weights it shall shape")
         active = [value for value in measured if value.item() >= self.floor]
         total = torch.stack(active).sum() if active else torch.zeros_like(measured[0])
         return self.strength_at(epoch) * total
+
+
+def _weight_of(module: Any) -> Tensor:
+    import torch
+
+    weight = module if isinstance(module, torch.Tensor) else getattr(module, "weight", None)
+    if weight is None:
+        raise InputError(
+            f"found a {type(module).__name__}, which has no weight of its own; pass modules that have one "
+            "(Linear, Conv, ...) or tensors, such as the in_proj_weight of a MultiheadAttention"
+        )
+    return weight
 
 
 def _as_matrix(weight: Tensor) -> Tensor:
@@ -144,7 +162,7 @@ def _squared_singular_values(weight: Tensor) -> Tensor:
         raise InputError(
             f"a weight of shape {tuple(weight.shape)} has NaN or infinite entries; training has diverged"
         )
-    values = torch.linalg.svdvals(matrix) ** 2
+    values = torch.linalg.svdvals(matrix.to(torch.promote_types(matrix.dtype, torch.float32))) ** 2
     if values[0].item() == 0:
         raise InputError(
             f"a weight of shape {tuple(weight.shape)} is zero and has no spectral shape; "
