@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import dask
 import polars as pl
 import pytest
 from distributed import Client
@@ -195,6 +196,30 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
         Place(jobs=2, dask="tcp://127.0.0.1:9")
     with pytest.raises(InputError, match="at least 1"):
         Place(jobs=0)
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("tls://127.0.0.1:9", "Dask's TLS certificates are not configured; set distributed.comm.tls"),
+        ("127.0.0.1", "no address of a scheduler; expected tcp://HOST:PORT"),
+        ("tcp://", "no address of a scheduler"),
+        ("ucx://127.0.0.1:9", "no address of a scheduler"),
+        ("", "no address of a scheduler"),
+    ],
+)
+def test_addresses_that_cannot_be(tmp_path: Path, address: str, told: str) -> None:
+    with pytest.raises(InputError, match=f"--dask {address}: {told}"):
+        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask=address))
+
+
+def test_certificates_that_cannot_be_read(tmp_path: Path) -> None:
+    names = dict.fromkeys(("ca-file", "client.cert", "client.key"), str(tmp_path / "study.toml"))
+    with (
+        dask.config.set({f"distributed.comm.tls.{name}": path for name, path in names.items()}),
+        pytest.raises(InputError, match=r"TLS certificates cannot be read .*; correct its configuration"),
+    ):
+        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tls://127.0.0.1:9"))
 
 
 SCHEDULER = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import uuid
 from collections.abc import Iterator, Mapping
@@ -105,6 +106,12 @@ def _running(address: str) -> Iterator[Any]:
     """A cluster that is already there."""
     from distributed import Client
 
+    if not re.fullmatch(r"(tcp://|tls://)?[^/\s]+:\d{1,5}", address):
+        raise InputError(
+            f"--dask {address}: no address of a scheduler; expected tcp://HOST:PORT or tls://..."
+        )
+    if address.startswith("tls://"):
+        _require_certificates(address)
     try:
         client = Client(address, set_as_default=False, timeout=PATIENCE)
     except (OSError, ValueError) as error:
@@ -117,6 +124,23 @@ def _running(address: str) -> Iterator[Any]:
         except TimeoutError as error:
             raise InputError(f"--dask {address}: no workers; start some: dask worker {address}") from error
         yield client
+
+
+def _require_certificates(address: str) -> None:
+    """An `InputError` where Dask's configuration names no certificates that can be read."""
+    from distributed.security import Security
+
+    try:
+        found = Security().get_connection_args("client").get("ssl_context") is not None
+    except OSError as error:
+        raise InputError(
+            f"--dask {address}: Dask's TLS certificates cannot be read ({error}); correct its configuration"
+        ) from error
+    if not found:
+        raise InputError(
+            f"--dask {address}: Dask's TLS certificates are not configured; "
+            "set distributed.comm.tls in Dask's configuration"
+        )
 
 
 @contextmanager
