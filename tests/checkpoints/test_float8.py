@@ -86,6 +86,51 @@ def test_a_scale_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     refusal(tmp_path, f"{NAME}_scale", "[7, 3]", "[12, 8]", "128 x 128", read=True)
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int32, torch.bool])
+def test_scales_that_are_no_floating_numbers_are_refused(tmp_path: Path, kind: torch.dtype) -> None:
+    """Microscaling formats keep exponents in bytes: 127 is the factor 1, and not 127."""
+    save_file(coded({NAME: torch.ones(12, 1).to(kind)}), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    refusal(tmp_path, f"{NAME}_scale holds", str(kind).removeprefix("torch."), "dequantise", read=True)
+
+
+def test_a_file_with_scales_that_are_exponents_of_two_is_refused(tmp_path: Path) -> None:
+    scales = torch.full((12, 1), 127, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    save_file(coded({NAME: scales}), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    refusal(tmp_path, f"{NAME}_scale", "F8_E8M0", "not supported", read=True)
+
+
+@pytest.mark.parametrize("known", ["_scale", "_scale_inv", ""])
+@pytest.mark.parametrize("suffix", [".scale", "_scale_2", "_global_scale", "_quantizer._scale"])
+def test_scales_under_other_names_are_refused(known: str, suffix: str) -> None:
+    one = {NAME: torch.ones(())}
+    state = coded(one, suffix) | (coded(one, known) if known else {})
+    refusal(state, f"{NAME}{suffix} stands beside", "_scale_inv, _scale alone", "dequantise", heads=2)
+
+
+def test_scales_in_float8_under_other_names_are_refused() -> None:
+    scale = torch.ones(1, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    refusal(coded({NAME: scale}, ".scale"), f"{NAME}.scale stands beside", heads=2)
+
+
+def test_two_known_scales_are_one_too_many() -> None:
+    one = {NAME: torch.ones(())}
+    refusal(coded(one, "_scale") | coded(one, "_scale_inv"), f"{NAME}_scale_inv stands beside", heads=2)
+
+
+def test_scales_of_activations_and_modules_called_so_are_no_scales_of_weights() -> None:
+    state: dict[str, Any] = coded({name: torch.ones(()) for name in bert_state()})
+    state[NAME.replace("weight", "input_scale")] = torch.ones(())
+    state = {f"scaled.{name}": value for name, value in state.items()}
+    assert not any("without scales" in text for text in open_model(state, heads=2).warnings)
+
+
+def test_a_product_that_overflows_is_one_line() -> None:
+    state = coded({NAME: torch.tensor(1e308, dtype=torch.float64)})
+    refusal(state, NAME, "NaN or infinite", heads=2, read=True)
+
+
 def test_float8_without_scales_is_announced() -> None:
     model = open_model(coded({}), heads=2)
     assert any("float8 weights without scales" in text for text in model.warnings)

@@ -7,33 +7,51 @@
 | (ceil(out / b), ceil(in / b)) | blocks, b = 128 unless `weight_block_size` says other (DeepSeek-V3) |
 
 DeepSeek calls its scale `weight_scale_inv`, the inverse of what the weights were multiplied by: to read the
-weights one multiplies by it, as by the others.
+weights one multiplies by it, as by the others. Scales of other names or kinds (exponents kept as integers, a
+second one for the whole tensor) are refused: the weights without them are other numbers.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.errors import InputError
 
 SUFFIXES = ("_scale_inv", "_scale")
 BLOCK = 128
+MOST_PARTS = 16  # of what a scale's name adds to its weight's
 
 
 def with_scales(tensors: Tensors, config: Config) -> Tensors:
     """The tensors with every float8 weight that has a scale multiplied by it; others as they are."""
+    weights = {name for name in tensors.shapes if tensors.dtype(name).startswith("float8")}
     scales = {
-        name: name + suffix
-        for name in tensors.shapes
-        for suffix in SUFFIXES
-        if name + suffix in tensors.shapes and tensors.dtype(name).startswith("float8")
+        name: name + suffix for name in weights for suffix in SUFFIXES if name + suffix in tensors.shapes
     }
+    _refuse_others(tensors, weights, scales)
     return Scaled(tensors, scales, _blocks(config)) if scales else tensors
+
+
+def _refuse_others(tensors: Tensors, weights: set[str], scales: Mapping[str, str]) -> None:
+    """Refuse a float8 weight with a scale beside it that would not be used."""
+    used = set(scales.values())
+    for name in tensors.shapes:
+        if "scale" not in name or name in used:
+            continue
+        ends = [hit.start() for hit in re.finditer(r"[._]", name[: name.rindex("scale")])]
+        for weight in (name[:end] for end in ends[-MOST_PARTS:]):
+            if weight in weights:
+                raise InputError(
+                    f"{tensors.source}: {name} stands beside the float8 weight {weight}, expected one of "
+                    f"{', '.join(SUFFIXES)} alone; dequantise the checkpoint, or use the original weights"
+                )
 
 
 class Scaled(Tensors):
@@ -55,8 +73,10 @@ class Scaled(Tensors):
             return stored
         scale_name = self._scales[name]
         whole = len(self._tensors.shapes[scale_name]) < 3  # one scale for all members of a stack
-        scale = self._tensors.read(scale_name, None if whole else member).astype(np.float64)
-        return stored.astype(np.float64) * self._spread(scale, stored.shape, scale_name)
+        scale = self._tensors.read(scale_name, None if whole else member)
+        real = require_real(scale, self.source, scale_name).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is used
+            return stored.astype(np.float64) * self._spread(real, stored.shape, scale_name)
 
     def _spread(self, scale: NDArray[np.float64], shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
         """The scale of every entry, from one of the three layouts."""
