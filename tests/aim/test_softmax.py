@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from attnlaw.aim.softmax_channel import (
     loss,
     softmax_rows,
 )
-from attnlaw.aim.state_evolution import state_evolution, state_evolutions
+from attnlaw.aim.state_evolution import _softmax_error, state_evolution, state_evolutions
 from attnlaw.errors import InputError
 
 MP = Target.marchenko_pastur(0.5)
@@ -211,6 +213,61 @@ def test_more_samples_help_along_a_warm_started_curve(monkeypatch: pytest.Monkey
     assert many.problem.alpha == 0.3
     assert many.estimation_error < few.estimation_error
     assert many.prediction_error < few.prediction_error
+
+
+@pytest.mark.parametrize(
+    ("student", "alpha", "decay"),
+    [("direct", 0.245, 1e-11), ("direct", 0.1, 1e-9), ("factorized", 0.15, 1e-8)],
+)
+def test_without_a_penalty_softmax_and_linear_output_learn_the_same(
+    student: str, alpha: float, decay: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below interpolation both fit all labels, each of which tells its score: only their number matters."""
+    monkeypatch.setattr(softmax, "default_draws", lambda problem: 10)
+    found = state_evolution(replace(REFERENCE, alpha=alpha, weight_decay=decay, student=student))
+    linear = state_evolution(Problem(2 * alpha, target=MP, weight_decay=decay, student=student))
+    assert found.status == "converged"
+    for name in ("estimation_error", "overlap", "norm", "rank_fraction", "trace"):
+        away = abs(getattr(found, name) - getattr(linear, name))
+        # What the weight decay still changes is of relative order decay times V/H: below 1e-3 here.
+        assert away < 4 * found.error[name] + 1e-3 * getattr(linear, name), name
+
+
+def test_clean_labels_without_a_penalty_give_the_target() -> None:
+    found = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=0.0, student="direct"))
+    assert (found.estimation_error, found.prediction_error, found.overlap) == (0.0, 0.0, 1.5)
+    assert found.status.startswith("recovered: clean labels")
+
+
+def test_what_the_iteration_does_not_resolve_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "default_draws", lambda problem: 8)
+    found = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=1e-8, student="direct"))
+    assert found.status.startswith("recovered: the error is below")
+    assert 0 < found.estimation_error < 1e-4
+    assert (found.rank_fraction, found.training_loss, found.prediction_error) == (None, None, None)
+
+
+def test_what_the_iteration_leaves_is_part_of_the_error() -> None:
+    point = softmax.solve(REFERENCE, log2_draws=7)
+    exact = replace(point, iteration=replace(point.iteration, error=0.0))
+    rough = replace(point, iteration=replace(point.iteration, error=0.01))
+    scatter, error = (_softmax_error(REFERENCE, one) for one in (exact, rough))
+    size = 2 * point.m + point.q
+    assert error["estimation_error"] == pytest.approx(np.hypot(scatter["estimation_error"], 0.01 * size))
+    assert error["rank_fraction"] == pytest.approx(np.hypot(scatter["rank_fraction"], 0.01 * point.rank))
+
+
+def test_what_did_not_converge_has_no_error_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "default_draws", lambda problem: 7)
+    monkeypatch.setattr(softmax, "accelerated_iteration", partial(_two_steps, softmax.accelerated_iteration))
+    found = state_evolution(REFERENCE)
+    assert found.status.startswith("not converged")
+    assert "may be far off; lower beta or raise the weight decay" in found.status
+    assert found.error is None
+
+
+def _two_steps(iteration: Any, *arguments: Any, **options: Any) -> Any:
+    return iteration(*arguments, **(options | {"max_steps": 2}))
 
 
 def test_sharp_softmax_ends_with_a_status() -> None:

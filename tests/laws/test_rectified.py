@@ -59,7 +59,7 @@ def test_distance_agrees_with_adaptive_quadrature(k0: float, a: float, b: float)
 @pytest.mark.parametrize("a", [1e-4, 1e-8])
 @pytest.mark.parametrize("base", [MarchenkoPastur(0.5), Discrete((0.0, 1.0), (0.5, 0.5))], ids=str)
 def test_distance_from_the_target_keeps_its_digits_where_noise_is_small(base: Base, a: float) -> None:
-    """Half of the eigenvalues are zero, b = a: E/a^2 = 1 - 1/4 + 1/2 + 1/4 int_(x>t) (x-t)^2 rho_sc, t^2 = 2."""
+    """Half of the eigenvalues are zero, b = a: E/a^2 = 5/4 + 1/4 int_(x>t) (x-t)^2 rho_sc with t^2 = 2."""
     phi = np.pi / 4
     mass, first, second = (phi - 0.5) / np.pi, 4 * np.sin(phi) ** 3 / (3 * np.pi), phi / np.pi
     expected = 1.25 + (second - 2 * np.sqrt(2) * first + 2 * mass) / 4

@@ -21,12 +21,12 @@ from attnlaw.laws.law import Law
 
 @dataclass(frozen=True)
 class Prediction:
-    """Theory for one problem; what a student does not have, or what is below double precision, is None.
+    """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
     `spectrum` is the limiting law of the trained matrix; `residual` is what the equations miss at the
     solution, relative to their size; `status` says "converged" or what happened and what to change. `error`
     is the standard error of each quantity that is an average over draws (softmax), None where all are exact
-    to quadrature.
+    to quadrature or where the iteration did not converge.
     """
 
     problem: Problem

@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from attnlaw.aim import direct, factorized
 from attnlaw.aim.problem import Problem
 from attnlaw.aim.softmax_channel import (
     coordinates,
     derivatives,
+    gauss_newton,
     label_response,
     local_minimum,
     loss,
@@ -38,13 +40,14 @@ from attnlaw.aim.softmax_channel import (
 from attnlaw.errors import InputError
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.rectified import rectify
-from attnlaw.numerics.fixed_point import Iteration, damped_iteration
+from attnlaw.numerics.fixed_point import Iteration, accelerated_iteration
 
 Reals = NDArray[np.float64]
 SOBOL_SEED = 20250924
 REFRESH = 10
 REPLICATES = 4
 LARGEST_BYTES = 2**33
+LEAST_V = 1e-10
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,6 @@ class _Channel:
     def average(self, m: float, q: float, V: float) -> _Order:
         """One pass over the draws. Both local minima are followed, and searched afresh every few calls."""
         problem, K = self.problem, self.K
-        V = max(V, 1e-10)
         omega = self.student(m, q)
         if self.calls % REFRESH == 0 or not self.starts:
             self.starts = [omega, self.shown]
@@ -161,19 +163,21 @@ def solve(
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
 ) -> SoftmaxPoint:
-    """The fixed point (m, q, V) by damped iteration, from `start` or from half the target's norm.
+    """The fixed point (m, q, V), from `start` or from the student of the linearised output.
 
-    At beta = 4 a few draws flip between their two local minima and the residual stops near 1e-3; the
-    iteration then ends on its plateau and says so.
+    At beta = 4 a few draws flip between their two local minima and the residual may stop near 1e-3; the
+    iteration then ends there and says so.
     """
     check_size(problem, log2_draws)
-    Q = problem.target.second_moment
-    state = np.array(start or (0.5 * Q, 0.5 * Q, 0.5))
     final = log2_draws or default_draws(problem)
     # A coarse average brings the state near, at a fraction of the cost of a step with all draws.
-    for draws, goal in ((min(10, final), 1e-3), (final, tolerance)):
-        point = _fixed_point(problem, _Channel(problem, draws), state, goal)
-        state = point.iteration.state
+    coarse = _Channel(problem, min(10, final))
+    state = start or _linear_start(coarse)
+    for channel, goal in ((coarse, 1e-3), (_Channel(problem, final), tolerance)):
+        point = _fixed_point(problem, channel, state, goal)
+        state = (point.m, point.q, point.V)
+    if not point.iteration.converged:
+        return point
     replicates = (
         _fixed_point(problem, _Channel(problem, final - 2, scramble), state, 10 * tolerance)
         for scramble in range(1, REPLICATES + 1)
@@ -181,12 +185,53 @@ def solve(
     return replace(point, replicates=tuple(replicates))
 
 
-def _fixed_point(problem: Problem, channel: _Channel, state: Reals, tolerance: float) -> SoftmaxPoint:
-    def update(at: Reals) -> Reals:
-        return np.array(_student_step(problem, channel.average(*at))[:3])
+def _linear_start(channel: _Channel) -> tuple[float, float, float]:
+    """(m, q, V) of the linear output whose quadratic loss has the mean curvature of the softmax's.
 
-    iteration = damped_iteration(update, state, damping=0.3, tolerance=tolerance, max_steps=200, patience=25)
-    m, q, V = (float(value) for value in iteration.state)
+    Its groups have the weights `eig(K H)/2`, H the curvature where the student equals the teacher. It is
+    exact as beta -> 0, and as the weight decay -> 0, where V grows without bound and the weights drop out.
+    """
+    problem = channel.problem
+    H = gauss_newton(channel.shown, channel.labels, problem.beta).mean(axis=0)
+    weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
+    batch = factorized.Batch(
+        problem.target,
+        np.full(weights.shape, problem.alpha),
+        weights,
+        np.full(weights.shape, problem.noise / 2),
+        np.array([problem.weight_decay]),
+    )
+    Q = problem.target.second_moment
+    if problem.student == "direct":
+        ridge = direct.solve(batch)
+        s = float(ridge.s[0])
+        return s * Q, s * s * (Q + float(ridge.delta[0]) ** 2), float(ridge.V[0])
+    point = factorized.solve(batch)
+    parts = point.integrals
+    m = parts.J + point.b * parts.M1 - point.delta**2 * parts.chi
+    return float(m[0]), float(parts.J[0]), float(point.V[0])
+
+
+def _fixed_point(
+    problem: Problem, channel: _Channel, start: tuple[float, float, float], tolerance: float
+) -> SoftmaxPoint:
+    """The unknowns are `m/Q*`, `q/Q*` and `log V`: V is of order one up to the inverse weight decay."""
+    Q = problem.target.second_moment
+
+    def unknowns(m: float, q: float, V: float) -> Reals:
+        return np.array([m / Q, q / Q, np.log(max(V, LEAST_V))])
+
+    def values(at: Reals) -> tuple[float, float, float]:
+        return float(at[0]) * Q, float(at[1]) * Q, float(np.exp(at[2]))
+
+    def update(at: Reals) -> Reals:
+        m, q, V, *_ = _student_step(problem, channel.average(*values(at)))
+        return unknowns(m, q, V)
+
+    iteration = accelerated_iteration(
+        update, unknowns(*start), damping=0.3, tolerance=tolerance, max_steps=200, patience=25
+    )
+    m, q, V = values(iteration.state)
     order = channel.average(m, q, V)
     _, _, _, a, b, r, rank, trace = _student_step(problem, order)
     return SoftmaxPoint(m, q, V, a, b, r, rank, trace, order.train, channel.test_error(m, q), iteration)
@@ -195,7 +240,7 @@ def _fixed_point(problem: Problem, channel: _Channel, state: Reals, tolerance: f
 def _student_step(problem: Problem, order: _Order) -> tuple[float, ...]:
     """`m, q, V, a, b, r, rank fraction, trace` of the student that answers given (Vhat, qhat, mhat)."""
     Q, decay = problem.target.second_moment, problem.weight_decay
-    a = float(np.sqrt(order.qhat)) / order.mhat
+    a = max(float(np.sqrt(order.qhat)) / order.mhat, factorized.least_noise_level(problem.target))
     if problem.student == "direct":
         full = order.Vhat + 4 * decay
         r = order.mhat / full

@@ -92,7 +92,7 @@ def _round_off(terms: float, E: float) -> float:
 def _status(residual: float, found: bool, remedy: str = "raise the weight decay") -> str:
     if not found:
         return (
-            "recovered: the error is below what double precision resolves and is given as its bound; "
+            "recovered: the error is below what the solver resolves and is given as its bound; "
             f"lower alpha or {remedy} for a resolved value"
         )
     if not residual <= RESIDUAL:
@@ -101,7 +101,7 @@ def _status(residual: float, found: bool, remedy: str = "raise the weight decay"
 
 
 def _recovered(problem: Problem, E: float, residual: float, steps: int) -> Prediction:
-    """The target itself, E = 0; or so near to it that double precision does not tell, E a bound."""
+    """The target itself, E = 0; or so near to it that the solver does not tell, E a bound."""
     target, T, exact = problem.target, problem.tokens, E == 0
     status = _status(residual, found=False)
     if exact:
@@ -111,7 +111,7 @@ def _recovered(problem: Problem, E: float, residual: float, steps: int) -> Predi
     return Prediction(
         problem=problem,
         estimation_error=E,
-        prediction_error=T * (T + 1) * E,
+        prediction_error=T * (T + 1) * E if exact or problem.output == "linear" else None,
         training_loss=0.0 if exact else None,
         overlap=target.second_moment,
         norm=target.second_moment,
@@ -245,9 +245,12 @@ def _softmax(problems: list[Problem], report: Callable[[int], object]) -> list[P
     start = None
     for done, i in enumerate(order, start=1):
         problem = problems[i]
-        point = softmax.solve(problem, start)
-        start = (point.m, point.q, point.V) if point.iteration.converged else None
-        results[i] = _softmax_prediction(problem, point)
+        if problem.weight_decay == 0 and problem.noise == 0:
+            results[i] = _recovered(problem, 0.0, 0.0, 0)
+        else:
+            point = softmax.solve(problem, start)
+            start = (point.m, point.q, point.V) if point.iteration.converged else None
+            results[i] = _softmax_prediction(problem, point)
         report(done)
     return [results[i] for i in range(len(problems))]
 
@@ -268,21 +271,35 @@ def _softmax_values(problem: Problem, point: softmax.SoftmaxPoint) -> dict[str, 
 
 
 def _softmax_error(problem: Problem, point: softmax.SoftmaxPoint) -> dict[str, float]:
-    """The standard error of the mean over the replicates, for each value."""
+    """The standard error of the mean over the replicates and what the iteration left, in squares.
+
+    The iteration's error is relative, and E is a difference of m and q.
+    """
     found = [_softmax_values(problem, replicate) for replicate in point.replicates]
+    sizes = _softmax_values(problem, point) | {"estimation_error": 2 * point.m + point.q}
     root = np.sqrt(len(found))
-    return {name: float(np.std([one[name] for one in found], ddof=1) / root) for name in found[0]}
+    return {
+        name: float(
+            np.hypot(np.std([one[name] for one in found], ddof=1) / root, point.iteration.error * size)
+        )
+        for name, size in sizes.items()
+    }
 
 
 def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Prediction:
-    law, residual = problem.target.law, point.iteration.residual
+    law, iteration = problem.target.law, point.iteration
     is_direct = problem.student == "direct"
     values: dict[str, Any] = {"threshold": None, **_softmax_values(problem, point)}
-    status = "converged"
-    if not point.iteration.converged:
+    unresolved = (2 * point.m + point.q) * iteration.error
+    if iteration.converged and values["estimation_error"] <= unresolved:
+        return _recovered(problem, unresolved, iteration.residual, iteration.steps)
+    status, error = "converged", None
+    if iteration.converged:
+        error = _softmax_error(problem, point)
+    else:
         status = (
-            f"plateau at relative residual {residual:.1e} after {point.iteration.steps} steps: values hold "
-            "to about that; lower beta or raise the weight decay for a unique proximal point"
+            f"not converged: residual {iteration.residual:.1e} after {iteration.steps} steps, these values "
+            "may be far off; lower beta or raise the weight decay for a unique proximal point"
         )
     return Prediction(
         problem=problem,
@@ -295,7 +312,7 @@ def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Predic
         ),
         outliers=find_outliers(problem.target, point.a, None if is_direct else point.b, point.r),
         status=status,
-        residual=residual,
-        steps=point.iteration.steps,
-        error=_softmax_error(problem, point),
+        residual=iteration.residual,
+        steps=iteration.steps,
+        error=error,
     )

@@ -6,7 +6,7 @@ semidefinite matrix (arXiv 2509.24914). The integrals that state evolution needs
 Q the second moment of S, the distance of the rectified matrix from S is `E = Q - J - 2 b M1 + 2 a^2 chi`.
 
 Where a and b are small, E is a difference of large terms. The integrals over all of mu_a are known (mass 1,
-second moment `Q + a^2`, `int Re g = 0`, `2 int x Re g = 1`), and what lies below b has the size of a. So there
+second moment `Q + a^2`, `int Re g = 0`, `2 int x Re g = 1`), and what lies below b has the size of a. So
 
     E = b^2 mass + int_(x<b) x^2 - a^2 + 2 a^2 chi,    chi = 1 - 2 int_(x<b) (x - b) Re g.
 """

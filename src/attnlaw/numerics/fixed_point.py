@@ -1,4 +1,4 @@
-"""Solvers that always stop and say how: bracketed roots of many equations at once, damped iteration.
+"""Solvers that always stop and say how: bracketed roots of many equations at once, accelerated iteration.
 
 Both return values, never exceptions: a residual, the steps used and a status.
 """
@@ -82,15 +82,19 @@ def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, le
 
 @dataclass(frozen=True)
 class Iteration:
-    """Outcome of a damped iteration: `converged`, else a plateau of the residual or the step limit."""
+    """Outcome of an iteration: `converged`, else it stopped where the residual fell no more or at its limit.
+
+    `error` estimates the distance of the state from the fixed point: the next step, if larger the residual.
+    """
 
     state: Reals
     residual: float
+    error: float
     steps: int
     converged: bool
 
 
-def damped_iteration(
+def accelerated_iteration(
     update: Callable[[Reals], Reals],
     start: Reals,
     *,
@@ -98,30 +102,48 @@ def damped_iteration(
     tolerance: float = 1e-9,
     max_steps: int = 400,
     patience: int = 40,
+    largest_step: float = 1.0,
 ) -> Iteration:
-    """Iterate `x <- damping x + (1 - damping) update(x)` until the relative change of the update is small.
+    """A fixed point of `update` by Anderson's method (1965), for a few unknowns of order one.
 
-    The residual is `max |update(x) - x| / max(|x|, 1e-12)`. It stops early, not converged, when the residual
-    has not halved for `patience` steps: then the best state so far is returned.
+    A plain step is `x <- damping x + (1 - damping) update(x)`. From as many past steps as there are unknowns
+    the method learns the slope of `update(x) - x`, so a slow contraction costs few steps. A step beyond
+    `largest_step` is shortened to it. The residual is `max |update(x) - x|`. It stops early, not converged,
+    when the residual has not halved for `patience` steps: then the best state so far is returned.
 
-    >>> result = damped_iteration(np.cos, np.array([1.0]))
-    >>> result.converged, float(result.state[0].round(6))
-    (True, 0.739085)
+    >>> result = accelerated_iteration(np.cos, np.array([1.0]))
+    >>> result.converged, float(result.state[0].round(6)), result.steps < 10
+    (True, 0.739085, True)
     """
     x = np.asarray(start, dtype=float)
+    points: list[Reals] = []
+    misses: list[Reals] = []
     best, least, mark, since = x, np.inf, np.inf, 0
     for step in range(1, max_steps + 1):
-        new = update(x)
-        residual = float(np.max(np.abs(new - x) / np.maximum(np.abs(x), 1e-12)))
+        miss = update(x) - x
+        residual = float(np.max(np.abs(miss)))
         if not np.isfinite(residual):
-            return Iteration(best, least, step, False)
+            return Iteration(best, least, np.inf, step, False)
+        points, misses = [*points[-x.size :], x], [*misses[-x.size :], miss]
+        move = _anderson_step(np.array(points), np.array(misses), damping)
+        length = float(np.max(np.abs(move)))
         if residual < least:
-            best, least = new, residual
-        if residual <= tolerance:
-            return Iteration(new, residual, step, True)
+            best, least = x, residual
+        # One secant is the least that tells a fixed point near from one far away.
+        if residual <= tolerance and (len(points) > 1 or residual == 0):
+            return Iteration(x, residual, max(length, residual), step, True)
         since = 0 if least < 0.5 * mark else since + 1
         mark = least if since == 0 else mark
         if since >= patience:
-            return Iteration(best, least, step, False)
-        x = damping * x + (1 - damping) * new
-    return Iteration(best, least, max_steps, False)
+            break
+        x = x + move * min(1.0, largest_step / length)
+    return Iteration(best, least, np.inf, step, False)
+
+
+def _anderson_step(points: Reals, misses: Reals, damping: float) -> Reals:
+    """The plain step from the point that the secants of past steps (rows, the last is now) foretell."""
+    if len(points) == 1:
+        return np.asarray((1 - damping) * misses[-1])
+    moved, changed = np.diff(points, axis=0).T, np.diff(misses, axis=0).T
+    weights = np.linalg.lstsq(changed, misses[-1], rcond=1e-10)[0]
+    return np.asarray((1 - damping) * misses[-1] - (moved + (1 - damping) * changed) @ weights)
