@@ -52,6 +52,19 @@ def test_equal_tasks_are_one(tmp_path: Path) -> None:
     assert len(study(tmp_path, 'verb = "square"\n[grid]\nx = [1, 1.0, 2]\n').tasks) == 2
 
 
+def test_values_at_the_end_of_the_first_axis_leave_earlier_tasks_as_they_are(tmp_path: Path) -> None:
+    """The first axis varies slowest; seeds come by position."""
+
+    def keys(width: str, depth: str) -> set[str]:
+        text = f'verb = "limit"\n[grid]\nwidth = [{width}]\ndepth = [{depth}]\n'
+        return {task.key for task in study(tmp_path, text, REAL).tasks}
+
+    before = keys("16, 32", "1, 2")
+    assert before < keys("16, 32, 64", "1, 2")
+    assert len(before & keys("16, 32", "1, 2, 3")) == 2  # those of the first width alone
+    assert len(before & keys("8, 16, 32", "1, 2")) == 0
+
+
 def test_seeds_multiply_verbs_that_draw_and_come_by_position(tmp_path: Path) -> None:
     text = 'verb = "draw"\n[grid]\nx = [{}]\n[run]\nseed = 5\nseeds = {}\n'
     few = study(tmp_path, text.format("1, 2", 2)).tasks

@@ -66,8 +66,9 @@ def is_of_another(study: Study, store: Store) -> bool:
 def another_study(store: Store) -> InputError:
     """What to say of such a store."""
     return InputError(
-        f"{store.folder}: holds rows of another study (or of another version of attnlaw) and none of this "
-        f"file; name the file of that study, or begin this one with: attnlaw study run FILE --out DIR"
+        f"{store.folder}: holds rows of another study (or of another version of attnlaw, or of models that "
+        "have moved: a row belongs to their absolute path) and none of this file; name the file of that "
+        "study, move the models back, or begin this one with: attnlaw study run FILE --out DIR"
     )
 
 
