@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from typer.testing import CliRunner
 
 from attnlaw import audit
 from attnlaw.checkpoints import open_model
+from attnlaw.checkpoints.adapters import Adapter, Update, _targets
+from attnlaw.checkpoints.formats.in_memory import InMemory
 from attnlaw.cli.app import app
 from attnlaw.errors import InputError
 
@@ -261,6 +264,71 @@ def test_an_adapter_of_another_model(llama: Path, tmp_path: Path) -> None:
         open_model(llama, adapter=tmp_path / "adapter")
     with pytest.raises(InputError, match=r"cannot be read"):
         open_model(llama, adapter=tmp_path / "absent")
+
+
+@pytest.mark.parametrize(("down", "up"), [(1e300, 1e300), (1e308, 1e-300)], ids=["product", "scale"])
+def test_factors_that_overflow_are_one_line(llama: Path, tmp_path: Path, down: float, up: float) -> None:
+    at = "base_model.model.model.layers.0.self_attn.q_proj"
+    write_adapter(tmp_path / "adapter", llama_targets(), lora_alpha=300)
+    factors = {
+        "A": torch.full((3, 16), down, dtype=torch.float64),
+        "B": torch.full((16, 3), up, dtype=torch.float64),
+    }
+    save_file(
+        {f"{at}.lora_{part}.weight": value for part, value in factors.items()},
+        tmp_path / "adapter" / "adapter_model.safetensors",
+    )
+    for adapter in (None, tmp_path / "adapter"):
+        with pytest.raises(InputError) as caught:
+            audit(llama if adapter else tmp_path / "adapter", adapter=adapter, jobs=1)
+        assert all(f"{at}.lora_{part}.weight" in str(caught.value) for part in "AB")
+        assert str(tmp_path / "adapter") in str(caught.value)
+
+
+def naive_targets(names: list[str], module: str) -> list[str]:
+    """Every tensor that ends as the update's weight, or that it ends as, from a dot on."""
+    wanted = f"{module}.weight"
+    hits = [name for name in names if f".{name}".endswith(f".{wanted}") or f".{wanted}".endswith(f".{name}")]
+    return [wanted] if wanted in hits else hits
+
+
+def test_updates_find_their_weights_as_a_search_through_all_names_does() -> None:
+    parts = ["a", "b", "ab", "0", "1"]
+    draw = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(400):
+        names = [".".join([*draw.choice(parts, draw.integers(0, 4)), "weight"]) for _ in range(6)]
+        module = ".".join(draw.choice(parts, draw.integers(1, 4)))
+        base = InMemory({name: np.ones((1, 1)) for name in names})
+        adapter = Adapter("adapter", base, (Update(module, "down", "up", 1.0),), False)
+        expected = naive_targets(list(base.shapes), module)
+        outcomes.add(min(len(expected), 2))
+        if len(expected) == 1:
+            assert _targets(base, adapter) == {module: expected[0]}
+        else:
+            with pytest.raises(InputError, match=f"fits {len(expected) or 'no'} tensor"):
+                _targets(base, adapter)
+    assert outcomes == {0, 1, 2}
+
+
+def test_finding_the_weights_takes_each_name_once() -> None:
+    """A search through all names for each update would look at 4000^2 of them."""
+    looked = 0
+
+    class Counted(dict[str, tuple[int, ...]]):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal looked
+            for name in super().__iter__():
+                looked += 1
+                yield name
+
+    modules = [f"layers.{layer}.q" for layer in range(4000)]
+    base = InMemory({f"model.{module}.weight": np.ones((1, 1)) for module in modules})
+    base.shapes = Counted(base.shapes)
+    updates = tuple(Update(module, "down", "up", 1.0) for module in modules)
+    found = _targets(base, Adapter("adapter", base, updates, False))
+    assert found == {module: f"model.{module}.weight" for module in modules}
+    assert looked == len(modules)
 
 
 def test_a_model_cannot_be_opened_from_an_adapter_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -33,6 +33,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_.-]+")  # other patterns are regular expressions
 # Ways of starting an adapter that leave the base as it is; True and False do, too.
 KEEP_BASE = ("gaussian", "eva", "orthogonal")
 SWITCHES = ("use_rslora", "fan_in_fan_out", "use_dora", "use_qalora")
+MOST_PARTS = 64  # of a module's name; no model nests its modules deeper
 MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
 Matrix = NDArray[np.float64]
 
@@ -74,7 +75,15 @@ class Adapter:
                     f"{self.source}: tensor {name} has NaN or infinite entries; training diverged, "
                     "use an earlier checkpoint"
                 )
-        return update.scale * down.T, up.T
+        with np.errstate(over="ignore"):
+            left = update.scale * down.T
+            largest = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
+        if not np.isfinite(largest):
+            raise InputError(
+                f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
+                "overflows; training diverged, use an earlier checkpoint"
+            )
+        return left, up.T
 
 
 def is_adapter(path: Path) -> bool:
@@ -183,8 +192,9 @@ class Adapted(Tensors):
         self._base, self._adapter = base, adapter
         self._stored_in_out = _stored_in_out(model)
         self._updates: dict[str, Update] = {}
+        targets = _targets(base, adapter)
         for update in adapter.updates:
-            target = _target(base, adapter, update)
+            target = targets[update.module]
             self._require_shape(update, target)
             other = self._updates.setdefault(target, update)
             if other is not update:
@@ -237,15 +247,37 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
     return found
 
 
-def _target(base: Tensors, adapter: Adapter, update: Update) -> str:
-    """The base model's tensor that an update belongs to, its prefix longer or shorter."""
-    wanted = f"{update.module}.weight"
-    hits = [name for name in base.shapes if f".{name}".endswith(f".{wanted}") or wanted.endswith(f".{name}")]
-    hits = [wanted] if wanted in hits else hits
-    if len(hits) != 1:
-        found = f"{len(hits)} tensors" if hits else "no tensor"
-        raise InputError(
-            f"{adapter.source}: its update of {update.module} fits {found} of {base.source}; "
-            "give the base model that the adapter was trained on"
-        )
-    return hits[0]
+def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
+    """The base model's tensor that each update belongs to, by module; its prefix may be longer or shorter."""
+    fitting: dict[str, list[str]] = {f"{update.module}.weight": [] for update in adapter.updates}
+    for name in base.shapes:
+        for ending in _endings(name):
+            if ending in fitting:
+                fitting[ending].append(name)
+    found = {}
+    for wanted, longer in fitting.items():
+        shorter = [ending for ending in _endings(wanted) if ending in base.shapes and ending != wanted]
+        hits = [wanted] if wanted in base.shapes else longer + shorter
+        module = wanted.removesuffix(".weight")
+        if len(hits) != 1:
+            count = f"{len(hits)} tensors" if hits else "no tensor"
+            raise InputError(
+                f"{adapter.source}: its update of {module} fits {count} of {base.source}; "
+                "give the base model that the adapter was trained on"
+            )
+        found[module] = hits[0]
+    return found
+
+
+def _endings(name: str) -> Iterator[str]:
+    """The name from each of its dots on, and the whole of it.
+
+    >>> list(_endings("model.layers.0"))
+    ['0', 'layers.0', 'model.layers.0']
+    """
+    dot = len(name)
+    for _ in range(MOST_PARTS):
+        dot = name.rfind(".", 0, dot)
+        yield name[dot + 1 :]
+        if dot < 0:
+            return
