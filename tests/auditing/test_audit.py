@@ -1,6 +1,7 @@
 """`attnlaw.audit` from Python: sources, tables, files."""
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -9,6 +10,10 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
+from attnlaw.auditing.fits import Fits
+from attnlaw.auditing.result import holds_audit
+from attnlaw.records.files import to_json
+from attnlaw.report.write import write_report
 
 TINY = "examples/tiny-decoder"
 
@@ -237,6 +242,62 @@ def test_the_expected_time_is_told_before_the_work():
     )
     assert told[0] > 0
     assert told[1] == "work"
+
+
+def _small():
+    """An audit and fits that are quickly drawn."""
+    rng = np.random.default_rng(0)
+    state = {"in_proj_weight": rng.standard_normal((12, 4)), "out_proj.weight": rng.standard_normal((4, 4))}
+    row = {"model": "m", "layer": 0, "head": 0, "expert": None, "kind": "qk", "law": "random"}
+    return attnlaw.audit(state, heads=2), Fits(pl.DataFrame([row]), pl.DataFrame({"model": ["m"]}))
+
+
+def test_fits_of_the_verb_fit_stay(tmp_path):
+    audit, fits = _small()
+    fits.save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(before) == {"fits.parquet", "curves.parquet"}
+    audit.save(tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+@pytest.mark.parametrize("text", ['{"accuracy": 1}', "[]", "[1]", "mine", '{"model": "a", "proxies": {}}'])
+def test_a_summary_of_somebody_else_is_refused(text, tiny, tmp_path):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(attnlaw.InputError, match=r"holds another .*; give an empty directory"):
+        tiny.save(tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("summary.json", text)]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_summary_of_one_or_several_models_is_an_audit(as_list, tiny, tmp_path):
+    assert not holds_audit(tmp_path)
+    (tmp_path / "summary.json").write_text(to_json(tiny.as_json(as_list)))
+    assert holds_audit(tmp_path)
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, monkeypatch):
+    """Rows, page and figures are of one run: whatever fails, fails before the first file is replaced."""
+    audit, fits = _small()
+    audit.save(tmp_path / "audit")
+    fits.save(tmp_path / "fits")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def fail(*_):
+        raise attnlaw.InputError("figure: cannot be drawn; choose another")
+
+    monkeypatch.setattr("attnlaw.report.paper._titled", fail)
+    monkeypatch.setattr("attnlaw.report.fit_charts.law_map", fail)
+    later = replace(audit, matrices=audit.matrices.with_columns(spectral_norm=1.0))
+    other = Fits(fits.matrices.with_columns(law=pl.lit("learned")), fits.curves)
+    for save in (
+        lambda: later.save(tmp_path / "audit", figures="svg"),
+        lambda: write_report([tmp_path / "audit"], figures="svg"),
+        lambda: other.save(tmp_path / "fits", "svg"),
+    ):
+        with pytest.raises(attnlaw.InputError, match="cannot be drawn"):
+            save()
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_fits_of_an_earlier_audit_do_not_stay(tmp_path):

@@ -15,6 +15,7 @@ from attnlaw.report.saved import read_audit
 from attnlaw.report.study_figures import study_figures
 from attnlaw.report.write import write_report
 from attnlaw.study.file import read_study
+from attnlaw.study.store import STORE
 from attnlaw.study.verbs import VERBS
 
 ALPHAS = (0.1, 0.2, 0.4)
@@ -297,6 +298,14 @@ def test_bad_directories_are_told_in_one_line(case, tmp_path):
         write_report(BAD[case](tmp_path))
     assert "\n" not in str(raised.value)
     assert "; " in str(raised.value)
+
+
+def test_a_study_that_is_not_exported_is_told_how(tmp_path):
+    (tmp_path / STORE).touch()
+    with pytest.raises(attnlaw.InputError) as raised:
+        write_report([tmp_path])
+    todo = f"attnlaw study export FILE --out {tmp_path}"
+    assert str(raised.value) == f"{tmp_path}: holds a study that is not exported yet; {todo}"
 
 
 def test_rows_that_the_summary_does_not_name_are_refused(audited, tmp_path):

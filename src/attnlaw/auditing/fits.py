@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import polars as pl
 
 from attnlaw.fits.describe import LEVEL
 from attnlaw.fits.null import false_alarms
-from attnlaw.records.files import parquet, replacing, usable_directory
+from attnlaw.records.files import parquet, replace_all, usable_directory
 from attnlaw.records.laws import LAW_NAMES
 from attnlaw.records.stack import distinct_names, stacked
 
@@ -81,12 +80,20 @@ class Fits:
         ]
         return objects if as_list or len(objects) > 1 else objects[0]
 
-    def save(self, directory: str | os.PathLike[str]) -> Path:
-        """Write fits.parquet and curves.parquet."""
+    def save(self, directory: str | os.PathLike[str], figures: str | None = None) -> Path:
+        """Write fits.parquet and curves.parquet; with `figures` ("pdf") the map of laws too."""
         folder = usable_directory(directory)
-        with ExitStack() as drafts:  # both are written before the first takes an older one's place
-            for name, table in (("fits", self.matrices), ("curves", self.curves)):
-                drafts.enter_context(replacing(folder / f"{name}.parquet")).write_bytes(parquet(table))
+        files = {
+            folder / "fits.parquet": parquet(self.matrices),
+            folder / "curves.parquet": parquet(self.curves),
+        }
+        if figures is not None:
+            from attnlaw.report.fit_charts import law_map
+            from attnlaw.report.style import chart_bytes
+
+            laws = folder / f"laws.{figures}"
+            files[laws] = chart_bytes(law_map(self.matrices), laws)
+        replace_all(files)
         return folder
 
     def __repr__(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import Any
 import polars as pl
 
 from attnlaw.errors import InputError
-from attnlaw.records.files import parquet, replaceable, replacing, to_json, usable_directory
-from attnlaw.report.saved import KEPT, AuditRows
+from attnlaw.plain_files import read_bounded
+from attnlaw.records.files import parquet, replace_all, replaceable, replacing, to_json, usable_directory
+from attnlaw.report.saved import KEPT, MOST_SUMMARY, AuditRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,26 +57,27 @@ class Audit(AuditRows):
     def save(
         self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
     ) -> Path:
-        """Write the tables (parquet), summary.json and report.html; with `figures` ("pdf") figures/ too."""
+        """Write the tables (parquet), summary.json and report.html; with `figures` ("pdf") figures/ too.
+
+        An audit that is there is replaced, its fits too. A summary.json that is no audit's is refused.
+        """
         from attnlaw.report.audit_figures import audit_figures
         from attnlaw.report.page import audit_page
         from attnlaw.report.paper import save_figures
 
         folder = usable_directory(directory)
-        page = audit_page(self)
-        texts = {"summary.json": to_json(self.as_json(as_list)) + "\n", "report.html": page}
-        stale = [replaceable(folder / f"{name}.parquet") for name in KEPT if name not in self.tables()]
-        if figures is not None:
+        lost = [name for name in KEPT if name not in self.tables()] if holds_audit(folder) else []
+        stale = [replaceable(folder / f"{name}.parquet") for name in lost]
+        files = {folder / f"{name}.parquet": parquet(table) for name, table in self.tables().items()}
+        files[folder / "summary.json"] = f"{to_json(self.as_json(as_list))}\n".encode()
+        files[folder / "report.html"] = audit_page(self).encode()
+        if figures is None:
+            replace_all(files)
+        else:
             usable_directory(folder / "figures")
-        with ExitStack() as drafts:  # all are written before the first takes an older one's place
-            for name, table in self.tables().items():
-                drafts.enter_context(replacing(folder / f"{name}.parquet")).write_bytes(parquet(table))
-            for name, text in texts.items():
-                drafts.enter_context(replacing(folder / name)).write_text(text, encoding="utf-8")
-        for path in stale:  # of rows that are replaced
+            save_figures(audit_figures(self), folder / "figures", figures, files)
+        for path in stale:  # of rows that were replaced
             path.unlink(missing_ok=True)
-        if figures is not None:
-            save_figures(audit_figures(self), folder / "figures", figures)
         return folder
 
     def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
@@ -88,6 +90,22 @@ class Audit(AuditRows):
     def _repr_html_(self) -> str:
         names = ", ".join(escape(name) for name in self.names)
         return f"<p><b>attnlaw audit</b> of {names}</p>{self.layers._repr_html_()}"
+
+
+def holds_audit(folder: Path) -> bool:
+    """Whether an audit was saved in the directory; an `InputError` where summary.json is another's."""
+    path = replaceable(folder / "summary.json")
+    if not path.exists():
+        return False
+    try:
+        found = json.loads(read_bounded(path, MOST_SUMMARY))
+        summaries = found if isinstance(found, list) else [found]
+        known = summaries and all({"model", "proxies", "attnlaw_version"} <= one.keys() for one in summaries)
+    except (ValueError, RecursionError, AttributeError):  # an `InputError` is a `ValueError`
+        known = False
+    if not known:
+        raise InputError(f"{folder}: holds another summary.json, of no audit; give an empty directory")
+    return True
 
 
 def _in_short(summary: dict[str, Any]) -> str:

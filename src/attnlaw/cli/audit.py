@@ -41,12 +41,15 @@ def command(
     samples=..., approximate=..., jobs=...); with --out DIR also .fitted().save(DIR, figures=...)
     """
     from attnlaw.auditing import audit
+    from attnlaw.auditing.result import holds_audit
     from attnlaw.cli.audit_table import show, show_together
     from attnlaw.cli.console import output, progress, say
     from attnlaw.cli.models import each_model, require_figures, results_in
 
     require_figures(figures, out)
     with results_in(out):
+        if out is not None:
+            holds_audit(out)  # another's summary.json is refused before the work
         done, failed = each_model(
             "audit",
             models,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attnlaw.cli.options import Adapter, Heads, Jobs, Layers, Map, Models, Only
-
-if TYPE_CHECKING:
-    from attnlaw.auditing.fits import Fits
 
 
 def command(
@@ -38,7 +35,7 @@ def command(
     power-law tail: the bulk follows none of these, the tail a power of exponent alpha
 
     The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., map=...,
-    adapter=..., jobs=..., seed=...); with --out DIR also .save(DIR)
+    adapter=..., jobs=..., seed=...); with --out DIR also .save(DIR, figures=...)
     """
     from attnlaw.auditing.fitting import fit_model
     from attnlaw.cli.console import output, say
@@ -66,17 +63,8 @@ def command(
             json,
         )
         if done is not None and out is not None:
-            done.save(out)
-            if figures is not None:
-                _draw(done, out, figures)
+            done.save(out, figures)
             beside = "curves.parquet" if figures is None else f"curves.parquet and laws.{figures}"
             say(f"wrote {out / 'fits.parquet'} and beside it {beside}")
         if failed:
             raise typer.Exit(1)
-
-
-def _draw(fits: Fits, out: Path, ending: str) -> None:
-    from attnlaw.report.fit_charts import law_map
-    from attnlaw.report.style import save_chart
-
-    save_chart(law_map(fits.matrices), out / f"laws.{ending}")

@@ -6,8 +6,8 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,13 @@ def replaceable(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def replace_all(contents: Mapping[Path, bytes]) -> None:
+    """Write several files: all beside their places before the first takes an older one's place."""
+    with ExitStack() as drafts:
+        for path, data in contents.items():
+            drafts.enter_context(replacing(path)).write_bytes(data)
+
+
 def usable_directory(path: str | os.PathLike[str]) -> Path:
     """The directory, made where it is missing; an `InputError` where files cannot be written to it."""
     folder = Path(path)
@@ -82,9 +89,13 @@ def parquet(table: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def to_json(value: Any, indent: int | None = 2) -> str:
-    """JSON text of plain values; a non-finite float is an error (missing is null, never NaN)."""
-    return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str:
+    """JSON text of plain values; a non-finite float is an error (missing is null, never NaN).
+
+    >>> print(to_json("modèle"), to_json("modèle", ascii_only=True))
+    "modèle" "mod\\u00e8le"
+    """
+    return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=ascii_only)
 
 
 def _umask() -> int:

@@ -7,14 +7,15 @@ figure, axes and legends included, is as wide as the column.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attnlaw.errors import InputError
+from attnlaw.records.files import replace_all
 from attnlaw.report.earlier import remove_earlier
 from attnlaw.report.figure import Figure
-from attnlaw.report.style import PALETTE, as_title, drawn_svg, save_chart
+from attnlaw.report.style import PALETTE, as_title, chart_bytes, drawn_svg
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
@@ -67,13 +68,20 @@ PANEL, CATEGORY = 300, 20
 NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
-def save_figures(figures: Iterable[Figure], folder: Path, ending: str) -> list[Path]:
-    """Write every figure as NAME.ending for a paper; the paths. Figures of an earlier run are removed."""
+def save_figures(
+    figures: Iterable[Figure], folder: Path, ending: str, beside: Mapping[Path, bytes] | None = None
+) -> list[Path]:
+    """Write every figure as NAME.ending for a paper; the paths. Figures of an earlier run are removed.
+
+    The files of `beside` are written with them: none is replaced before every figure is drawn.
+    """
     if ending not in ENDINGS:
         raise InputError(f"--figures {ending}: expected one of {', '.join(ENDINGS)}")
-    written = [save_chart(_titled(figure), folder / f"{figure.name}.{ending}") for figure in figures]
-    remove_earlier(folder, written)
-    return written
+    places = {folder / f"{figure.name}.{ending}": figure for figure in figures}
+    drawn = {path: chart_bytes(_titled(figure), path) for path, figure in places.items()}
+    replace_all({**(beside or {}), **drawn})
+    remove_earlier(folder, drawn)
+    return list(drawn)
 
 
 def _titled(figure: Figure) -> Any:

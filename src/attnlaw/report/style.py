@@ -79,22 +79,27 @@ def styled(chart: Any) -> Any:
 
 def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
     """Write a chart for a two-column paper as PDF, SVG or PNG (300 per inch), by the ending of `path`."""
+    target = Path(path)
+    drawn = chart_bytes(chart, target)
+    with replacing(target) as draft:
+        draft.write_bytes(drawn)
+    return target
+
+
+def chart_bytes(chart: Any, target: Path) -> bytes:
+    """What `save_chart` writes to the target."""
     import vl_convert
 
     from attnlaw.report.paper import PIXELS_PER_INCH, paper_spec
 
-    target = Path(path)
     if target.suffix not in FORMATS:
         raise InputError(f"{target}: a figure ends in one of {', '.join(FORMATS)}; rename it")
     spec = paper_spec(chart)
-    with replacing(target) as draft:
-        if target.suffix == ".pdf":
-            draft.write_bytes(vl_convert.vegalite_to_pdf(spec))
-        elif target.suffix == ".png":
-            draft.write_bytes(vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH))
-        else:
-            draft.write_text(_in_points(drawn_svg(spec)), encoding="utf-8")
-    return target
+    if target.suffix == ".pdf":
+        return vl_convert.vegalite_to_pdf(spec)
+    if target.suffix == ".png":
+        return vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH)
+    return _in_points(drawn_svg(spec)).encode()
 
 
 def _in_points(drawing: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from attnlaw.errors import InputError, printable
-from attnlaw.records.files import replacing, usable_directory
+from attnlaw.records.files import replace_all, usable_directory
 from attnlaw.records.read import read_steps
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
@@ -25,6 +25,7 @@ from attnlaw.report.study_figures import study_figures
 from attnlaw.report.study_rows import ROWS, read_rows
 
 STEPS = Path("steps.parquet")
+STORE = "store.sqlite"  # of a study that runs
 TITLES = {"learn": "What attention learns", "limit": "The law of attention layers"}
 # More audited models than this are compared by their proxies alone.
 MOST_MODELS = 12
@@ -71,10 +72,11 @@ def write_files(
     target = usable_directory(folders[0] if out is None else out)
     if figures is not None and drawn:
         usable_directory(target / "figures")
-    with replacing(target / "report.html") as draft:
-        draft.write_text(page, encoding="utf-8")
-    saved = [] if figures is None else save_figures(drawn, target / "figures", figures)
-    return [target / "report.html", *saved]
+    written = {target / "report.html": page.encode()}
+    if figures is not None:
+        return [*written, *save_figures(drawn, target / "figures", figures, written)]
+    replace_all(written)
+    return list(written)
 
 
 def _page(parts: Sequence[Part]) -> tuple[str, list[Figure]]:
@@ -111,7 +113,9 @@ def _losses(parts: Sequence[Part]) -> str:
 def _part(folder: Path) -> Part:
     """What the directory holds, by the files in it."""
     try:
-        audit, study, steps = ((folder / name).exists() for name in ("summary.json", ROWS, STEPS))
+        audit, study, steps, store = (
+            (folder / name).exists() for name in ("summary.json", ROWS, STEPS, STORE)
+        )
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be looked at ({error.strerror}); give a directory that attnlaw wrote"
@@ -122,6 +126,10 @@ def _part(folder: Path) -> Part:
         return _study(folder)
     if steps:
         return _steps(folder)
+    if store:
+        raise InputError(
+            f"{folder}: holds a study that is not exported yet; attnlaw study export FILE --out {folder}"
+        )
     raise InputError(
         f"{folder}: found neither summary.json (an audit), {ROWS} (a study) nor {STEPS} (a monitored run); "
         "give a directory that one of these wrote; laws are on the page of an audit, not of fit or lens"
