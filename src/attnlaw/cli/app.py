@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from typing import Any
 
@@ -11,6 +12,10 @@ from typer.core import TyperGroup
 
 from attnlaw import __version__
 from attnlaw.cli import audit, fit, learn, lens, limit, report, study
+
+# On a screen of width 0, as some terminals tell it, nothing could be shown: it counts as not told.
+if not os.environ.get("COLUMNS", "0").strip("0"):
+    os.environ.pop("COLUMNS", None)
 
 
 class Verbs(TyperGroup):

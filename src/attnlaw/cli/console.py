@@ -27,8 +27,8 @@ def say(line: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write JSON alone to standard output."""
-    sys.stdout.write(to_json(value) + "\n")
+    """Write JSON alone to standard output, in ASCII: the same whatever encoding the terminal has."""
+    sys.stdout.write(to_json(value, ascii_only=True) + "\n")
 
 
 def print_table(console: Console, build: Callable[[Sequence[str]], Table], less: Sequence[str] = ()) -> None:
