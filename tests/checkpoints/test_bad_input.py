@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,20 @@ def test_a_nanogpt_checkpoint(tmp_path: Path) -> None:
     assert (model.family, model.heads, len(model.layers)) == ("nanogpt", 4, 2)
     inner = model.layers[1].feed_forward.inner
     assert np.array_equal(model.read(inner), state[inner.tensor].numpy().astype(np.float64).T)
+
+
+@pytest.mark.parametrize(("depth", "taken"), [(1000, True), (1001, False)])
+def test_the_depth_of_shared_layers_is_bounded(tmp_path: Path, depth: int, taken: bool) -> None:
+    """No file bounds it, and the cost of a bound grows with its square."""
+    at = "encoder.albert_layer_groups.0.albert_layers.0."
+    names = ("attention.query", "attention.key", "attention.value", "attention.dense", "ffn", "ffn_output")
+    save_file({f"{at}{name}.weight": torch.ones(4, 4) for name in names}, tmp_path / "model.safetensors")
+    config = {"model_type": "albert", "num_attention_heads": 2, "num_hidden_layers": depth}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if taken:
+        assert open_model(tmp_path).applications == (0,) * depth
+    else:
+        refusal(tmp_path, "num_hidden_layers is 1001, expected at most 1000")
 
 
 def test_albert_groups_that_are_missing() -> None:

@@ -213,7 +213,8 @@ class Adapted(Tensors):
         left, right = self._adapter.factors(self._updates[name])
         added = left @ right
         real = require_real(stored, self._base.source, name).astype(np.float64)
-        return real + (added if self._is_in_out(name) else added.T)
+        with np.errstate(over="ignore"):  # what is not finite is refused where it is used
+            return real + (added if self._is_in_out(name) else added.T)
 
     def _is_in_out(self, name: str) -> bool:
         return self._stored_in_out.get(name, self._adapter.transposed)

@@ -17,7 +17,7 @@ from attnlaw.checkpoints.model import Layer, Model, View
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.errors import InputError, printable
 
-MOST_DEPTH = 100_000  # of layers that share their weights, so that files do not bound their number
+MOST_DEPTH = 1000  # of layers that share their weights, so that files do not bound their number
 
 
 def build_model(
@@ -120,7 +120,9 @@ def _applications(match: Match, config: Config, layers: int) -> tuple[int, ...]:
     if len(positions[0]) < 2 or depth is None:
         return tuple(range(layers))
     if depth > MOST_DEPTH:
-        raise InputError(f"{config.source}: num_hidden_layers is {depth}, expected at most {MOST_DEPTH}")
+        raise InputError(
+            f"{config.source}: num_hidden_layers is {depth}, expected at most {MOST_DEPTH}; correct it"
+        )
     groups = len({group for group, _ in positions})
     inner = layers // groups
     # The float quotient is the model's own rule; where G does not divide L its rounding matters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from attnlaw.checkpoints.assembly.match import NUMBER, Match, is_decoder
@@ -110,9 +111,17 @@ def matrices_left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -
     """Matrices (or stacks of them) in a layer that its family's table does not name."""
     known = {name for layer in layers for view in layer.views for name in view.tensors}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
-    inside = tuple(layer for stack in match.stacks for layer in stack.layers)
-    return [
-        name
-        for name, shape in tensors.shapes.items()
-        if len(shape) in (2, 3) and name not in known and name.startswith(inside)
-    ]
+    matrices = [name for name, shape in tensors.shapes.items() if len(shape) in (2, 3) and name not in known]
+    return _beginning_with([layer for stack in match.stacks for layer in stack.layers], matrices)
+
+
+def _beginning_with(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The names that begin with one of the prefixes, each held against one of them only.
+
+    Where no prefix begins with another, only the last one that is not behind a name in order can begin it.
+    """
+    roots: list[str] = []
+    for prefix in sorted(prefixes):
+        if not roots or not prefix.startswith(roots[-1]):
+            roots.append(prefix)
+    return [name for name in names if (at := bisect_right(roots, name)) and name.startswith(roots[at - 1])]
