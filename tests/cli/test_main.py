@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from attnlaw import cli
+from attnlaw.cli.app import app
 
 
 def test_what_does_not_fit_into_memory_is_said_in_one_line(monkeypatch):
@@ -49,6 +51,19 @@ def test_ctrl_c_is_said_in_one_line(monkeypatch, capsys):
         cli.main()
     assert end.value.code == 130
     assert capsys.readouterr() == ("", "attnlaw: stopped\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["audit M", "fit M", "lens M --ids 1", "report DIR", "study run F", "study export F", "study status F"],
+)
+def test_an_empty_name_is_not_the_directory_one_is_in(arguments, tmp_path, monkeypatch):
+    """--out "$UNSET" would write among the user's files."""
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, [*arguments.split(), "--out", ""])
+    assert refused.exit_code == 2
+    assert "found an empty name; give a directory" in " ".join(refused.output.replace("│", " ").split())
+    assert not list(tmp_path.iterdir())
 
 
 def test_closed_streams():

@@ -7,14 +7,18 @@ from typing import Annotated
 
 import typer
 
-from attnlaw.cli.options import Adapter, Heads, Jobs, Layers, Map, Models, Only
+from attnlaw.cli.options import Adapter, Heads, Jobs, Layers, Map, Models, Only, directory
 
 
 def command(
     models: Models,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Fit laws; write the rows (parquet), summary.json and report.html."),
+        typer.Option(
+            metavar="DIR",
+            help="Fit laws; write the rows (parquet), summary.json and report.html.",
+            parser=directory,
+        ),
     ] = None,
     figures: Annotated[
         str | None,

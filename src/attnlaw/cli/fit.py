@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from attnlaw.cli.options import Adapter, Heads, Jobs, Layers, Map, Models, Only
+from attnlaw.cli.options import Adapter, Heads, Jobs, Layers, Map, Models, Only, directory
 
 
 def command(
     models: Models,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write fits.parquet and curves.parquet.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Write fits.parquet and curves.parquet.", parser=directory),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the laws as JSON and nothing else.")] = False,
     layers: Layers = None,

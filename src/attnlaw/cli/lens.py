@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlaw.cli.options import directory
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -26,7 +28,10 @@ def command(
         int, typer.Option(min=0, help="Seed of the probes that estimate the map of a large operator.")
     ] = 0,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write lens.json, lens_map.png and lens_map.html.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write lens.json, lens_map.png and lens_map.html.", parser=directory
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:

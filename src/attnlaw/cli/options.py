@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+
+def directory(text: str) -> Path:
+    """The directory of this name; no name, as of a shell variable that is not set, is not taken for `.`."""
+    if not text:
+        raise typer.BadParameter("found an empty name; give a directory (. is the one you are in)")
+    return Path(text)
+
+
 Models = Annotated[
     list[str],
     typer.Argument(metavar="MODEL...", help="Checkpoint files, directories, shard indexes or hub ids."),

@@ -7,13 +7,17 @@ from typing import Annotated
 
 import typer
 
+from attnlaw.cli.options import directory
+
 
 def command(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="What audits, studies and monitors wrote.")
+        list[Path],
+        typer.Argument(metavar="DIR...", help="What audits, studies and monitors wrote.", parser=directory),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the page goes; the only DIR unless given.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the page goes; the only DIR unless given.", parser=directory),
     ] = None,
     figures: Annotated[
         str | None,

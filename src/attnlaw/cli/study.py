@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnlaw.cli.options import directory
+
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
     from attnlaw.study.places import Place
@@ -21,7 +23,7 @@ app = typer.Typer(
 )
 ENGINE = "Where it runs"
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The study (TOML); see docs/scale.md.")]
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the store and the rows are.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the store and the rows are.", parser=directory)]
 Jobs = Annotated[
     int | None,
     typer.Option(metavar="N", help="Workers of a local Dask cluster, or on Slurm.", rich_help_panel=ENGINE),
