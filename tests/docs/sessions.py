@@ -82,6 +82,10 @@ class Exchange:
     def agrees(self) -> bool:
         return self.expected is None or agree(self.expected, self.printed)
 
+    @property
+    def agrees_in_words(self) -> bool:
+        return self.expected is None or agree(" ".join(self.expected.split()), " ".join(self.printed.split()))
+
 
 @dataclass
 class Session:

@@ -16,6 +16,8 @@ RUN = ("console", "python", "toml")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text().split()
 # The boxes of --help are typer's; an older one draws others.
 SAME_TYPER = f"typer=={version('typer')}" in CONSTRAINTS
+# An older rich may make a column one wider, and break lines elsewhere.
+SAME_RICH = f"rich=={version('rich')}" in CONSTRAINTS
 
 
 def name(page):
@@ -27,7 +29,7 @@ def test_a_page_runs_and_prints_what_it_shows(page, tmp_path):
     for done in Session(page, tmp_path).run():
         if "--help" in done.source and not SAME_TYPER:
             continue
-        assert done.agrees, (
+        assert done.agrees or (not SAME_RICH and done.agrees_in_words), (
             f"{name(page)}:{done.first}: {done.source}\nprinted:\n{done.printed}\n"
             f"the page has:\n{done.expected}\n(write it anew with: python tests/docs/capture.py {name(page)})"
         )
