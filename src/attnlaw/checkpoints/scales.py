@@ -31,6 +31,8 @@ MOST_PARTS = 16  # of what a scale's name adds to its weight's
 
 def with_scales(tensors: Tensors, config: Config) -> Tensors:
     """The tensors with every float8 weight that has a scale multiplied by it; others as they are."""
+    if not any("scale" in name for name in tensors.shapes):
+        return tensors
     weights = {name for name in tensors.shapes if tensors.dtype(name).startswith("float8")}
     scales = {
         name: name + suffix for name in weights for suffix in SUFFIXES if name + suffix in tensors.shapes
