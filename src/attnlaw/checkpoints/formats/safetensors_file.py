@@ -87,6 +87,8 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     except (SafetensorError, OSError, ValueError, struct.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # permissions, not damage
+        if "os error 12" in str(error):
+            raise MemoryError from error  # older versions map the whole file: more than a limit here allows
         reason = " ".join(str(error).split())
         raise InputError(
             f"{path}: not a complete safetensors file ({reason}); copy or download it again"
