@@ -16,6 +16,7 @@ from attnlaw.errors import InputError
 from attnlaw.study import Study, resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import is_locked, locked, open_store
+from attnlaw.study.task import Outcome
 
 DRAWS = 'verb = "draw"\n[grid]\nx = [1, 2]\n'
 NEST = "[" * 5000
@@ -100,6 +101,17 @@ def test_no_file_outside_the_directory_is_linked(drawn: Study, tmp_path: Path) -
         exported(drawn, out)
     assert victim.stat().st_nlink == 1
     assert not (tmp_path / "evil").exists()
+
+
+def test_keys_that_cannot_be_names_of_files_are_no_matter(drawn: Study, tmp_path: Path) -> None:
+    """Rows of other studies stay; their tables are looked for and not found."""
+    for key in ("a" * 300, "a\0b", "/../../victim", "(", "\n"):
+        part = (("values", f"parts/values/{key}.parquet"),)
+        with open_store(tmp_path / "out") as store:
+            store.add([Outcome(key, 0.0, "{}", part)])
+            assert store.lost().keys() >= {key}
+    assert status(drawn, tmp_path / "out").done == 2
+    assert run(drawn, tmp_path / "out").computed == 0
 
 
 def test_errors_of_a_store_are_printed_without_escapes(tmp_path: Path) -> None:
