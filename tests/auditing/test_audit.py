@@ -1,5 +1,6 @@
 """`attnlaw.audit` from Python: sources, tables, files."""
 
+import csv
 import inspect
 from dataclasses import replace
 
@@ -102,6 +103,20 @@ def test_tables_leave_as_pandas_csv_and_notebook(tiny, tmp_path):
     read = pl.read_csv(tiny.write_csv(tmp_path / "rows.csv"))
     assert read["spectral_norm"].to_list() == tiny.matrices["spectral_norm"].to_list()
     assert "<table" in tiny._repr_html_()
+
+
+def test_no_text_of_a_csv_is_a_formula(tiny, tmp_path, monkeypatch):
+    """Numbers stay numbers; a name of a directory is a name, also where a shell would read it otherwise."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    names = ["=1+1", "+a", "-a", "@a", "\ta", "plain", "a=b"]
+    matrices = tiny.matrices.head(len(names)).with_columns(model=pl.Series(names), log10_scale=-1.0)
+    path = replace(tiny, matrices=matrices).write_csv("~/rows.csv")
+    with (tmp_path / path).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["'=1+1", "'+a", "'-a", "'@a", "'\ta", "plain", "a=b"]
+    assert {row["log10_scale"] for row in rows} == {"-1.0"}
+    assert {row["stack"] for row in rows} == {""}
 
 
 def test_two_audits_add_up(tiny):

@@ -14,7 +14,7 @@ import polars as pl
 
 from attnlaw.errors import InputError
 from attnlaw.plain_files import read_bounded
-from attnlaw.records.files import parquet, replace_all, replaceable, replacing, to_json, usable_directory
+from attnlaw.records.files import parquet, replace_all, replaceable, to_json, usable_directory
 from attnlaw.report.saved import KEPT, MOST_SUMMARY, AuditRows
 
 
@@ -48,10 +48,13 @@ class Audit(AuditRows):
             raise InputError(message) from error
 
     def write_csv(self, path: str | os.PathLike[str]) -> Path:
-        """Write the matrix rows as CSV, without the two columns that hold lists."""
+        """Write the matrix rows as CSV, without the two columns that hold lists.
+
+        A text that a spreadsheet would take for a formula (it begins with =, +, - or @) gets an apostrophe.
+        """
         plain = self.matrices.select(name for name, dtype in self.matrices.schema.items() if dtype != pl.List)
-        with replacing(path) as draft:
-            plain.write_csv(draft)
+        safe = plain.with_columns(pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'$1"))
+        replace_all({Path(path): safe.write_csv().encode()})
         return Path(path)
 
     def save(
