@@ -241,10 +241,23 @@ def test_clean_labels_without_a_penalty_give_the_target() -> None:
 
 def test_what_the_iteration_does_not_resolve_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "default_draws", lambda problem: 8)
-    found = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=1e-8, student="direct"))
+    found = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=1e-14, student="direct"))
     assert found.status.startswith("recovered: the error is below")
-    assert 0 < found.estimation_error < 1e-4
+    assert 0 < found.estimation_error < 1e-18
     assert (found.rank_fraction, found.training_loss, found.prediction_error) == (None, None, None)
+
+
+@pytest.mark.parametrize("student", ["factorized", "direct"])
+def test_beyond_recovery_the_error_falls_as_the_square_of_the_weight_decay(student: str) -> None:
+    """Near the target the loss is quadratic, and the equations have no scale but the weight decay."""
+    problem = replace(REFERENCE, alpha=0.6, student=student)
+    near, far = (softmax.solve(replace(problem, weight_decay=lt), log2_draws=8) for lt in (1e-9, 1e-6))
+    # Terms of relative order sqrt(E) = 5e-5 times a few are left out, and 1e-6 of the iteration.
+    assert pytest.approx(far.E / 1e-12, rel=1e-3) == near.E / 1e-18
+    assert near.train / 1e-18 == pytest.approx(far.train / 1e-12, rel=1e-3)
+    assert (near.rank, near.V) == pytest.approx((far.rank, far.V), rel=1e-3)
+    for point in (near, far):
+        assert MP.second_moment - 2 * point.m + point.q == pytest.approx(point.E, abs=1e-14)
 
 
 def test_what_the_iteration_leaves_is_part_of_the_error() -> None:
@@ -252,8 +265,7 @@ def test_what_the_iteration_leaves_is_part_of_the_error() -> None:
     exact = replace(point, iteration=replace(point.iteration, error=0.0))
     rough = replace(point, iteration=replace(point.iteration, error=0.01))
     scatter, error = (_softmax_error(REFERENCE, one) for one in (exact, rough))
-    size = 2 * point.m + point.q
-    assert error["estimation_error"] == pytest.approx(np.hypot(scatter["estimation_error"], 0.01 * size))
+    assert error["estimation_error"] == pytest.approx(np.hypot(scatter["estimation_error"], 0.01 * point.E))
     assert error["rank_fraction"] == pytest.approx(np.hypot(scatter["rank_fraction"], 0.01 * point.rank))
 
 

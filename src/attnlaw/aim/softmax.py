@@ -10,6 +10,9 @@ With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* +
                 V = chi/Vhat, and the trained matrix is r (X - b)_+ with X of law mu_a
     direct:     V = 1/(Vhat + 4 lambda), m = V mhat Q*, q = V^2 (mhat^2 Q* + qhat)
 
+The unknowns are E, V and the angle theta between the student's error and the target: `Q* - m = sqrt(Q* E)
+cos(theta)`, `q - m^2/Q* = E sin^2(theta)`. So E keeps its digits where the student is near the target.
+
 Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence, the same at every step, so the
 iteration has a fixed point of its own; its distance from the limit is the rule's error (1e-4 in E at 2^13
 draws and beta = 1). It is estimated from `REPLICATES` = 4 other scrambles with a quarter of the draws each:
@@ -47,7 +50,9 @@ SOBOL_SEED = 20250924
 REFRESH = 10
 REPLICATES = 4
 LARGEST_BYTES = 2**33
-LEAST_V = 1e-10
+LEAST_E, LEAST_V = 1e-40, 1e-10
+# Of Q*: below it the gradients at the proximal points are round-off.
+UNRESOLVED = 1e-19
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,11 @@ class SoftmaxPoint:
     `replicates` are the fixed points of other scrambles, whose scatter tells the error.
     """
 
+    E: float
+    theta: float
+    V: float
     m: float
     q: float
-    V: float
     a: float
     b: float
     r: float
@@ -73,7 +80,7 @@ class SoftmaxPoint:
 
 @dataclass(frozen=True)
 class _Order:
-    """Averages over the draws at given (m, q, V)."""
+    """Averages over the draws at given (E, theta, V)."""
 
     Vhat: float
     qhat: float
@@ -101,14 +108,15 @@ class _Channel:
         self.starts: list[Reals] = []
         self.calls = 0
 
-    def student(self, m: float, q: float) -> Reals:
-        Q = self.problem.target.second_moment
-        return np.asarray(m / Q * self.teacher + np.sqrt(max(q - m * m / Q, 0.0)) * self.free)
+    def student(self, E: float, theta: float) -> Reals:
+        Q, root = self.problem.target.second_moment, np.sqrt(E)
+        away = np.sin(theta) * self.free - np.cos(theta) / np.sqrt(Q) * self.teacher
+        return np.asarray(self.teacher + root * away)
 
-    def average(self, m: float, q: float, V: float) -> _Order:
+    def average(self, E: float, theta: float, V: float) -> _Order:
         """One pass over the draws. Both local minima are followed, and searched afresh every few calls."""
         problem, K = self.problem, self.K
-        omega = self.student(m, q)
+        omega = self.student(E, theta)
         if self.calls % REFRESH == 0 or not self.starts:
             self.starts = [omega, self.shown]
         self.calls += 1
@@ -129,10 +137,10 @@ class _Channel:
         train = loss(p, self.labels, problem.beta).mean()
         return _Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
 
-    def test_error(self, m: float, q: float) -> float:
-        """Error on clean labels of a student with overlaps (m, q)."""
+    def test_error(self, E: float, theta: float) -> float:
+        """Error on clean labels of a student with the error E at the angle theta."""
         clean = softmax_rows(self.teacher, self.problem.beta, self.problem.tokens)
-        return float(loss(self.student(m, q), clean, self.problem.beta).mean())
+        return float(loss(self.student(E, theta), clean, self.problem.beta).mean())
 
 
 def default_draws(problem: Problem) -> int:
@@ -163,7 +171,7 @@ def solve(
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
 ) -> SoftmaxPoint:
-    """The fixed point (m, q, V), from `start` or from the student of the linearised output.
+    """The fixed point (E, theta, V), from `start` or from the student of the linearised output.
 
     At beta = 4 a few draws flip between their two local minima and the residual may stop near 1e-3; the
     iteration then ends there and says so.
@@ -175,7 +183,7 @@ def solve(
     state = start or _linear_start(coarse)
     for channel, goal in ((coarse, 1e-3), (_Channel(problem, final), tolerance)):
         point = _fixed_point(problem, channel, state, goal)
-        state = (point.m, point.q, point.V)
+        state = (point.E, point.theta, point.V)
     if not point.iteration.converged:
         return point
     replicates = (
@@ -186,7 +194,7 @@ def solve(
 
 
 def _linear_start(channel: _Channel) -> tuple[float, float, float]:
-    """(m, q, V) of the linear output whose quadratic loss has the mean curvature of the softmax's.
+    """(E, theta, V) of the linear output whose quadratic loss has the mean curvature of the softmax's.
 
     Its groups have the weights `eig(K H)/2`, H the curvature where the student equals the teacher. It is
     exact as beta -> 0, and as the weight decay -> 0, where V grows without bound and the weights drop out.
@@ -204,48 +212,56 @@ def _linear_start(channel: _Channel) -> tuple[float, float, float]:
     Q = problem.target.second_moment
     if problem.student == "direct":
         ridge = direct.solve(batch)
-        s = float(ridge.s[0])
-        return s * Q, s * s * (Q + float(ridge.delta[0]) ** 2), float(ridge.V[0])
-    point = factorized.solve(batch)
-    parts = point.integrals
-    m = parts.J + point.b * parts.M1 - point.delta**2 * parts.chi
-    return float(m[0]), float(parts.J[0]), float(point.V[0])
+        gap, E, V = (1 - ridge.s) * Q, ridge.E, ridge.V
+    else:
+        point = factorized.solve(batch)
+        gap, E, V = (Q - point.integrals.J + point.E) / 2, point.E, point.V
+    return float(E[0]), _angle(Q, float(E[0]), float(gap[0])), float(V[0])
+
+
+def _angle(Q: float, E: float, gap: float) -> float:
+    """theta for `gap = Q* - m`."""
+    return float(np.arctan2(np.sqrt(max(E - gap * gap / Q, 0.0)), gap / np.sqrt(Q)))
 
 
 def _fixed_point(
     problem: Problem, channel: _Channel, start: tuple[float, float, float], tolerance: float
 ) -> SoftmaxPoint:
-    """The unknowns are `m/Q*`, `q/Q*` and `log V`: V is of order one up to the inverse weight decay."""
-    Q = problem.target.second_moment
+    """Solved for `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
 
-    def unknowns(m: float, q: float, V: float) -> Reals:
-        return np.array([m / Q, q / Q, np.log(max(V, LEAST_V))])
+    def unknowns(E: float, theta: float, V: float) -> Reals:
+        return np.array([np.log(max(E, LEAST_E)), theta, np.log(max(V, LEAST_V))])
 
     def values(at: Reals) -> tuple[float, float, float]:
-        return float(at[0]) * Q, float(at[1]) * Q, float(np.exp(at[2]))
+        return float(np.exp(at[0])), float(at[1]), float(np.exp(at[2]))
 
     def update(at: Reals) -> Reals:
-        m, q, V, *_ = _student_step(problem, channel.average(*values(at)))
-        return unknowns(m, q, V)
+        E, theta, V, *_ = _student_step(problem, channel.average(*values(at)))
+        return unknowns(E, theta, V)
 
     iteration = accelerated_iteration(
         update, unknowns(*start), damping=0.3, tolerance=tolerance, max_steps=200, patience=25
     )
-    m, q, V = values(iteration.state)
-    order = channel.average(m, q, V)
-    _, _, _, a, b, r, rank, trace = _student_step(problem, order)
-    return SoftmaxPoint(m, q, V, a, b, r, rank, trace, order.train, channel.test_error(m, q), iteration)
+    E, theta, V = values(iteration.state)
+    order = channel.average(E, theta, V)
+    _, _, _, m, q, a, b, r, rank, trace = _student_step(problem, order)
+    test = channel.test_error(E, theta)
+    return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, order.train, test, iteration)
 
 
 def _student_step(problem: Problem, order: _Order) -> tuple[float, ...]:
-    """`m, q, V, a, b, r, rank fraction, trace` of the student that answers given (Vhat, qhat, mhat)."""
+    """`E, theta, V, m, q, a, b, r, rank fraction, trace` of the student that answers (Vhat, qhat, mhat)."""
     Q, decay = problem.target.second_moment, problem.weight_decay
     a = max(float(np.sqrt(order.qhat)) / order.mhat, factorized.least_noise_level(problem.target))
     if problem.student == "direct":
         full = order.Vhat + 4 * decay
-        r = order.mhat / full
-        return r * Q, r * r * (Q + a * a), 1 / full, a, 0.0, r, 1.0, r * problem.target.mean
+        r, gap = order.mhat / full, (full - order.mhat) / full * Q
+        E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
+        return E, _angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
     b, r = 2 * decay / order.mhat, order.mhat / order.Vhat
     parts = rectify(Truncated(problem.target.law, np.array([a])), np.array([b]))
-    J, M1, chi, mass = (float(value[0]) for value in (parts.J, parts.M1, parts.chi, parts.mass))
-    return r * (J + b * M1 - a * a * chi), r * r * J, chi / order.Vhat, a, b, r, mass, r * M1
+    J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
+    # Scaling by r takes the distance `near` of (X - b)_+ from the target to E, without a difference of both.
+    lost = (order.Vhat - order.mhat) / order.Vhat
+    E, gap = r * near + lost * (Q - r * J), lost * Q + r * (Q - J + near) / 2
+    return E, _angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1

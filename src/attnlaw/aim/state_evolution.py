@@ -249,7 +249,7 @@ def _softmax(problems: list[Problem], report: Callable[[int], object]) -> list[P
             results[i] = _recovered(problem, 0.0, 0.0, 0)
         else:
             point = softmax.solve(problem, start)
-            start = (point.m, point.q, point.V) if point.iteration.converged else None
+            start = (point.E, point.theta, point.V) if point.iteration.converged else None
             results[i] = _softmax_prediction(problem, point)
         report(done)
     return [results[i] for i in range(len(problems))]
@@ -258,7 +258,7 @@ def _softmax(problems: list[Problem], report: Callable[[int], object]) -> list[P
 def _softmax_values(problem: Problem, point: softmax.SoftmaxPoint) -> dict[str, float]:
     """What is an average over draws, under its name in a prediction."""
     values = {
-        "estimation_error": problem.target.second_moment - 2 * point.m + point.q,
+        "estimation_error": point.E,
         "prediction_error": point.test,
         "training_loss": point.train,
         "overlap": point.m,
@@ -273,10 +273,13 @@ def _softmax_values(problem: Problem, point: softmax.SoftmaxPoint) -> dict[str, 
 def _softmax_error(problem: Problem, point: softmax.SoftmaxPoint) -> dict[str, float]:
     """The standard error of the mean over the replicates and what the iteration left, in squares.
 
-    The iteration's error is relative, and E is a difference of m and q.
+    The iteration's error is relative to E, so for m and q it is relative to their distance from Q*.
     """
     found = [_softmax_values(problem, replicate) for replicate in point.replicates]
-    sizes = _softmax_values(problem, point) | {"estimation_error": 2 * point.m + point.q}
+    away = np.sqrt(problem.target.second_moment * point.E)
+    sizes = _softmax_values(problem, point) | {"overlap": away, "norm": 2 * away + point.E}
+    if problem.student == "direct":
+        sizes["rank_fraction"] = 0.0
     root = np.sqrt(len(found))
     return {
         name: float(
@@ -290,9 +293,9 @@ def _softmax_prediction(problem: Problem, point: softmax.SoftmaxPoint) -> Predic
     law, iteration = problem.target.law, point.iteration
     is_direct = problem.student == "direct"
     values: dict[str, Any] = {"threshold": None, **_softmax_values(problem, point)}
-    unresolved = (2 * point.m + point.q) * iteration.error
-    if iteration.converged and values["estimation_error"] <= unresolved:
-        return _recovered(problem, unresolved, iteration.residual, iteration.steps)
+    bound = softmax.UNRESOLVED * problem.target.second_moment
+    if bound > point.E:
+        return _recovered(problem, bound, iteration.residual, iteration.steps)
     status, error = "converged", None
     if iteration.converged:
         error = _softmax_error(problem, point)
