@@ -7,6 +7,7 @@ import pytest
 from oracles.plain_convolution import edges, integral, transform
 from scipy.stats import kstest
 
+from attnlaw.laws.convolution_nodes import biane_atoms
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
@@ -123,3 +124,43 @@ def test_noise_on_a_matrix_gives_the_law() -> None:
     eigenvalues = np.linalg.eigvalsh(np.diag(target) + a * (Z + Z.T) / np.sqrt(2))
     law = FreeConvolution(MarchenkoPastur(0.5), a)
     assert kstest(eigenvalues, law.cdf).statistic < 3 * np.log(d) / d
+
+
+@pytest.mark.parametrize("sigma", [1e-2, 1e-6, 1e-11, 1e-15, 1e-40])
+def test_hardly_blurred_atoms_keep_their_mass_and_place(sigma: float) -> None:
+    """Round a component `int x dmu = sum p s + sigma^2 sum p_i p_j/(s_i - s_j)`, j outside, by residues.
+
+    Atoms of small weight at a large place are narrower than its round-off; `Re g` there has the square of a
+    semicircle of variance `p sigma^2`, `4 sigma^2 int (Re g)^2 = p^2` and what the other atoms add.
+    """
+    values, weights = np.array([0.0, 1e-3, 1e-3 + 1e-6, 1e3]), np.array([0.5, 0.3, 0.2 - 1e-7, 1e-7])
+    groups = Truncated(Discrete(tuple(values), tuple(weights)), np.array([sigma])).everywhere()[0][1]
+    found = {}
+    for nodes in groups:
+        step = np.pi / nodes.x.shape[-1]
+        for i, low in enumerate(nodes.low[0]):
+            mass = nodes.mass[0, i] * step
+            assert nodes.high[0, i] > low
+            found[float(low)] = mass.sum(), mass @ nodes.x[0, i], 4 * sigma**2 * mass @ nodes.re_g[0, i] ** 2
+    parts = biane_atoms(values, weights, sigma)
+    assert len(found) == len(parts)
+    for part, low in zip(parts, sorted(found), strict=True):
+        mass, mean, square = found[low]
+        p, s = weights[part], values[part]
+        assert mass == pytest.approx(p.sum(), rel=1e-12)
+        others = np.delete(np.arange(4), np.arange(4)[part])
+        push = (p[:, None] * weights[others] / (s[:, None] - values[others])).sum()
+        assert mean == pytest.approx(p @ s + sigma**2 * push, rel=1e-12, abs=1e-14 * sigma)
+        if len(s) == 1:
+            near = sigma**2 * (weights[others] / (s - values[others]) ** 2).sum()
+            assert square == pytest.approx(p[0] ** 2, rel=1e-12 + 9 * near)
+
+
+def test_a_law_of_many_atoms_has_the_mass_of_its_moments() -> None:
+    """A bulk of 200 close atoms needs thousands of nodes where the next one is about to join it."""
+    k = np.arange(1, 401)
+    law = Discrete(tuple((20.0 / k).tolist()), (1 / 400,) * 400)
+    for sigma in np.linspace(1.0, 1.6, 7).tolist():
+        x, mass = FreeConvolution(law, sigma).nodes()
+        assert mass.sum() == pytest.approx(1.0, abs=1e-12)
+        assert mass @ x**2 == pytest.approx(law.moment(2) + sigma**2, rel=1e-12)

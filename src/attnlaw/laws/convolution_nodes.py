@@ -21,13 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.numerics.angle_series import midpoint_angles
+from attnlaw.numerics.angle_series import cosine_coefficients, midpoint_angles
 
 Reals = NDArray[np.float64]
 CUBIC_NODES = (64, 256, 1024, 4096, 16384)
-CLUSTER_NODES = 256
-# A lone atom of small weight blurs into a nearly perfect semicircle, for which few nodes are enough.
-LIGHT, SINGLE_NODES = 1e-3, 12
+BIANE_NODES = (12, 64, 256, 1024, 4096, 16384)
+BLOCK = 500_000  # points times atoms that are solved together
 
 
 @dataclass(frozen=True)
@@ -133,102 +132,149 @@ def _cubic_nodes(k0: float, a: Reals, count: int) -> Nodes:
     return Nodes(low, high, x, density * half[..., None] * np.sin(theta), re_g)
 
 
-def biane_components(s: Reals, p: Reals, a: float) -> tuple[Reals, Reals]:
-    """Intervals of u on which v > 0: where `sum p/(u-s)^2 > 1/a^2`, for s sorted in ascending order.
+def biane_components(s: Reals, p: Reals, a: float) -> tuple[NDArray[np.intp], NDArray[np.intp], Reals, Reals]:
+    """Where v > 0: from `s[first] + low` to `s[last] + high` for each component, s sorted in ascending order.
 
-    Between neighbouring atoms the sum is convex, so a gap opens exactly when its least value is below 1/a^2;
-    its two ends are then found by Newton's method from the atoms' side.
+    There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly when
+    its least value is below 1/a^2; its two ends are then found by Newton's method from the atoms' side. Ends
+    are distances from their atom: that of a narrow component is far below the round-off of s.
     """
-    level = 1.0 / a**2
-    width = np.diff(s)
+    width = np.diff(s) / a
     # A gap can only open if the two neighbours alone leave room for it.
-    candidates = np.flatnonzero(8.0 * np.minimum(p[:-1], p[1:]) < level * width**2)
-    left, right = s[candidates], s[candidates + 1]
+    left = np.flatnonzero(8.0 * np.minimum(p[:-1], p[1:]) < width**2)
 
-    def sums(u: Reals) -> tuple[Reals, Reals]:
-        inverse = 1.0 / (u[:, None] - s)
+    def sums(atom: NDArray[np.intp], t: Reals) -> tuple[Reals, Reals, Reals]:
+        # In units of a, at t from the atom.
+        inverse = 1.0 / ((s[atom][:, None] - s) / a + t[:, None])
         square = p * inverse * inverse
-        return square.sum(1), (square * inverse).sum(1)
+        third = square * inverse
+        return square.sum(1), third.sum(1), (third * inverse).sum(1)
 
-    below, above = left.copy(), right.copy()
-    for _ in range(32):
-        middle = 0.5 * (below + above)
-        falling = sums(middle)[1] > 0
-        below, above = np.where(falling, middle, below), np.where(falling, above, middle)
-    bottom = 0.5 * (below + above)
-    opened = sums(bottom)[0] < level
-    left, right, bottom, first = left[opened], right[opened], bottom[opened], candidates[opened]
+    # The least value is where the third powers vanish; the two neighbours alone have it here.
+    below, above = np.zeros(left.size), width[left]
+    bottom = above / (1 + np.cbrt(p[left + 1] / p[left]))
+    for _ in range(60):
+        _, third, fourth = sums(left, bottom)
+        below, above = np.where(third > 0, bottom, below), np.where(third > 0, above, bottom)
+        newton = bottom + third / (3 * fourth)
+        inside = (newton > below) & (newton < above)
+        new = np.where(inside, newton, 0.5 * (below + above))
+        settled = np.abs(new - bottom) <= 1e-10 * width[left]
+        bottom = new
+        if settled.all():
+            break
+    opened = sums(left, bottom)[0] < 1.0
+    left, bottom = left[opened], bottom[opened]
 
-    def edge(u: Reals, stop: Reals) -> Reals:
+    def edge(atom: NDArray[np.intp], t: Reals, stop: Reals) -> Reals:
         # Newton for f^(-1/2), concave and nearly linear: a few monotone steps towards `stop`.
         for _ in range(60):
-            f, third = sums(u)
-            step = (a - f**-0.5) * f**1.5 / third
-            u = np.where(u < stop, np.minimum(u + step, stop), np.maximum(u + step, stop))
-            if np.all(np.abs(step) <= 1e-15 * np.abs(u) + 1e-300):
+            f, third, _ = sums(atom, t)
+            step = (1 - f**-0.5) * f**1.5 / third
+            t = np.where(t < stop, np.minimum(t + step, stop), np.maximum(t + step, stop))
+            if np.all(np.abs(step) <= 1e-12 * np.abs(t)):
                 break
-        return u
+        return t
 
-    gap_low = edge(left + a * np.sqrt(p[first]), bottom)
-    gap_high = edge(right - a * np.sqrt(p[first + 1]), bottom)
-    outer_low = edge(s[:1] - a * np.sqrt(p[:1]), s[:1] - a)
-    outer_high = edge(s[-1:] + a * np.sqrt(p[-1:]), s[-1:] + a)
-    return np.concatenate([outer_low, gap_high]), np.concatenate([gap_low, outer_high])
+    first, last = np.append(0, left + 1), np.append(left, s.size - 1)
+    high = edge(last, np.sqrt(p[last]), np.append(bottom, 1.0))
+    low = edge(first, -np.sqrt(p[first]), np.append(-1.0, bottom - width[left]))
+    return first, last, a * low, a * high
 
 
-def biane_curve(s: Reals, p: Reals, a: float, u: Reals) -> tuple[Reals, Reals, Reals]:
-    """`x(u)`, `v(u)` and `dx/du` on the boundary curve at points u (one axis); `dx/du` needs v > 0.
+def biane_curve(
+    s: Reals, p: Reals, a: float, u: Reals, origin: Reals | None = None
+) -> tuple[Reals, Reals, Reals, Reals]:
+    """`x(u)`, `v(u)`, `dx/du` and `Re g` on the boundary curve at points u (one axis); `dx/du` needs v > 0.
 
-    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton's method from below.
+    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton's method from below. With `origin`, one
+    for each point, u and x are measured from it.
     """
-    square = (u[:, None] - s) ** 2
-    level = 1.0 / a**2
+    origin = np.zeros(u.size) if origin is None else origin
+    rows = max(BLOCK // s.size, 1)
+    blocks = [
+        _curve(((origin[i : i + rows, None] - s) + u[i : i + rows, None]) / a, p)
+        for i in range(0, u.size, rows)
+    ]
+    v, slope, re_g = np.concatenate(blocks, axis=1) if blocks else np.empty((3, 0))
+    return u + a * re_g, a * v, slope, re_g / a
+
+
+def _curve(apart: Reals, p: Reals) -> Reals:
+    """`v`, `dx/du` and `Re g` in units of a, from the distances u - s: shape (3, points)."""
+    square = apart**2
     # v^2 is at least what the nearest atom alone gives, and at most a^2.
     nearest = square.argmin(1)
-    t = np.maximum(a**2 * p[nearest] - square[np.arange(u.size), nearest], 0.0)
+    t = np.maximum(p[nearest] - square[np.arange(nearest.size), nearest], 0.0)
     for _ in range(100):
         inverse = p / (square + t[:, None])
         value = inverse.sum(1)
         slope = (inverse / (square + t[:, None])).sum(1)
         # Newton for 1/value, which is nearly linear in t: few steps, still monotone.
-        step = (value / level - 1.0) * value / slope
+        step = (value - 1.0) * value / slope
         t = t + np.maximum(step, 0.0)
-        if np.all(step <= 1e-15 * t):
+        if np.all(step <= 1e-14 * t):
             break
     distance = square + t[:, None]
     inverse = p / distance
-    x = u + a**2 * (inverse * (u[:, None] - s)).sum(1)
+    re_g = (inverse * apart).sum(1)
     second = inverse / distance
-    v_dv = -(second * (u[:, None] - s)).sum(1) / second.sum(1)
-    slope = 2 + 2 * a**2 * (second * s * (u[:, None] - s + v_dv[:, None])).sum(1)
-    return x, np.sqrt(t), slope
+    v_dv = -(second * apart).sum(1) / second.sum(1)
+    slope = 2 - 2 * (second * apart * (apart + v_dv[:, None])).sum(1)
+    return np.stack([np.sqrt(t), slope, re_g])
 
 
 def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
     """The atoms of s that blur into each component, components in ascending order."""
-    return _held(s, *biane_components(s, p, a))
+    first, last, _, _ = biane_components(s, p, a)
+    return [slice(start, stop) for start, stop in zip(first.tolist(), (last + 1).tolist(), strict=True)]
 
 
 def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
-    """Nodes of a discrete law convolved with a semicircle: heavy components, then those of one light atom."""
-    low, high = biane_components(s, p, a)
-    light = np.array([p[part].size == 1 and p[part][0] < LIGHT for part in _held(s, low, high)])
+    """Nodes of a discrete law convolved with a semicircle, in groups of components with equally many nodes.
+
+    An atom far from the others blurs into a nearly perfect semicircle, for which few nodes are enough; the
+    last coefficients of the mass tell.
+    """
+    components = biane_components(s, p, a)
     groups = []
-    for chosen, count in ((~light, CLUSTER_NODES), (light, SINGLE_NODES)):
-        if chosen.any():
-            groups.append(_component_nodes(s, p, a, low[chosen], high[chosen], count))
+    for count in BIANE_NODES:
+        nodes = _component_nodes(s, p, a, *components, count)
+        coefficients = np.abs(cosine_coefficients(nodes.mass[0]))
+        done = coefficients[:, -3:].max(1) <= 1e-13 * coefficients[:, 0]
+        done |= count == BIANE_NODES[-1]
+        if done.any():
+            groups.append(Nodes(*(value[:, done] for value in vars(nodes).values())))
+        if done.all():
+            break
+        first, last, low, high = (values[~done] for values in components)
+        components = first, last, low, high
     return tuple(groups)
 
 
-def _held(s: Reals, low: Reals, high: Reals) -> list[slice]:
-    return [slice(first, last) for first, last in zip(*np.searchsorted(s, (low, high)), strict=True)]
-
-
-def _component_nodes(s: Reals, p: Reals, a: float, low: Reals, high: Reals, count: int) -> Nodes:
+def _component_nodes(
+    s: Reals,
+    p: Reals,
+    a: float,
+    first: NDArray[np.intp],
+    last: NDArray[np.intp],
+    low: Reals,
+    high: Reals,
+    count: int,
+) -> Nodes:
+    """Nodes on components, measured from their first atom until the end."""
     theta = midpoint_angles(count)
-    half = 0.5 * (high - low)
-    u = 0.5 * (low + high)[:, None] - half[:, None] * np.cos(theta)
-    x, v, slope = (values.reshape(u.shape) for values in biane_curve(s, p, a, u.ravel()))
+    start, end = low, s[last] - s[first] + high
+    half = 0.5 * (end - start)
+    u = 0.5 * (start + end)[:, None] - half[:, None] * np.cos(theta)
+    origin = s[first]
+    found = biane_curve(s, p, a, u.ravel(), np.repeat(origin, count))
+    x, v, slope, re_g = (values.reshape(u.shape) for values in found)
     mass = v / (np.pi * a**2) * slope * half[:, None] * np.sin(theta)
-    ends = [end + a**2 * (p / (end[:, None] - s)).sum(1) for end in (low, high)]
-    return Nodes(ends[0][None], ends[1][None], x[None], mass[None], ((x - u) / a**2)[None])
+    ends = [
+        s[atom] + (t + a * (p / ((s[atom][:, None] - s + t[:, None]) / a)).sum(1))
+        for atom, t in ((first, low), (last, high))
+    ]
+    # An interval narrower than the round-off of its place keeps one step of it.
+    top = np.maximum(ends[1], np.nextafter(ends[0], np.inf))
+    return Nodes(ends[0][None], top[None], (origin[:, None] + x)[None], mass[None], re_g[None])

@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.law import Complexes, Law, Reals
 
+NEAR_END = 1e-4  # the least angle on an interval; at the ends themselves g is known less well
+
 
 @dataclass(frozen=True)
 class Shrunk(Law):
@@ -30,7 +32,11 @@ class Shrunk(Law):
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        return tuple((float(y[0]), float(y[-1])) for _, y, _ in self._maps)
+        low, high = np.array(self.base.intervals).T
+        step = 0.5 * (high - low) * (1 - np.cos(NEAR_END))
+        x = np.stack([low + step, high - step], axis=1)
+        y = x - 2 * self.base.sigma**2 * self.base.stieltjes(x).real
+        return tuple((float(first), float(last)) for first, last in y)
 
     def nodes(self) -> tuple[Reals, Reals]:
         points, weights = self.base.nodes()
@@ -52,7 +58,7 @@ class Shrunk(Law):
         """Per interval: x, y(x) and the density of y, at angles that crowd towards the edges."""
         maps = []
         for low, high in self.base.intervals:
-            theta = np.linspace(1e-4, np.pi - 1e-4, 1201)
+            theta = np.linspace(NEAR_END, np.pi - NEAR_END, 1201)
             x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(theta)
             g = self.base.stieltjes(x)
             y = x - 2 * self.base.sigma**2 * g.real
