@@ -146,6 +146,33 @@ def test_contribution_curves_show_layers_and_the_chosen_index_of_every_matrix(fa
     assert_renders(spec)
 
 
+def test_contribution_curves_of_a_deep_model_are_thinned():
+    """At most 64 layers by 97 indices: each a median over the heads of that layer, beside all dots."""
+    depth, points = 200, 407
+    rng = np.random.default_rng(0)
+    curves = rng.standard_normal((depth, 3, points))
+    rows = [
+        {"kind": "qk", "layer": layer, "p": 1.0, "log10_contribution": 0.0, "log10_curve": curve.tolist()}
+        for layer, heads in enumerate(curves)
+        for curve in heads
+    ]
+    chart = bounds_charts.contribution_curves(pl.DataFrame(rows))
+    lines, dots = data_of(spec_of(chart))
+    assert len(dots) == depth * 3
+    drawn = pl.DataFrame(lines)
+    assert drawn["layer"].n_unique() == 64
+    assert drawn["p"].n_unique() == 97
+    assert drawn.height == 64 * 97
+    for name, last in (("layer", depth - 1), ("p", 2)):
+        places = drawn[name].unique().sort()
+        assert (places[0], places[-1]) == (0, last)
+        steps = places.diff().drop_nulls()
+        assert steps.max() <= 2 * steps.min()
+    indices = (drawn["p"].to_numpy() * (points - 1) / 2).round().astype(int)
+    medians = np.median(curves, axis=1)[drawn["layer"].to_numpy(), indices]
+    assert drawn["log10_C"].to_list() == medians.tolist()
+
+
 def test_a_dead_head_is_left_out_of_the_curves():
     dead = state(1, 8, 0)
     dead["bert.encoder.layer.0.attention.self.value.weight"][:4] = 0

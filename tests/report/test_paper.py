@@ -180,6 +180,13 @@ def test_figures_of_an_earlier_run_go_and_files_of_the_user_stay(audit, tmp_path
     assert not (tmp_path / "absent").exists()
 
 
+@pytest.mark.parametrize(("most", "told"), [(1, True), (2, False)])
+def test_layers_without_a_line_are_told(most, told, audit, monkeypatch):
+    monkeypatch.setattr("attnlaw.report.audit_figures.MOST_LINES", most)
+    (caption,) = [figure.caption for figure in audit_figures(audit) if figure.name == "contributions"]
+    assert ("Of the 2 layers 1 have a line; every matrix has a dot." in caption) == told
+
+
 def test_unknown_formats_are_refused(audit, tmp_path):
     with pytest.raises(attnlaw.InputError, match="--figures bmp: expected one of pdf, svg, png"):
         save_figures([], tmp_path, "bmp")

@@ -9,7 +9,7 @@ from itertools import chain, count
 import polars as pl
 
 from attnlaw.report.audit_charts import amplification, head_map, proxy_chart, shares
-from attnlaw.report.bounds_charts import compare, contribution_curves, spectrum_decay
+from attnlaw.report.bounds_charts import MOST_LINES, compare, contribution_curves, spectrum_decay
 from attnlaw.report.figure import Figure
 from attnlaw.report.fit_charts import law_map
 from attnlaw.report.saved import AuditRows, short_names
@@ -33,7 +33,11 @@ def audit_figures(audit: AuditRows) -> list[Figure]:
                 "lie matrices whose singular values, times their scale γαL, are small: they decay, or the "
                 "scale is small."
             )
-            chart = partial(contribution_curves, own.filter(pl.col("layer").is_not_null()))
+            layered = own.filter(pl.col("layer").is_not_null())
+            layers = layered["layer"].n_unique()
+            if layers > MOST_LINES:
+                caption += f" Of the {layers} layers {MOST_LINES} have a line; every matrix has a dot."
+            chart = partial(contribution_curves, layered)
             title = f"Contribution curves C(p){of}"
             figures.append(Figure(f"contributions{ending}", title, caption, chart, model=one))
         if own["head"].count():

@@ -24,6 +24,9 @@ PROXY_NAMES = {
 }
 NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}
 OTHER = {"depth": "width", "width": "depth"}
+# Layers with a line, and points of a line, among contribution curves. The grid of p grows with the depth, and
+# all lines at all its points would take the square of it.
+MOST_LINES, MOST_POINTS = 64, 97
 # Room for the labels of a y axis: the same in every panel, so that panels line up.
 EXTENT = 34
 
@@ -113,21 +116,18 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
 def contribution_curves(matrices: pl.DataFrame) -> Any:
     """log10 C(p) of one model by kind of matrix: a line per layer (median over heads), the chosen p marked.
 
-    A dot is one matrix at its own chosen p, on its own curve.
+    A dot is one matrix at its own chosen p, on its own curve. Of more than `MOST_LINES` layers so many have a
+    line, the first, the last and others evenly between them.
     """
     import altair as alt
 
     told = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
     drawn = (pl.col("log10_curve").list.len() > 1) & pl.col("kind").is_in(_kinds(matrices))
     known = matrices.filter(told & drawn)
-    lines: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _kinds(known)}
-    points = pl.col("log10_curve").list.len()
-    for (kind, layer, count), group in known.group_by("kind", "layer", points=points, maintain_order=True):
-        curves = group["log10_curve"].to_list()
-        last = count - 1
-        for i in range(last + 1):
-            middle = pl.Series([curve[i] for curve in curves]).median()
-            lines[str(kind)].append({"layer": layer, "p": 2 * i / last, "log10_C": middle})
+    layers = known["layer"].unique().sort()
+    lined = known.filter(pl.col("layer").is_in(layers[_spread(layers.len(), MOST_LINES)].to_list()))
+    counts = lined["log10_curve"].list.len().unique(maintain_order=True)
+    medians = pl.concat([_median_curves(lined, count) for count in counts]) if counts.len() else None
     dots = known.select("kind", "layer", "p", log10_C="log10_contribution")
     color = alt.Color(
         "layer:Q",
@@ -139,7 +139,8 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
     x = alt.X("p:Q", title="Schatten index p", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
     y = alt.Y("log10_C:Q", title="log10 C(p)", scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=EXTENT))
     panels = []
-    for kind, rows in lines.items():
+    for kind in _kinds(known):
+        rows = [] if medians is None else medians.filter(kind=kind).drop("kind").to_dicts()
         own = dots.filter(pl.col("kind") == kind).drop("kind").to_dicts()
         line = alt.Chart(inline(rows)).mark_line(strokeWidth=1.2)
         dot = alt.Chart(inline(own)).mark_point(
@@ -151,6 +152,15 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
             ).properties(title=_title(alt, KIND_NAMES[kind]), width=190, height=160)
         )
     return alt.concat(*panels, columns=min(len(panels), 3) if len(panels) != 4 else 2)
+
+
+def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
+    """kind, layer, p, log10_C: the median over the matrices whose curves have so many points."""
+    places = _spread(count, MOST_POINTS)
+    own = matrices.filter(pl.col("log10_curve").list.len() == count)
+    points = own.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places)).explode("log10_C")
+    placed = points.with_columns(p=pl.Series([2 * i / (count - 1) for i in places] * own.height))
+    return placed.group_by("kind", "layer", "p", maintain_order=True).agg(pl.col("log10_C").median())
 
 
 def compare(matrices: pl.DataFrame, labels: Mapping[str, str] | None = None) -> Any:
@@ -283,6 +293,17 @@ def _kinds(table: pl.DataFrame) -> list[str]:
     """The kinds of matrix that are there, in the order of KIND_NAMES; embeddings have no layer."""
     present = set(table["kind"])
     return [kind for kind in KIND_NAMES if kind in present and "embedding" not in kind]
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """0 to count - 1, or `most` of them, the ends among them, as evenly as whole numbers can.
+
+    >>> _spread(3, 4), _spread(10, 4)
+    ([0, 1, 2], [0, 3, 6, 9])
+    """
+    if count <= most:
+        return list(range(count))
+    return [round(i * (count - 1) / (most - 1)) for i in range(most)]
 
 
 def _thinned(count: int, most: int = 120) -> list[int]:
