@@ -167,7 +167,9 @@ def test_the_options_of_the_command(llama: Path, tmp_path: Path) -> None:
     assert json.loads(both.stdout)["proxies"] == ours["proxies"]
     table = CliRunner().invoke(app, [*runs[0], "--out", str(tmp_path / "out")])
     assert "lora, 2 layers, 6 matrices" in table.stdout
-    assert (tmp_path / "out" / "report.html").stat().st_size > 0
+    again = CliRunner().invoke(app, ["report", str(tmp_path / "out")])
+    assert again.exit_code == 0, again.output
+    assert "LoRA update" in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("said", [True, False])

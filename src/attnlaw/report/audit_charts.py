@@ -18,6 +18,7 @@ KIND_NAMES = {
     "ffn_in": "FFN in",
     "ffn_gate": "FFN gate",
     "ffn_out": "FFN out",
+    "lora": "LoRA update",
     "embedding": "embedding",
     "unembedding": "unembedding",
 }
