@@ -234,14 +234,15 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     """Nodes of a discrete law convolved with a semicircle, in groups of components with equally many nodes.
 
     An atom far from the others blurs into a nearly perfect semicircle, for which few nodes are enough; the
-    last coefficients of the mass tell.
+    last coefficients of the mass tell. Where they are 1e-9, integrals over part of an interval are right to
+    1e-9 over the count, and those over all of it to rounding.
     """
     components = biane_components(s, p, a)
     groups = []
     for count in BIANE_NODES:
         nodes = _component_nodes(s, p, a, *components, count)
         coefficients = np.abs(cosine_coefficients(nodes.mass[0]))
-        done = coefficients[:, -3:].max(1) <= 1e-13 * coefficients[:, 0]
+        done = coefficients[:, -3:].max(1) <= 1e-9 * coefficients[:, 0]
         done |= count == BIANE_NODES[-1]
         if done.any():
             groups.append(Nodes(*(value[:, done] for value in vars(nodes).values())))
