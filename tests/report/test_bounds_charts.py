@@ -127,6 +127,9 @@ def test_spectrum_decay_shows_the_median_at_each_rank(family):
     drawn = [row["value"] for row in rows if row["model"] == "large"]
     expected = np.median([np.array(values) / values[0] for values in own], axis=0)
     assert drawn == pytest.approx(expected, rel=1e-14)
+    ranks = [row["rank"] for row in rows if row["model"] == "large"]
+    assert max(ranks) == 8  # so few are labelled one by one, without halves
+    assert spec["concat"][1]["encoding"]["x"]["axis"]["values"] == ranks
     assert_renders(spec)
 
 

@@ -86,7 +86,7 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
     names = _labels(spectra, labels)
     panels = []
     for kind in _kinds(spectra):
-        drawn = []
+        drawn: list[dict[str, Any]] = []
         for model, label in names.items():
             own = spectra.filter((pl.col("kind") == kind) & (pl.col("model") == model))["singular_values"]
             living = [[value / row[0] for value in row] for row in own.to_list() if row[0] > 0]
@@ -95,11 +95,13 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
                 # A logarithmic axis has no zero; below 1e-8 lies round-off.
                 if isinstance(at, float) and at > 1e-8:
                     drawn.append({"model": label, "rank": rank + 1, "value": at})
+        ranks = {point["rank"] for point in drawn}
+        axis = whole_axis(ranks) if max(ranks, default=0) <= 8 else alt.Axis(tickCount=4)
         panels.append(
             alt.Chart(inline(drawn))
             .mark_line(clip=True)
             .encode(
-                x=alt.X("rank:Q", title="rank", axis=alt.Axis(tickCount=4)),
+                x=alt.X("rank:Q", title="rank", axis=axis),
                 y=alt.Y(
                     "value:Q",
                     title="singular value / largest",
