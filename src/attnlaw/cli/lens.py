@@ -46,7 +46,7 @@ def command(
     from attnlaw.cli.console import print_json, progress, say
     from attnlaw.cli.models import results_in
     from attnlaw.lens import linearise
-    from attnlaw.records.files import replacing, to_json
+    from attnlaw.records.files import replace_all
 
     numbers = _integers(ids)
     with results_in(out):
@@ -57,9 +57,7 @@ def command(
         else:
             _show(found)
         if out is not None:
-            with replacing(out / "lens.json") as draft:
-                draft.write_text(to_json(found.describe()) + "\n", encoding="utf-8")
-            _draw(found, out)
+            replace_all(_files(found, out))
             say(f"wrote lens.json, lens_map.png and lens_map.html in {out}")
         if found.status != "exact":
             say(f"attnlaw: {found.status}")
@@ -125,12 +123,18 @@ def _table(lens: Lens, left_out: Sequence[str]) -> Table:
     return table
 
 
-def _draw(lens: Lens, folder: Path) -> None:
+def _files(lens: Lens, folder: Path) -> dict[Path, bytes]:
+    """What the directory gets: the numbers, and the map as a figure and as a page."""
     import polars as pl
 
-    from attnlaw.report.lens_charts import save_page, token_maps
-    from attnlaw.report.style import save_chart
+    from attnlaw.records.files import to_json
+    from attnlaw.report.lens_charts import page_bytes, token_maps
+    from attnlaw.report.style import chart_bytes
 
     chart = token_maps(pl.DataFrame(lens.rows()))
-    save_chart(chart, folder / "lens_map.png")
-    save_page(chart, folder / "lens_map.html", f"{lens.model}: what moves each token")
+    figure = folder / "lens_map.png"
+    return {
+        folder / "lens.json": f"{to_json(lens.describe())}\n".encode(),
+        figure: chart_bytes(chart, figure),
+        folder / "lens_map.html": page_bytes(chart, f"{lens.model}: what moves each token"),
+    }

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from attnlaw.records.files import replacing
 from attnlaw.report.style import styled
 
 
@@ -59,15 +56,12 @@ def token_maps(rows: pl.DataFrame) -> Any:
     return alt.hconcat(*panels, spacing=24, bounds="flush")
 
 
-def save_page(chart: Any, path: str | os.PathLike[str], title: str) -> Path:
-    """Write a chart as one HTML file that needs no network; the cells tell their values under the pointer."""
-    target = Path(path)
+def page_bytes(chart: Any, title: str) -> bytes:
+    """A chart as one HTML file that needs no network; the cells tell their values under the pointer."""
     page = styled(chart).to_html(inline=True, embed_options={"actions": False})
     # The charts are dark on white: the page around them stays white on a dark screen, too.
     head = (
         f'<head>\n  <meta charset="utf-8">\n  <title>{escape(title)}</title>\n'
         "  <style>:root { color-scheme: light; background: white } body { margin: 2rem }</style>"
     )
-    with replacing(target) as draft:
-        draft.write_text(page.replace("<head>", head, 1), encoding="utf-8")
-    return target
+    return page.replace("<head>", head, 1).encode()

@@ -16,7 +16,7 @@ import polars as pl
 
 from attnlaw.records.remarks import proxy_entries, remarks
 from attnlaw.records.schema import PLACE
-from attnlaw.report.saved import AuditRows, short_names
+from attnlaw.report.saved import HEADLINE, AuditRows, short_names
 
 # Said elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
@@ -103,8 +103,7 @@ def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
 
 def _model(summary: dict[str, Any], short: dict[str, str]) -> dict[str, Any]:
     proxies = summary["proxies"]
-    names = {"spectrum_adaptive": "spectrum-adaptive proxy", "edelman": "norm-based (2,1)"}
-    headline = [(name, finite(proxies[key]["log10"])) for key, name in names.items()] if proxies else []
+    headline = [(name, finite(proxies[key]["log10"])) for key, name in HEADLINE.items()] if proxies else []
     said = [line for line in remarks(summary) if line != summary["meaning"]]
     return {
         "name": summary["model"],

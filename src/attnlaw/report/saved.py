@@ -31,6 +31,8 @@ SUMMARY = (
     *("model", "family", "layers", "hidden_size", "heads", "matrices", "proxies", "per_application"),
     *("value_of_adaptivity", "rank_count", "extensions", "warnings", "meaning"),
 )
+# The proxies that head a page.
+HEADLINE = {"spectrum_adaptive": "spectrum-adaptive proxy", "edelman": "norm-based (2,1)"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +139,9 @@ def _checked(summary: Any) -> dict[str, Any]:
             for _, *numbers in proxy_entries(summary[name]) if summary[name] else ():
                 if not all(number is None or isinstance(number, int | float) for number in numbers):
                     raise ValueError(f"summary.json has {name} that are no numbers")
+        unknown = [name for name in HEADLINE if summary["proxies"] and name not in summary["proxies"]]
+        if unknown:
+            raise ValueError(f"summary.json has no proxy {unknown[0]}")
         if not all(isinstance(text, str) for text in [*summary["warnings"], summary["meaning"] or ""]):
             raise ValueError("summary.json has warnings or a meaning that are no texts")
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
