@@ -64,4 +64,4 @@ def page_bytes(chart: Any, title: str) -> bytes:
         f'<head>\n  <meta charset="utf-8">\n  <title>{escape(title)}</title>\n'
         "  <style>:root { color-scheme: light; background: white } body { margin: 2rem }</style>"
     )
-    return page.replace("<head>", head, 1).encode()
+    return str(page).replace("<head>", head, 1).encode()
