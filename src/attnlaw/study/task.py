@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +92,9 @@ class Outcome:
     attempts: int = 1
 
 
+@cache
 def load(function: Callable[..., Result]) -> None:
-    """Import what a task function imports within itself, so that its time limit is for computing alone."""
+    """Import, once, what a task function imports within itself: its time limit is for computing alone."""
     for step in dis.get_instructions(function):
         if step.opname == "IMPORT_NAME":
             with suppress(Exception):  # the task meets it again, and tells it
