@@ -15,7 +15,6 @@ import dask
 import polars as pl
 import pytest
 from distributed import Client
-from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
 from study.sample_verbs import VERBS, calls, rows, study
 
@@ -298,13 +297,20 @@ def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_w
     assert set(kept["task"]) <= {task.key for task in found.tasks}
 
 
-@pytest.mark.parametrize("error", [CommClosedError("closed"), OSError("Timed out"), ClosedClientError()])
+@pytest.mark.parametrize("error", [CommClosedError("closed"), OSError("Timed out")])
 def test_whatever_dask_says_of_a_scheduler_that_went_away(tmp_path: Path, error: Exception) -> None:
     class Lost:
         def nthreads(self) -> None:
             raise error
 
     engine = Dask(Lost())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the Dask scheduler went away"):
+        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
+
+
+def test_a_client_that_is_closed_has_lost_its_scheduler(tmp_path: Path, two_workers: Place) -> None:
+    with Client(two_workers.dask, set_as_default=False) as client:
+        engine = Dask(client)
     with pytest.raises(InputError, match="the Dask scheduler went away"):
         list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, KilledWorker
-from distributed.client import ClosedClientError
 
 from attnlaw import __version__
 from attnlaw.errors import InputError
@@ -70,8 +69,10 @@ class Dask:
         """As of every engine; an `InputError` where the scheduler goes away."""
         try:
             yield from self._run(tasks, folder, policy, stop, first)
-        except (OSError, CancelledError, ClosedClientError) as error:
-            if isinstance(error, OSError) and error.filename is not None:
+        except Exception as error:
+            lost = isinstance(error, OSError | CancelledError) or self.client.status != "running"
+            # An error of a file of the study, or one that says all itself, has another cause.
+            if not lost or isinstance(error, InputError) or getattr(error, "filename", None) is not None:
                 raise
             raise InputError(
                 "the Dask scheduler went away; all finished rows are kept: resume the study"
