@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.errors import InputError
-from attnlaw.records.files import replacing, to_json
+from attnlaw.records.files import replace_all, to_json
 
 # Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
@@ -80,9 +80,7 @@ def styled(chart: Any) -> Any:
 def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
     """Write a chart for a two-column paper as PDF, SVG or PNG (300 per inch), by the ending of `path`."""
     target = Path(path)
-    drawn = chart_bytes(chart, target)
-    with replacing(target) as draft:
-        draft.write_bytes(drawn)
+    replace_all({target: chart_bytes(chart, target)})
     return target
 
 

@@ -19,7 +19,7 @@ from attnlaw.study.engine import Engine, Policy, Stop
 from attnlaw.study.export import ROWS, another_study, export, is_of_another
 from attnlaw.study.file import Study
 from attnlaw.study.places import Place
-from attnlaw.study.store import DIGEST, KEY, STORE, Store, is_locked, locked, open_store
+from attnlaw.study.store import ENDING, KEY, STORE, Store, is_locked, locked, open_store
 from attnlaw.study.task import Outcome, Task
 
 Progress = Callable[[int, int], None]
@@ -29,7 +29,7 @@ LEFT = {
     "running/*": KEY,
     "rows/.*": r"\.rows\.parquet\.\w{8}\.draft",
     "tables/*/.*": rf"\.{KEY}\.parquet\.\w{{8}}\.draft",
-    "parts/*/*": rf"{KEY}{DIGEST}\.parquet",
+    "parts/*/*": rf"{KEY}{ENDING}",
 }
 
 
