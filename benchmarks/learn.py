@@ -22,8 +22,8 @@ import numpy as np
 from claims import Claims
 from scipy.integrate import quad
 
-from attnlaw.aim.problem import Problem, Target
-from attnlaw.aim.sweep import curve
+from attnlaw.learning.problem import Problem, Target
+from attnlaw.learning.sweep import curve
 
 KAPPA0, POINTS, EVERY = 0.5, 256, 32
 TOLERANCE = 1e-6

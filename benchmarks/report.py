@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from claims import Claims
 
-from attnlaw.records.fit_schema import CURVES, FITS
-from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.base.fit_schema import CURVES, FITS
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, frame
 from attnlaw.report.page import audit_page
 from attnlaw.report.saved import AuditRows
 

@@ -1,6 +1,6 @@
 """Break the code on purpose and see whether the tests notice: a sample of mutants for each package.
 
-    python mutants/run.py [PACKAGE...] [--count 200] [--seed 0]      (default: bounds spectra limits aim)
+    python mutants/run.py [PACKAGE...] [--count 200] [--seed 0]      (default: bounds spectra limits learning)
 
 cosmic-ray makes the mutants (of operators, numbers, comparisons, branches) in a copy of the project; each
 runs the tests and doctests of its own package, but for the slowest, the quickest first, until the first
@@ -30,7 +30,7 @@ PACKAGES = {
     "bounds": "eighty_layers or whisper or minilm",
     "spectra": "trained_model",
     "limits": "inverse_square or kl_to_the_limit or spread_of_repeated",
-    "aim": "agrees_with_theory or bins_do_not_matter or two_starts or small_beta",
+    "learning": "agrees_with_theory or bins_do_not_matter or two_starts or small_beta",
 }
 CONFIG = """[cosmic-ray]
 module-path = "src/attnlaw/{package}"

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 import attnlaw
 from attnlaw.auditing.fits import Fits
 from attnlaw.auditing.result import holds_audit
-from attnlaw.records.files import to_json
+from attnlaw.base.files import to_json
 from attnlaw.report.write import write_report
 
 TINY = "examples/tiny-decoder"

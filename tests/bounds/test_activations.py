@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
+from attnlaw.base.errors import InputError
 from attnlaw.bounds.activations import LIPSCHITZ, lipschitz
-from attnlaw.errors import InputError
 
 
 def gelu(x):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import linregress
 
+from attnlaw.base.errors import InputError
 from attnlaw.bounds.growth import growth
-from attnlaw.errors import InputError
 
 DEPTH, WIDTH, SEED = (part.ravel() for part in np.meshgrid([2, 4, 8], [64, 256, 1024], [0, 1]))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from docs.sessions import NO_RUN, PAGES, ROOT, Session, agree, attnlaw_here, blocks, commands, in_a_process
 
-from attnlaw.cli.app import app
+from attnlaw.command.app import app
 
 RUN = ("console", "python", "toml")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text().split()

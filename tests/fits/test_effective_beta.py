@@ -11,9 +11,9 @@ import torch
 import transformers
 from real_checkpoints import real_checkpoint
 
-from attnlaw.checkpoints.open import open_model
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.fits.effective_beta import effective_beta, effective_betas
+from attnlaw.models.open import open_model
 
 
 def test_agrees_with_the_logits_of_all_pairs() -> None:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.base.laws import LAW_NAMES
 from attnlaw.fits.describe import describe, null_shape
 from attnlaw.fits.fit import LAWS, fit, ks_distance, shape_ratio
 from attnlaw.laws.htmp import beta_laguerre
-from attnlaw.records.laws import LAW_NAMES
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.spectrum import Spectrum

@@ -10,12 +10,12 @@ from real_checkpoints import real_checkpoint
 from attnlaw.auditing import audit
 from attnlaw.auditing.fits import Fits
 from attnlaw.auditing.fitting import fit_model, fit_spectra
-from attnlaw.checkpoints import open_model
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import to_json
+from attnlaw.base.fit_schema import CURVES, FITS
+from attnlaw.base.schema import SPECTRA
 from attnlaw.fits.tail import power_law_tail
-from attnlaw.records.files import to_json
-from attnlaw.records.fit_schema import CURVES, FITS
-from attnlaw.records.schema import SPECTRA
+from attnlaw.models import open_model
 from attnlaw.report.payload import audit_payload
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.aim.problem import Problem
-from attnlaw.aim.state_evolution import state_evolution
-from attnlaw.aim.target import Target
 from attnlaw.fits.angle_table import angle_tables
 from attnlaw.fits.learned import fit_learned
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.learning.problem import Problem
+from attnlaw.learning.state_evolution import state_evolution
+from attnlaw.learning.target import Target
 
 
 def trained(rng, size, target_rank, noise, threshold):

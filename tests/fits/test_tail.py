@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.fits.tail import hill, least_distance, power_law_tail, power_law_tails
 from attnlaw.fits.tail_checks import goodness_of_fit, lognormal_tail
 

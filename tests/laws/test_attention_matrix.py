@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.attention_matrix import AttentionMatrixLaw
 from attnlaw.laws.attention_sample import (
     attention_sample,

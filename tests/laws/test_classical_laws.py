@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import kstest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur

@@ -9,7 +9,7 @@ import pytest
 from numpy.polynomial import Polynomial
 from scipy.stats import kstest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.head_null import HeadNull
 
 RATIOS = [1e-5, 1 / 128, 0.25, 0.9, 1 - 1e-6, 1.0]

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import gamma as gamma_law
 from scipy.stats import kstest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.htmp import HighTemperatureMP, beta_laguerre
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 

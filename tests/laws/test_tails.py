@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.lognormal import Lognormal
 from attnlaw.laws.power_law import PowerLaw
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from cli.in_process import runner
+from command.in_process import runner
 
-from attnlaw.cli import limit
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.command import limit
 
 run = runner(limit.command)
 

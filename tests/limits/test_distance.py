@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits import (
     Law,
     Layer,

@@ -10,7 +10,7 @@ from scipy.integrate import dblquad, quad
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.kernels import KERNELS, activation, kernel_map
 
 CASES = [(1.0, 1.0, 0.0), (0.5, 2.0, 0.6), (1.5, 0.3, -0.5)]

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widths, output_law, stack_law
 from attnlaw.limits.memory import peak_bytes
 

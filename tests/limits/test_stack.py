@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, output_law, sample_stack, stack_law
 from attnlaw.limits.wishart import bartlett, compress
 

@@ -5,8 +5,8 @@ import re
 import polars as pl
 import pytest
 
-from attnlaw.records.fit_schema import FITS
-from attnlaw.records.schema import frame
+from attnlaw.base.fit_schema import FITS
+from attnlaw.base.schema import frame
 from attnlaw.report.fit_charts import LAW_COLOURS, law_map
 from attnlaw.report.paper import COLUMN, NEAR
 from attnlaw.report.style import save_chart

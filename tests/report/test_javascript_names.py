@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from checkpoints.spoiled import bert_state
+from models.spoiled import bert_state
 
 import attnlaw
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.fit_charts import law_map
 from attnlaw.report.inline import inline_svg

@@ -10,8 +10,8 @@ from oracles import extended_svd
 from real_checkpoints import real_checkpoint
 from scipy.linalg import svdvals
 
-from attnlaw.checkpoints import open_model
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.models import open_model
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.measure import GROUPS, Selection, measure
 

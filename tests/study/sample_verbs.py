@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study import Result, Study, Verb, read_study
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study import cases
 from attnlaw.study.verbs import VERBS
 

@@ -18,7 +18,7 @@ from distributed import Client
 from distributed.comm import CommClosedError
 from study.sample_verbs import VERBS, calls, rows, study
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study import Place, read_study, run, status
 from attnlaw.study.cluster import AHEAD, Dask
 from attnlaw.study.engine import Policy, Stop

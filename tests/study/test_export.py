@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from study.sample_verbs import rows, study
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.report.study_rows import read_rows
 from attnlaw.study import resume, run, status
 from attnlaw.study.export import export

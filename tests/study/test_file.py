@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from study.sample_verbs import VERBS
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study import Study, Verb, read_study
 from attnlaw.study.verbs import VERBS as REAL
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from study.sample_verbs import study
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 
 HUGE = "0x" + "f" * 5000
 

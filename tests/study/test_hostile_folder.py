@@ -9,8 +9,8 @@ import pytest
 from study.sample_verbs import rows, study
 from typer.testing import CliRunner
 
-from attnlaw.cli.app import app
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.command.app import app
 from attnlaw.study import run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import open_store

@@ -17,7 +17,7 @@ import pytest
 from study.sample_verbs import VERBS, calls, rows, study
 
 from attnlaw import __version__
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study import Place, read_study, resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.run import Estimate, _estimate

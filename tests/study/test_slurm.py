@@ -11,7 +11,7 @@ import pytest
 from dask.utils import parse_bytes
 from study.sample_verbs import VERBS
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study import Place, read_study, run
 from attnlaw.study.slurm import slurm_cluster
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study.store import is_locked, locked, open_store
 from attnlaw.study.task import Outcome, write_part
 

@@ -17,11 +17,11 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import attnlaw
-from attnlaw.aim.scaling import leading_error, scaling_law
 from attnlaw.auditing.fitting import fit_model
-from attnlaw.cli import audit, fit, learn, limit
-from attnlaw.cli.app import app
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.command import audit, fit, learn, limit
+from attnlaw.command.app import app
+from attnlaw.learning.scaling import leading_error, scaling_law
 from attnlaw.limits import (
     Layer,
     RandomInputs,
@@ -255,7 +255,7 @@ def test_the_leading_law_is_told_where_it_is_known(
     monkeypatch: pytest.MonkeyPatch, output: str, student: str, alpha: float, is_known: bool
 ) -> None:
     """Two tokens: 3 observations per sample with the linear output, 2 through softmax, so N/d = 4 in both."""
-    monkeypatch.setattr("attnlaw.aim.softmax.default_draws", lambda problem: 6)
+    monkeypatch.setattr("attnlaw.learning.softmax.default_draws", lambda problem: 6)
     power = {"target_exponent": 1.5, "target_dimension": 20}
     found = learn_verbs.learn(alpha=alpha, tokens=2, output=output, student=student, **power).row
     expected = leading_error(1.5, [4.0], 0.0, "bayes")[0]

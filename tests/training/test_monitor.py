@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from attnlaw import audit
-from attnlaw.errors import InputError
-from attnlaw.records.steps_schema import STEP_GROUPS, STEP_MATRICES, STEPS
+from attnlaw.base.errors import InputError
+from attnlaw.base.steps_schema import STEP_GROUPS, STEP_MATRICES, STEPS
 from attnlaw.report.series_charts import STEP_QUANTITIES
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor

@@ -15,7 +15,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-ATTNLAW = (sys.executable, "-c", "from attnlaw.cli import main; main()")
+ATTNLAW = (sys.executable, "-c", "from attnlaw.command import main; main()")
 GIGABYTE = 2**30
 WATCH = """
 import atexit, os, sys

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from checkpoints.spoiled import QUERY, bert_state
+from models.spoiled import QUERY, bert_state
 from trust.attack import Attack, with_config
 
 SPRUNG = "sprung"  # the file that exists once an attack has run code

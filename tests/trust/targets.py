@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from checkpoints.spoiled import CONFIG, bert_state
+from models.spoiled import CONFIG, bert_state
 from safetensors.torch import save
 from trust import saved_targets as saved
 
-from attnlaw.checkpoints import Model, open_model
-from attnlaw.checkpoints.families import FAMILIES, read_family
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits import GivenInputs
 from attnlaw.limits.gram_file import read_gram
+from attnlaw.models import Model, open_model
+from attnlaw.models.families import FAMILIES, read_family
 from attnlaw.study.file import read_study
 from attnlaw.study.verbs import VERBS
 

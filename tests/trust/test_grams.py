@@ -14,7 +14,7 @@ import pytest
 from trust.command import GIGABYTE, run
 from trust.targets import TARGETS
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits import GivenInputs
 from attnlaw.limits.gram_file import read_gram
 

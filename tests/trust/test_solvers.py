@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlaw.aim.problem import Problem, Target
-from attnlaw.aim.simulate import simulate
-from attnlaw.aim.state_evolution import state_evolution
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.fits.fit import LAWS, fit
 from attnlaw.laws.attention_matrix import AttentionMatrixLaw
 from attnlaw.laws.discrete import Discrete
@@ -20,6 +17,9 @@ from attnlaw.laws.head_null import HeadNull
 from attnlaw.laws.htmp import HighTemperatureMP
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.semicircle import Semicircle
+from attnlaw.learning.problem import Problem, Target
+from attnlaw.learning.simulate import simulate
+from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.limits import (
     GivenInputs,
     Layer,

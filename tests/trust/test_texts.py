@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoints.spoiled import CONFIG, write_good
+from models.spoiled import CONFIG, write_good
 from trust.targets import ADAPTER, MAP, STUDIES, TARGETS
 
-from attnlaw.checkpoints import open_model
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.models import open_model
 
 HUGE = 10**400
 HEADS: tuple[Any, ...] = (

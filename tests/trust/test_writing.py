@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from checkpoints.spoiled import CONFIG, bert_state
+from models.spoiled import CONFIG, bert_state
 from safetensors.torch import save_file
 from trust.command import ATTNLAW, Outcome, run
 
@@ -94,8 +94,8 @@ def test_places_that_cannot_be_written(earlier: Path, verb: str, out: str) -> No
     """A file in the way, and a file system that takes no files: refused before the work."""
     from typer.testing import CliRunner
 
-    from attnlaw.cli.app import app
-    from attnlaw.errors import InputError
+    from attnlaw.base.errors import InputError
+    from attnlaw.command.app import app
 
     refused = CliRunner().invoke(app, [verb, str(earlier / "one"), "--out", str(earlier / out)])
     assert isinstance(refused.exception, InputError)
@@ -123,8 +123,8 @@ def test_a_directory_that_is_read_only(earlier: Path, read_only: Path, verb: str
     """Refused before the work, whatever the verb; nothing is left behind."""
     from typer.testing import CliRunner
 
-    from attnlaw.cli.app import app
-    from attnlaw.errors import InputError
+    from attnlaw.base.errors import InputError
+    from attnlaw.command.app import app
 
     study = earlier / "study.toml"
     study.write_text(STUDY)
@@ -139,7 +139,7 @@ def test_a_directory_that_is_read_only(earlier: Path, read_only: Path, verb: str
 def test_a_directory_in_the_place_of_a_file(name: str, tmp_path: Path) -> None:
     """Or a file in that of the figures: no file of the earlier run is replaced, not even the first."""
     from attnlaw import audit
-    from attnlaw.errors import InputError
+    from attnlaw.base.errors import InputError
 
     out = audit(checkpoint(tmp_path / "one", 1)).fitted().save(tmp_path / "out")
     (out / name).unlink(missing_ok=True)

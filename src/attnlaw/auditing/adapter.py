@@ -16,11 +16,11 @@ from attnlaw import __version__
 from attnlaw.auditing.result import Audit
 from attnlaw.auditing.rows import matrix_rows, spectrum_rows
 from attnlaw.auditing.summary import MEANING
-from attnlaw.checkpoints import Model
-from attnlaw.checkpoints.adapters import Adapter, Update, open_adapter
-from attnlaw.checkpoints.open import open_file
-from attnlaw.errors import InputError, printable
-from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.base.errors import InputError, printable
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.models import Model
+from attnlaw.models.adapters import Adapter, Update, open_adapter
+from attnlaw.models.open import open_file
 from attnlaw.spectra import product_spectrum
 from attnlaw.spectra.measure import Measured
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from attnlaw.base.files import parquet, replace_all, usable_directory
+from attnlaw.base.laws import LAW_NAMES
+from attnlaw.base.stack import distinct_names, stacked
 from attnlaw.fits.describe import LEVEL
 from attnlaw.fits.null import false_alarms
-from attnlaw.records.files import parquet, replace_all, usable_directory
-from attnlaw.records.laws import LAW_NAMES
-from attnlaw.records.stack import distinct_names, stacked
 
 # Columns of a row that the JSON of a matrix repeats under the same name.
 PLAIN = ("law", "random_p_value", "outliers", "kappa", "noise_level", "threshold", "rank_fraction", "status")

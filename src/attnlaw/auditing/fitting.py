@@ -11,13 +11,13 @@ import polars as pl
 from attnlaw import __version__
 from attnlaw.auditing.fits import Fits
 from attnlaw.auditing.rows import matrix_rows, spectrum_of, spectrum_rows
-from attnlaw.checkpoints import open_model
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.base.fit_schema import CURVES, FITS
+from attnlaw.base.schema import MATRICES, PLACE, SPECTRA, frame
 from attnlaw.fits.describe import describe
 from attnlaw.fits.fit import null_for, obstacle
 from attnlaw.fits.null import Null
-from attnlaw.records.fit_schema import CURVES, FITS
-from attnlaw.records.schema import MATRICES, PLACE, SPECTRA, frame
+from attnlaw.models import open_model
 from attnlaw.spectra.measure import Selection, measure
 
 Progress = Callable[[int, int], None]

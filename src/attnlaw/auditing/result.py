@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.errors import InputError
-from attnlaw.plain_files import read_bounded
-from attnlaw.records.files import parquet, replace_all, replaceable, to_json, usable_directory
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import parquet, replace_all, replaceable, to_json, usable_directory
+from attnlaw.base.plain_files import read_bounded
 from attnlaw.report.saved import KEPT, MOST_SUMMARY, AuditRows
 
 
@@ -22,8 +22,8 @@ from attnlaw.report.saved import KEPT, MOST_SUMMARY, AuditRows
 class Audit(AuditRows):
     """The rows of one or several models, with a summary (a dict of plain values) for each.
 
-    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.records.schema` lists; `fits`
-    and `curves`, once `fitted()`, those of `attnlaw.records.fit_schema`.
+    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.base.schema` lists; `fits`
+    and `curves`, once `fitted()`, those of `attnlaw.base.fit_schema`.
     """
 
     @property

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
+from attnlaw.base.errors import printable
 from attnlaw.bounds import Proxies
-from attnlaw.checkpoints import Model
-from attnlaw.errors import printable
+from attnlaw.models import Model
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra import Spectrum
 from attnlaw.spectra.measure import GROUPS, Measured

@@ -11,12 +11,12 @@ from attnlaw.auditing.adapter import audit_adapter
 from attnlaw.auditing.result import Audit
 from attnlaw.auditing.rows import layer_rows, matrix_rows, spectrum_rows
 from attnlaw.auditing.summary import summarize
+from attnlaw.base.errors import InputError
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, frame
 from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, Proxies, proxies
 from attnlaw.bounds.activations import lipschitz
-from attnlaw.checkpoints import Model, open_model
-from attnlaw.checkpoints.adapters import is_adapter
-from attnlaw.errors import InputError
-from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.models import Model, open_model
+from attnlaw.models.adapters import is_adapter
 from attnlaw.spectra import Spectrum
 from attnlaw.spectra.measure import Measured, Selection, expected_seconds, measure
 

@@ -8,7 +8,7 @@ from typing import Any
 from attnlaw import __version__
 from attnlaw.auditing.rows import log10_error, log10_or_none
 from attnlaw.bounds import Proxies
-from attnlaw.checkpoints import Model
+from attnlaw.models import Model
 from attnlaw.spectra.measure import Measured
 
 MEANING = (

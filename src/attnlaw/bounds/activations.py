@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 
 LIPSCHITZ: dict[str, float] = {
     "gelu": 1.13,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 
 Vector = NDArray[np.float64]
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.checkpoints.model import Matrix, Model
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.models.model import Matrix, Model
 
 EXTENSION = (
     "effective beta: token embeddings, normalised row by row without the norm's weights, biases or "
@@ -46,13 +46,13 @@ class EffectiveBeta:
 def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
     """Effective beta of one head of self-attention.
 
-    >>> from attnlaw.checkpoints.open import open_model
+    >>> from attnlaw.models.open import open_model
     >>> rng = np.random.default_rng(0)
     >>> block = {"in_proj_weight": rng.normal(size=(12, 4)), "out_proj.weight": np.eye(4)}
     >>> effective_beta(open_model(block, heads=2), 0, 0)
     Traceback (most recent call last):
     ...
-    attnlaw.errors.InputError: ... no token embedding was found ...
+    attnlaw.base.errors.InputError: ... no token embedding was found ...
     """
     if not 0 <= layer < len(model.layers) or not 0 <= head < model.layers[layer].attention.heads:
         raise InputError(

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.fits import tail as tails
 from attnlaw.fits.heavy_tailed import fit_kappa, kappas_of_null
 from attnlaw.fits.learned import fit_learned

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 
 Reals = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import hyp1f1
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.law import Complexes, Law, Reals, require_scale
 from attnlaw.laws.pieces import Bounded, Piece
 from attnlaw.laws.roots import monic_roots

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from scipy.stats import kstest
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.attention_matrix import AttentionMatrixLaw
 from attnlaw.laws.law import Reals
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur

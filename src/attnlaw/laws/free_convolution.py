@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.convolution_nodes import Nodes, biane_curve, biane_nodes, cubic_nodes, cubic_stieltjes
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale

@@ -22,7 +22,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
 from attnlaw.laws.pieces import Piece
 from attnlaw.laws.roots import monic_roots, smallest_root

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh_tridiagonal
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.law import Complexes, Law, Reals, require_levels, require_scale
 from attnlaw.laws.pieces import Decades, HalfLine, Piece, ToZero
 from attnlaw.laws.tricomi import Cut, continued_fraction, log_growth, solve_cut

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri_exp
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.law import Complexes, Law, Reals, require_levels
 from attnlaw.laws.pieces import Decades, HeavyHalfLine, Piece, ToZero
 

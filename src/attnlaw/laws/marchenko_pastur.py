@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_levels, require_scale
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import hyp2f1
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.law import Complexes, Law, Reals, require_levels
 from attnlaw.laws.pieces import HeavyHalfLine, Piece
 

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.laws.free_convolution import FreeConvolution, Indices, Truncated
 from attnlaw.laws.law import Complexes, Law, Reals
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.heads import attention_root, score_matrices, score_row
 from attnlaw.limits.layer import Layer, Sample
 from attnlaw.limits.mixture import Law

@@ -10,10 +10,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.base.plain_files import read_bounded, require_plain, require_possible
 from attnlaw.limits.inputs import require_real
 from attnlaw.limits.wishart import Array
-from attnlaw.plain_files import read_bounded, require_plain, require_possible
 
 MOST_BYTES = 2**30  # of a matrix; 11000 tokens
 # What NumPy raises on a header that is none: it is parsed as a Python expression.

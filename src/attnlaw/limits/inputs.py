@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.kernels import activation
 from attnlaw.limits.wishart import Array, Streams, bartlett, root_of_rows, symmetric_root
 

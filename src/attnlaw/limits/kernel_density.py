@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.signal import fftconvolve
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.wishart import Array
 
 _FLOOR = 1e-12

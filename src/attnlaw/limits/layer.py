@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.inputs import LARGEST, Inputs, check_count
 from attnlaw.limits.scores import BoolArray, Scores
 from attnlaw.limits.wishart import Array

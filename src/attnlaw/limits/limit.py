@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.finite import chunks
 from attnlaw.limits.heads import score_matrices
 from attnlaw.limits.layer import Layer

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.finite import chunk_size
 from attnlaw.limits.inputs import MOST_BYTES, ROOT_ARRAYS
 from attnlaw.limits.stack import Stack

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.limits.finite import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.limits.heads import attention_root, score_matrices
 from attnlaw.limits.inputs import check_count

@@ -1,6 +1,6 @@
 """Figures that compare models by their bounds: growth, decay, contribution curves, norms, before and after.
 
-Every function takes rows of an audit (`attnlaw.records.schema`); rows of a family of models also carry
+Every function takes rows of an audit (`attnlaw.base.schema`); rows of a family of models also carry
 `depth`, `width` and `seed`, and one row per model carries `log10_<proxy>` for each proxy.
 """
 

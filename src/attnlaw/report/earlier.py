@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
-from attnlaw.errors import InputError
-from attnlaw.plain_files import read_bounded
-from attnlaw.records.files import replacing, to_json
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import replacing, to_json
+from attnlaw.base.plain_files import read_bounded
 from attnlaw.report.style import FORMATS
 
 LIST = ".attnlaw-figures.json"

@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.records.files import to_json
+from attnlaw.base.files import to_json
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
 from attnlaw.report.inline import inline_svg

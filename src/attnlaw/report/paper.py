@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlaw.errors import InputError
-from attnlaw.records.files import replace_all
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import replace_all
 from attnlaw.report.earlier import remove_earlier
 from attnlaw.report.figure import Figure
 from attnlaw.report.style import PALETTE, as_title, chart_bytes, drawn_svg

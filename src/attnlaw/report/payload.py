@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from attnlaw.records.remarks import proxy_entries, remarks
-from attnlaw.records.schema import PLACE
+from attnlaw.base.remarks import proxy_entries, remarks
+from attnlaw.base.schema import PLACE
 from attnlaw.report.saved import HEADLINE, AuditRows, short_names
 
 # Said elsewhere on the page, or packed.

@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import polars as pl
 
-from attnlaw.errors import InputError
-from attnlaw.plain_files import read_bounded
-from attnlaw.records.fit_schema import CURVES, FITS
-from attnlaw.records.read import read_table, without_nan
-from attnlaw.records.remarks import proxy_entries, remarks
-from attnlaw.records.schema import LAYERS, MATRICES, SPECTRA, Schema
-from attnlaw.records.stack import distinct_names, stacked
+from attnlaw.base.errors import InputError
+from attnlaw.base.fit_schema import CURVES, FITS
+from attnlaw.base.plain_files import read_bounded
+from attnlaw.base.read import read_table, without_nan
+from attnlaw.base.remarks import proxy_entries, remarks
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, Schema
+from attnlaw.base.stack import distinct_names, stacked
 from attnlaw.report.audit_charts import KIND_NAMES
 from attnlaw.report.study_rows import EXPORT
 from attnlaw.report.summary_row import COLUMNS, from_row
@@ -39,7 +39,7 @@ HEADLINE = {"spectrum_adaptive": "spectrum-adaptive proxy", "edelman": "norm-bas
 class AuditRows:
     """The rows of one or several models, with a summary (a dict of plain values) for each.
 
-    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.records.schema` lists; `fits`
+    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.base.schema` lists; `fits`
     and `curves` are None where no laws were fitted.
     """
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from attnlaw.errors import InputError
-from attnlaw.records.read import read_table, require_columns, without_nan
-from attnlaw.records.schema import Schema
+from attnlaw.base.errors import InputError
+from attnlaw.base.read import read_table, require_columns, without_nan
+from attnlaw.base.schema import Schema
 
 ROWS = Path("rows", "rows.parquet")
 EXPORT = "write it again with: attnlaw study export FILE --out DIR"

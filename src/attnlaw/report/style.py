@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from attnlaw.errors import InputError
-from attnlaw.records.files import replace_all, to_json
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import replace_all, to_json
 
 # Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")

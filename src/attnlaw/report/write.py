@@ -11,9 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from attnlaw.errors import InputError, printable
-from attnlaw.records.files import replace_all, usable_directory
-from attnlaw.records.read import read_steps
+from attnlaw.base.errors import InputError, printable
+from attnlaw.base.files import replace_all, usable_directory
+from attnlaw.base.read import read_steps
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
 from attnlaw.report.leads import failures, same

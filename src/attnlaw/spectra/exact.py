@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.spectra.spectrum import Spectrum
 
 GRAM_LIMIT = 2e-3

@@ -9,8 +9,8 @@ from zlib import crc32
 
 from threadpoolctl import threadpool_limits
 
-from attnlaw.checkpoints import Attention, Model, View
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
+from attnlaw.models import Attention, Model, View
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.errors import InputError
-from attnlaw.plain_files import require_possible
+from attnlaw.base.errors import InputError
+from attnlaw.base.plain_files import require_possible
 from attnlaw.study.task import Plain
 from attnlaw.study.verb import Arguments, Verb
 

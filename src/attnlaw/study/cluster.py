@@ -23,7 +23,7 @@ from typing import Any
 from distributed import Client, KilledWorker
 
 from attnlaw import __version__
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study.engine import Policy, Stop
 from attnlaw.study.task import QUICK, Outcome, Task, death, perform_batch, told
 

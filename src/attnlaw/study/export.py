@@ -18,8 +18,8 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.errors import InputError
-from attnlaw.records.files import parquet, replacing
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import parquet, replacing
 from attnlaw.study.file import Study
 from attnlaw.study.store import KEY, Store
 from attnlaw.study.task import Outcome, Task

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.study.task import Result
 
 if TYPE_CHECKING:
-    from attnlaw.aim.prediction import Prediction
-    from attnlaw.aim.problem import Problem, Target
+    from attnlaw.learning.prediction import Prediction
+    from attnlaw.learning.problem import Problem, Target
 
 
 def learn(
@@ -34,10 +34,10 @@ def learn(
     """`attnlaw learn`: what the theory predicts at one point; `spectrum` adds the density as a table."""
     import polars as pl
 
-    from attnlaw.aim.figures import density_rows
-    from attnlaw.aim.state_evolution import state_evolution
-    from attnlaw.aim.sweep import row
-    from attnlaw.aim.thresholds import threshold_columns
+    from attnlaw.learning.figures import density_rows
+    from attnlaw.learning.state_evolution import state_evolution
+    from attnlaw.learning.sweep import row
+    from attnlaw.learning.thresholds import threshold_columns
     from attnlaw.report.learn_charts import DENSITY
 
     target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
@@ -65,7 +65,7 @@ def _scaling(prediction: Prediction) -> dict[str, float | None]:
     It is known for the linear output (not for the direct student), and for the Bayes-optimal student with
     softmax, whose equations are the same with (T^2+T-2)/2 observations per sample; null elsewhere.
     """
-    from attnlaw.aim.scaling import leading_error, predicted_exponent
+    from attnlaw.learning.scaling import leading_error, predicted_exponent
 
     problem, target = prediction.problem, prediction.problem.target
     is_known = problem.output == "linear" or (problem.output, problem.student) == ("softmax", "bayes")
@@ -90,7 +90,7 @@ def check_learn(
     **arguments: Any,
 ) -> None:
     """An `InputError` for a problem that has no theory, or one too large to be solved."""
-    from attnlaw.aim.state_evolution import check_size
+    from attnlaw.learning.state_evolution import check_size
 
     target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
     check_size(_problem(target=target, **arguments))
@@ -116,8 +116,8 @@ def simulate(
     """`attnlaw learn --simulate D --seeds 1`: one student trained on its own data."""
     import polars as pl
 
-    from attnlaw.aim.simulate import QUANTITIES
-    from attnlaw.aim.simulate import simulate as train
+    from attnlaw.learning.simulate import QUANTITIES
+    from attnlaw.learning.simulate import simulate as train
 
     target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
     problem = _problem(alpha, tokens, output, beta, target, noise, weight_decay, student)
@@ -147,7 +147,7 @@ def check_simulate(
     **arguments: Any,
 ) -> None:
     """An `InputError` for a student that cannot be trained."""
-    from attnlaw.aim.simulate import check_simulation
+    from attnlaw.learning.simulate import check_simulation
 
     target = chosen_target(target_rank, target_spike, target_exponent, target_dimension)
     check_simulation(_problem(target=target, **arguments), simulate, sensing)
@@ -159,7 +159,7 @@ def chosen_target(rank: float, spike: float | None, exponent: float | None, dime
     >>> chosen_target(0.5, 8.0, None, 100).describe()
     {'kind': 'marchenko-pastur', 'rank_ratio': 0.5, 'spikes': [8.0]}
     """
-    from attnlaw.aim.problem import Target
+    from attnlaw.learning.problem import Target
 
     bulk = Target.marchenko_pastur(rank) if exponent is None else Target.power_law(exponent, dimension)
     return bulk if spike is None else bulk.with_spikes(spike)
@@ -175,6 +175,6 @@ def _problem(
     weight_decay: float,
     student: str,
 ) -> Problem:
-    from attnlaw.aim.problem import Problem
+    from attnlaw.learning.problem import Problem
 
     return Problem(alpha, tokens, output, beta, target, noise, weight_decay, student)

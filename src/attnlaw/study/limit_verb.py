@@ -83,7 +83,7 @@ def check_limit(
 
     Infinite width is the limit, whose heads are infinitely wide: a head width there would be ignored.
     """
-    from attnlaw.errors import InputError
+    from attnlaw.base.errors import InputError
     from attnlaw.limits.finite import MOST_DRAWS
     from attnlaw.limits.memory import check_memory
     from attnlaw.limits.mixture import BATCHES

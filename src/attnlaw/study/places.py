@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw import __version__
-from attnlaw.errors import InputError
-from attnlaw.records.files import usable_directory
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import usable_directory
 from attnlaw.study.engine import Engine, InProcess, Stop
 from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
 

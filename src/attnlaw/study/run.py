@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study.engine import Engine, Policy, Stop
 from attnlaw.study.export import ROWS, another_study, export, is_of_another
 from attnlaw.study.file import Study

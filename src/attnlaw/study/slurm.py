@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study.engine import Stop
 
 OPTIONS = ("partition", "cores", "memory", "walltime", "account", "interface")

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from attnlaw.errors import InputError, printable
-from attnlaw.records.files import usable_directory
+from attnlaw.base.errors import InputError, printable
+from attnlaw.base.files import usable_directory
 from attnlaw.study.task import Outcome
 
 STORE = "store.sqlite"

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
-from attnlaw.errors import InputError, printable
-from attnlaw.records.files import parquet
+from attnlaw.base.errors import InputError, printable
+from attnlaw.base.files import parquet
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.study.task import Plain, Result
 
 EXPECTED = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}

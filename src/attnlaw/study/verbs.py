@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attnlaw.records.laws import LAW_NAMES
+from attnlaw.base.laws import LAW_NAMES
 from attnlaw.study.learn_verbs import check_learn, check_simulate, learn, simulate
 from attnlaw.study.limit_verb import check_limit, limit
 from attnlaw.study.task import Result
@@ -75,8 +75,8 @@ def fit(
 
 
 def _check_model(*, model: str, **_: Any) -> None:
-    from attnlaw.checkpoints.hub import is_hub_id
-    from attnlaw.errors import InputError
+    from attnlaw.base.errors import InputError
+    from attnlaw.models.hub import is_hub_id
 
     if not Path(model).exists() and not is_hub_id(model):
         raise InputError(f"model: {model}: no such file or directory; relative paths start at the study file")

@@ -29,13 +29,13 @@ from typing import Any
 import polars as pl
 
 from attnlaw.auditing import audit
-from attnlaw.checkpoints import open_model
-from attnlaw.checkpoints.formats.torch_file import import_torch
-from attnlaw.errors import InputError
-from attnlaw.records.files import parquet, replacing, usable_directory
-from attnlaw.records.read import read_steps
-from attnlaw.records.schema import frame
-from attnlaw.records.steps_schema import STEPS
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import parquet, replacing, usable_directory
+from attnlaw.base.read import read_steps
+from attnlaw.base.schema import frame
+from attnlaw.base.steps_schema import STEPS
+from attnlaw.models import open_model
+from attnlaw.models.formats.torch_file import import_torch
 from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 
 Tensor = Any  # torch.Tensor; torch is imported by whoever has one to pass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from attnlaw.errors import InputError
+from attnlaw.base.errors import InputError
 from attnlaw.training.monitor import SpectralMonitor
 
 

@@ -1,0 +1,204 @@
+"""An audit in the terminal: one line per layer, the proxies, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnlaw.auditing import Audit
+from attnlaw.base.remarks import proxy_entries, remarks
+from attnlaw.command.console import print_table
+from attnlaw.command.uncertain import with_error
+from attnlaw.report.saved import short_names
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], top: float) -> str:
+    """One block per value, as high as the value is against `top`.
+
+    >>> sparkline([0.0, 1.0, 2.0], top=2.0)
+    '▁▅█'
+    """
+    steps = len(BLOCKS) - 1
+    return "".join(BLOCKS[round(steps * value / top) if top > 0 else 0] for value in values)
+
+
+def _bins(values: Sequence[float], size: int) -> list[float]:
+    """The maxima of `size` neighbours each."""
+    return [max(values[i : i + size]) for i in range(0, len(values), size)]
+
+
+def bar(fraction: float, width: int = 8) -> str:
+    """A horizontal bar, in eighths of a character.
+
+    >>> bar(0.5, width=4)
+    '██'
+    """
+    eighths = round(fraction * width * 8)
+    return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")
+
+
+def show(audit: Audit, console: Console) -> None:
+    """Print the matrices of one model."""
+    summary = audit.summary
+    matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
+    facts = f"{summary['family']}, {summary['layers']} layers, {matrices}"
+    if summary["heads"] is not None:  # an adapter has none
+        hidden_size = f"hidden size {summary['hidden_size'] or 'varies'}"
+        facts = (
+            f"{summary['family']}, {summary['layers']} layers, {hidden_size}, "
+            f"{summary['heads']} heads, {matrices}, activation {summary['activation']}"
+        )
+    console.print()
+    console.print(Text(summary["model"], style="bold"), soft_wrap=True)
+    console.print(Text(facts, style="dim"), soft_wrap=True)
+    if audit.layers.height:
+        _show_layers(audit, console)
+    others = audit.matrices.filter(pl.col("layer").is_null())
+    for row in others.iter_rows(named=True):
+        console.print(
+            f"{row['kind']} {row['rows']} x {row['cols']}: "
+            f"spectral norm {_of(row, 'spectral_norm', '#.4g')}, "
+            f"stable rank {_of(row, 'stable_rank', '#.3g')}, "
+            f"effective rank {_of(row, 'effective_rank', '#.4g')}"
+        )
+    for warning in summary["warnings"]:
+        console.print(Text(f"warning: {warning}", style="yellow"))
+
+
+def show_together(audit: Audit, console: Console) -> None:
+    """Print the proxies of all models side by side, and once each what is to be known about them."""
+    names = short_names(audit.names)
+    bounded = {
+        names[summary["model"]]: summary for summary in audit.summaries if summary["proxies"] is not None
+    }
+    if len(audit.summaries) > 1:
+        console.print()
+    if bounded:
+        console.print(_proxy_table(bounded))
+    told: dict[str, list[str]] = {}
+    for summary in audit.summaries:
+        for line in remarks(summary):
+            told.setdefault(line, []).append(names[summary["model"]])
+    for line, models in told.items():
+        whose = "" if len(models) == len(audit.summaries) else f"{', '.join(models)}: "
+        console.print(Text(f"{whose}{line}", style="dim"))
+    console.print()
+
+
+def _show_layers(audit: Audit, console: Console) -> None:
+    """Print the table of layers; a narrow screen goes without its last columns, and says so."""
+    blocks = 12 if console.width >= 100 else 6
+    feed_forward = audit.matrices["kind"].str.starts_with("ffn_").any()
+    there = (("share of proxy", audit.summary["proxies"] is not None), ("norms of FFN", feed_forward))
+    last = [name for name, present in there if present]
+    print_table(console, lambda left_out: _layer_table(audit, blocks, left_out), last)
+
+
+def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
+    """One line per layer, and a second one for its cross attention; sparklines of at most `blocks`."""
+    matrices = audit.matrices
+    present = set(matrices["kind"])
+    heads = [kind for kind in ("qk", "vo") if {kind, f"cross_{kind}"} & present]
+    ffn = () if "norms of FFN" in left_out else ("ffn_in", "ffn_gate", "ffn_out")
+    plain = [kind for kind in (*ffn, "lora") if kind in present]
+    pooled = {kind: -(-_most_heads(matrices, kind) // blocks) for kind in heads}
+    tops = {kind: _spectral_norms(matrices, kind, f"cross_{kind}").max() for kind in heads}
+    bounded = audit.summary["proxies"] is not None
+    wide = "share of proxy" not in left_out
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
+    table.add_column("\nlayer", no_wrap=True)
+    for kind in heads:
+        by = "head" if pooled[kind] == 1 else f"{pooled[kind]} heads"
+        table.add_column(f"{kind.upper()}\nnorm by {by}", no_wrap=True)
+        table.add_column("stable\nrank", justify="right", no_wrap=True)
+    for kind in plain:
+        table.add_column(kind.replace("ffn_", "FFN\n"), justify="right", no_wrap=True)
+    if bounded:
+        table.add_column("log10\nα", justify="right", no_wrap=True)
+        if wide:
+            table.add_column("share of\nproxy", no_wrap=True)
+    shares = dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
+    largest = max(shares.values()) or 1.0
+    for layer in audit.layers.iter_rows(named=True):
+        rows = matrices.filter(pl.col("layer") == layer["layer"])
+        cells: list[str | Text] = [Text(f"{layer['stack'] or ''} {layer['layer']}".strip())]
+        cells += [cell for kind in heads for cell in _head_cells(rows, kind, tops[kind], pooled[kind])]
+        cells += [_largest_norm(rows, kind) for kind in plain]
+        if bounded:
+            share = shares[layer["layer"]]
+            cells.append(_number(layer["log10_alpha"], ".2f", layer["log10_alpha_error"]))
+            cells += [f"{bar(share / largest, width=5):<5} {share:.1%}"] if wide else []
+        table.add_row(*cells)
+        if rows["kind"].str.starts_with("cross_").any():
+            cross = [
+                cell
+                for kind in heads
+                for cell in _head_cells(rows, f"cross_{kind}", tops[kind], pooled[kind])
+            ]
+            table.add_row("  + cross", *cross, style="dim")
+    return table
+
+
+def _most_heads(rows: pl.DataFrame, kind: str) -> int:
+    """The largest number of heads of a kind, or of its cross attention, in one layer."""
+    of_kind = rows.filter(pl.col("kind").is_in([kind, f"cross_{kind}"]))
+    return int(max(of_kind.group_by("layer", "kind").len()["len"]))
+
+
+def _head_cells(rows: pl.DataFrame, kind: str, top: Any, pooled: int) -> list[str]:
+    """A sparkline of the norms with their maximum, and the median stable rank."""
+    norms = _spectral_norms(rows, kind).to_list()
+    rank = rows.filter(pl.col("kind") == kind)["stable_rank"].median()
+    bars = f"{sparkline(_bins(norms, pooled), top)} {_number(max(norms), '#.3g')}" if norms else ""
+    return [bars, _number(rank, ".1f")]
+
+
+def _largest_norm(rows: pl.DataFrame, kind: str) -> str:
+    of_kind = rows.filter(pl.col("kind") == kind).sort("spectral_norm", descending=True)
+    largest = of_kind.head(1).select("spectral_norm", "spectral_norm_error").rows()
+    return "".join(_number(norm, "#.3g", error) for norm, error in largest)
+
+
+def _spectral_norms(rows: pl.DataFrame, *kinds: str) -> pl.Series:
+    return rows.filter(pl.col("kind").is_in(kinds))["spectral_norm"]
+
+
+def _of(row: dict[str, Any], name: str, form: str) -> str:
+    """One column of a row with its error; 0 for the ranks of a zero matrix."""
+    return _number(row[name] or 0, form, row[f"{name}_error"])
+
+
+def _number(value: Any, form: str, error: Any = None) -> str:
+    """The number in its form, or with its error where that reaches the digits shown; nothing for None."""
+    if value is None:
+        return ""
+    shown = format(float(value), form).removesuffix(".")
+    last_digit = 10.0 ** -len(shown.partition(".")[2])
+    return with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
+
+
+def _proxy_table(summaries: Mapping[str, dict[str, Any]]) -> Table:
+    """A column for each model, by its name where there are several, and one more where it shares layers."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("proxy")
+    columns = []
+    for name, summary in summaries.items():
+        title = "log10" if len(summaries) == 1 else f"log10, {name}"
+        for key, more in (("proxies", ""), ("per_application", ", per application")):
+            if summary[key]:
+                table.add_column(Text(f"{title}{more}"), justify="right", overflow="fold")
+                columns.append(proxy_entries(summary[key]))
+    for entries in zip(*columns, strict=True):
+        table.add_row(entries[0][0], *(_proxy(value, error) for _, value, error in entries))
+    return table
+
+
+def _proxy(value: float, error: float | None) -> str:
+    return with_error(value, error) if error else f"{value:.4f}"

@@ -1,0 +1,85 @@
+"""Where the command line writes: results on standard output, progress and warnings on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.text import Text
+
+from attnlaw.base.errors import printable
+from attnlaw.base.files import to_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+output = Console(highlight=False)
+messages = Console(stderr=True, highlight=False)
+
+
+def say(line: str) -> None:
+    """Write one line to standard error as it is: names in it are neither markup nor orders to a terminal."""
+    messages.print(printable(line), markup=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Write JSON alone to standard output, in ASCII: the same whatever encoding the terminal has."""
+    sys.stdout.write(to_json(value, ascii_only=True) + "\n")
+
+
+def print_table(console: Console, build: Callable[[Sequence[str]], Table], less: Sequence[str] = ()) -> None:
+    """Print `build(left_out)` and cut no cell: a narrow screen goes without columns of `less`, and says so.
+
+    They go in the order of `less`. A table that is still too wide runs over the edge.
+    """
+    for count in range(len(less) + 1):
+        left_out = less[:count]
+        table = build(left_out)
+        size = Measurement.get(console, console.options.update(width=1000), table)
+        if size.maximum <= console.width:
+            break
+    # Only a column that may wrap can be narrower than its cells.
+    least = size.maximum if all(column.no_wrap for column in table.columns) else size.minimum
+    if least > console.width:
+        table.width = least
+    console.print(table, crop=False)
+    if left_out:
+        console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
+
+
+def column_table(
+    cells: Mapping[str, Sequence[str]], left_out: Sequence[str], texts: Sequence[str] = ()
+) -> Table:
+    """A table of columns by their titles, numbers to the right, without those left out."""
+    from rich.table import Table
+
+    kept = {title: column for title, column in cells.items() if title not in left_out}
+    table = Table(box=None, pad_edge=False)
+    for title in kept:
+        table.add_column(title, justify="left" if title in texts else "right", no_wrap=True)
+    for row in zip(*kept.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+@contextmanager
+def progress(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield `report(done, total)`, drawn as a bar on standard error when that is a terminal."""
+    if not messages.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=messages, transient=True) as bar:
+        task = bar.add_task(printable(description), total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

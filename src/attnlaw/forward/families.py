@@ -1,0 +1,140 @@
+"""The table of families: how the modules of a Hugging Face model make up a chain of affine blocks.
+
+Post-norm (BERT): X -> norm(X + attention(X)) -> norm(X + feed_forward(X)).
+Pre-norm (GPT-2, LLaMA): X -> X + attention(norm(X)) -> X + feed_forward(norm(X)), one norm at the end.
+
+A gated feed-forward block (LLaMA), x -> (phi(x W_gate) * x W_in) W_out, is linear in the second factor
+once the first is frozen: D_i = diag(phi(x_i W_gate)). This choice extends arXiv 2601.17958; freezing the
+other factor and phi's slope would be as exact and give another operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlaw.base.errors import InputError
+from attnlaw.forward.blocks import Array, Attention, Block, Chain, FeedForward, Norm, Residual
+
+# What one forward pass showed: for every module without children its input and its output, torch tensors.
+Seen = Mapping[Any, tuple[Any, Any]]
+# Weight of shape (in, out) and bias of an affine module.
+Affine = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Names of the classes in `transformers`, and the function that reads the blocks of a pass."""
+
+    config: str
+    model: str
+    read: Callable[[Any, Seen, Sequence[Array]], Iterator[Block]]
+    options: Mapping[str, Any]
+
+
+def _bert(model: Any, seen: Seen, probabilities: Sequence[Array]) -> Iterator[Block]:
+    for layer, weights in zip(model.encoder.layer, probabilities, strict=True):
+        attention, inner = layer.attention, layer.intermediate
+        yield Residual(_attention(weights, _affine(attention.self.value), _affine(attention.output.dense)))
+        yield _norm(attention.output.LayerNorm, seen)
+        yield Residual(_feed_forward(inner.dense, inner.intermediate_act_fn, layer.output.dense, seen))
+        yield _norm(layer.output.LayerNorm, seen)
+
+
+def _gpt2(model: Any, seen: Seen, probabilities: Sequence[Array]) -> Iterator[Block]:
+    for layer, weights in zip(model.h, probabilities, strict=True):
+        fused, bias = _affine(layer.attn.c_attn)
+        third = fused.shape[1] // 3
+        value = fused[:, 2 * third :], bias[2 * third :]
+        attention = _attention(weights, value, _affine(layer.attn.c_proj))
+        yield Residual(Chain((_norm(layer.ln_1, seen), attention)))
+        feed_forward = _feed_forward(layer.mlp.c_fc, layer.mlp.act, layer.mlp.c_proj, seen)
+        yield Residual(Chain((_norm(layer.ln_2, seen), feed_forward)))
+    yield _norm(model.ln_f, seen)
+
+
+def _llama(model: Any, seen: Seen, probabilities: Sequence[Array]) -> Iterator[Block]:
+    for layer, weights in zip(model.layers, probabilities, strict=True):
+        value, output = _affine(layer.self_attn.v_proj), _affine(layer.self_attn.o_proj)
+        attention = _attention(weights, _repeated(value, output, len(weights)), output)
+        yield Residual(Chain((_norm(layer.input_layernorm, seen), attention)))
+        gate = _array(layer.mlp.act_fn(seen[layer.mlp.gate_proj][1]))
+        feed_forward = FeedForward(*_affine(layer.mlp.up_proj), gate, *_affine(layer.mlp.down_proj))
+        yield Residual(Chain((_norm(layer.post_attention_layernorm, seen), feed_forward)))
+    yield _norm(model.norm, seen)
+
+
+# A new family with one of these shapes is a line here; `bert` and `gpt2` stand in checkpoints of old too.
+FAMILIES: dict[str, Family] = {
+    "bert": Family("BertConfig", "BertModel", _bert, {"add_pooling_layer": False}),
+    "roberta": Family("RobertaConfig", "RobertaModel", _bert, {"add_pooling_layer": False}),
+    "gpt2": Family("GPT2Config", "GPT2Model", _gpt2, {}),
+    "llama": Family("LlamaConfig", "LlamaModel", _llama, {}),
+    "mistral": Family("MistralConfig", "MistralModel", _llama, {}),
+    "qwen2": Family("Qwen2Config", "Qwen2Model", _llama, {}),
+}
+
+
+def _array(tensor: Any) -> Array:
+    """A tensor of a batch of one as float64, the batch dropped."""
+    array: Array = tensor.detach().numpy()[0]
+    return array
+
+
+def _affine(module: Any) -> Affine:
+    """Weight (in, out) and bias of a Linear (stored out x in) or a Conv1D (stored in x out)."""
+    weight = module.weight.detach().numpy()
+    weight = weight if type(module).__name__ == "Conv1D" else weight.T
+    bias = np.zeros(weight.shape[1]) if module.bias is None else module.bias.detach().numpy()
+    return weight, bias
+
+
+def _repeated(value: Affine, output: Affine, heads: int) -> Affine:
+    """Values with each key/value head repeated for all the query heads that read it."""
+    head_size = output[0].shape[0] // heads
+    groups = value[1].size // head_size
+
+    def repeat(columns: Array) -> Array:
+        by_head = columns.reshape(*columns.shape[:-1], groups, head_size)
+        return np.repeat(by_head, heads // groups, axis=-2).reshape(*columns.shape[:-1], -1)
+
+    return repeat(value[0]), repeat(value[1])
+
+
+def _attention(probabilities: Array, value: Affine, output: Affine) -> Attention:
+    return Attention(probabilities, *value, *output)
+
+
+def _norm(module: Any, seen: Seen) -> Norm:
+    """A LayerNorm or an RMSNorm at the scales of its measured input."""
+    x = _array(seen[module][0])
+    centred = type(module).__name__ == "LayerNorm"
+    variance = x.var(axis=-1) if centred else (x**2).mean(axis=-1)
+    gain = module.weight.detach().numpy()
+    shift = module.bias.detach().numpy() if centred else np.zeros_like(gain)
+    return Norm(gain, shift, 1 / np.sqrt(variance + module.eps), centred)
+
+
+def _feed_forward(inner: Any, activation: Any, outer: Any, seen: Seen) -> FeedForward:
+    slopes = _array(_slopes(activation, seen[inner][1]))
+    return FeedForward(*_affine(inner), slopes, *_affine(outer))
+
+
+def _slopes(activation: Any, z: Any) -> Any:
+    """phi(z)/z, with phi'(0) at z = 0; phi(0) = 0 is needed, or no slope could give phi there."""
+    import torch
+
+    zero = torch.zeros((), dtype=z.dtype, requires_grad=True)
+    at_zero = activation(zero)
+    if at_zero.item() != 0:
+        raise InputError(
+            f"the activation {type(activation).__name__} is {at_zero.item():.4g} at 0, expected 0: it is no "
+            "input-dependent multiple of its input; the lens reads GELU, ReLU, SiLU, tanh and their like"
+        )
+    (at_origin,) = torch.autograd.grad(at_zero, zero)
+    # Divide by 1 where z is 0, so that neither branch of `where` is undefined.
+    safe = torch.where(z == 0, 1.0, z)
+    return torch.where(z == 0, at_origin, activation(z) / safe)

@@ -1,0 +1,195 @@
+"""A Hugging Face model from a local directory, in float64: nothing is downloaded, no code in it is run.
+
+The config is read here and handed to a class of `transformers` that is named in the table of families;
+the weights come through attnlaw's own readers (safetensors, or pickles with `weights_only=True`).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlaw.base.errors import InputError
+from attnlaw.base.plain_files import require_possible
+from attnlaw.forward.families import FAMILIES, Family
+from attnlaw.models import Model, open_model
+from attnlaw.models.config import read_config
+from attnlaw.models.tensors import require_real
+
+# Keys that the code of these models reads, though they are no parameters of every config's class.
+READ_BESIDES = (
+    "head_dim",
+    "is_causal",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+    "rope_scaling",
+    "rope_theta",
+)
+# A parameter that changes numbers behind our back: attention in float32.
+NOT_PASSED = "reorder_and_upcast_attn"
+
+
+def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
+    """The model type and the model (`BertModel`, `GPT2Model`, ...) in float64, for evaluation."""
+    transformers = _import_transformers()
+    folder = require_possible(Path(path))
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"{folder}: holds no config.json; give the local directory of a Hugging Face model, "
+            "with config.json and weights"
+        )
+    values = dict(read_config(folder / "config.json").values)
+    checkpoint = open_model(folder)
+    kind = str(values.pop("model_type", None) or checkpoint.family)
+    if kind not in FAMILIES:
+        raise InputError(
+            f"{folder}: the lens does not know models of type {kind!r}; known: {', '.join(FAMILIES)}"
+        )
+    if values.get("per_layer_config"):
+        raise InputError(
+            f"{folder / 'config.json'}: its layers have configs of their own (per_layer_config), which the "
+            "lens does not read; give a model whose layers are alike"
+        )
+    build = _builder(transformers, FAMILIES[kind], values, len(checkpoint.layers), folder)
+    _compare(build("meta"), checkpoint)  # shapes alone: a wrong size must not fill the memory
+    model = build("cpu")
+    _fill(model, checkpoint)
+    return kind, model.eval()
+
+
+def _import_transformers() -> Any:
+    try:
+        import torch  # noqa: F401
+        import transformers
+    except ImportError as error:
+        raise InputError(
+            "the lens needs PyTorch and transformers; install them with: pip install 'attnlaw[lens]'"
+        ) from error
+    return transformers
+
+
+def _classes(transformers: Any, family: Family) -> tuple[Any, Any]:
+    """The config's and the model's class; transformers imports their modules only now."""
+    try:
+        return getattr(transformers, family.config), getattr(transformers, family.model)
+    except (ImportError, AttributeError) as error:
+        reason = str(error.__cause__ or error).strip().splitlines()[0]
+        raise InputError(
+            f"transformers {transformers.__version__} cannot import {family.model} ({reason}); "
+            "repair or uninstall the package that this names"
+        ) from error
+
+
+def _builder(
+    transformers: Any, family: Family, values: dict[str, Any], layers: int, folder: Path
+) -> Callable[[str], Any]:
+    """A function from a device to the model there, with fresh weights, in float64 throughout."""
+    import torch
+
+    make_config, make_model = _classes(transformers, family)
+    known = _parameters(transformers, make_config)
+    sizes = {key: value for key, value in values.items() if key in known}
+
+    def build(device: str) -> Any:
+        try:
+            with _silent(transformers), torch.device(device):
+                config = make_config(**sizes, attn_implementation="eager")
+                if config._attn_implementation != "eager":  # others are code from elsewhere, or hide the maps
+                    raise ValueError(f"attention is {config._attn_implementation}, expected eager")
+                # Under another name than the checkpoint's reader knows it by, it could be any number.
+                if config.num_hidden_layers != layers:
+                    raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
+                model = make_model(config, **family.options).double()
+        except Exception as error:  # a library's, of any kind: its checks of a config have their own classes
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+            raise InputError(
+                f"{folder / 'config.json'}: no {family.model} can be built from it ({reason}); "
+                "restore the model's config.json"
+            ) from error
+        _normalise_in_float64(model)
+        return model
+
+    return build
+
+
+def _parameters(transformers: Any, make_config: Any) -> set[str]:
+    """The keys that describe this family's network, by any name its class knows them under.
+
+    All others could choose code, rename attributes, or make tables of names; those that every class has
+    (dtype, labels, ...) describe no network.
+    """
+    own = set(signature(make_config.__init__).parameters)
+    common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
+    return (own - common - {NOT_PASSED}) | set(make_config.attribute_map) | set(READ_BESIDES)
+
+
+@contextmanager
+def _silent(transformers: Any) -> Iterator[None]:
+    """Without lines of transformers' own: what is wrong with a config is told in one."""
+    logger = transformers.logging
+    level = logger.get_verbosity()
+    logger.set_verbosity(logger.CRITICAL)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logger.set_verbosity(level)
+
+
+def _normalise_in_float64(model: Any) -> None:
+    """Put torch's RMSNorm in the place of those that transformers computes in float32 at any precision."""
+    import torch
+
+    for parent in list(model.modules()):
+        for name, module in list(parent.named_children()):
+            if type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
+                size, eps = module.weight.numel(), module.variance_epsilon
+                setattr(parent, name, torch.nn.RMSNorm(size, eps=eps, dtype=torch.float64))
+
+
+def _stored(model: Any, checkpoint: Model) -> dict[str, str]:
+    """From the names of the model's tensors to those in the checkpoint, which may carry a prefix."""
+    prefix = model.base_model_prefix + "."
+    return {name.removeprefix(prefix): name for name in checkpoint.tensors.shapes}
+
+
+def _compare(model: Any, checkpoint: Model) -> None:
+    """Every weight of the model and of the checkpoint must have its counterpart, of the same shape."""
+    source, stored, wanted = checkpoint.tensors.source, _stored(model, checkpoint), model.state_dict()
+    for name in stored:
+        part = name.split(".")[0]
+        if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):
+            raise InputError(
+                f"{source}: tensor {stored[name]} has no place in the model that config.json describes; "
+                "the two do not belong together"
+            )
+    for name, target in wanted.items():
+        if name not in stored:
+            raise InputError(f"{source}: tensor {name} is missing; use a complete checkpoint")
+        shape = checkpoint.tensors.shapes[stored[name]]
+        if shape != tuple(target.shape):
+            raise InputError(
+                f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} "
+                "from config.json; the two do not belong together"
+            )
+
+
+def _fill(model: Any, checkpoint: Model) -> None:
+    """Copy the checkpoint's tensors into the model; NaN and infinity are refused by the tensor's name."""
+    import torch
+
+    source, stored = checkpoint.tensors.source, _stored(model, checkpoint)
+    for name, target in model.state_dict().items():
+        array = require_real(checkpoint.tensors.read(stored[name]), source, stored[name]).astype(np.float64)
+        if not np.isfinite(array).all():
+            raise InputError(
+                f"{source}: tensor {stored[name]} has NaN or infinite entries; use an earlier checkpoint"
+            )
+        target.copy_(torch.from_numpy(array))

@@ -1,0 +1,165 @@
+"""State evolution of the factorized student with the linear output, for a batch of problems at once.
+
+Training factors W with weight decay is nuclear-norm-regularised sensing of `S = W W^T / sqrt(m d)`, positive
+semidefinite (arXiv 2509.24914). Observation groups k: `alpha_k d^2` observations of weight w_k and noise D_k.
+
+| letter | meaning |
+|---|---|
+| delta | noise level: the trained matrix is a rectified `S* + delta Z` |
+| b, eps | threshold `b = lt eps`, `eps = 2 / Vhat` |
+| V, Vhat, c_k | `V = chi/Vhat`, `Vhat = sum 2 alpha_k c_k`, `c_k = 2 w_k / (1 + 2 w_k V)` |
+| J, M1, chi | integrals of `(x - b)_+` against mu_delta (`attnlaw.laws.rectified`) |
+| E | `|S_hat - S*|_F^2 / d = Q* - 2m + q`, `q = J`, `m = J + b M1 - delta^2 chi` |
+
+For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.free_convolution import Truncated
+from attnlaw.laws.rectified import SMALL, Rectification, rectify
+from attnlaw.learning.target import Target
+from attnlaw.numerics.fixed_point import bracketed_roots
+
+Reals = NDArray[np.float64]
+Indices = NDArray[np.intp]
+LEAST_STEPS = 1e5
+# The scan goes in small steps where roots may lie close together, then faster.
+SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5
+MAX_DOUBLINGS = 40
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,)."""
+
+    target: Target
+    alpha: Reals
+    weight: Reals
+    noise: Reals
+    lt: Reals
+
+    def rows(self, which: Indices) -> Batch:
+        return Batch(self.target, self.alpha[which], self.weight[which], self.noise[which], self.lt[which])
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Solution of a batch; `found` is False where the scan ended without a root: delta and E are bounds."""
+
+    delta: Reals
+    eps: Reals
+    b: Reals
+    V: Reals
+    E: Reals
+    integrals: Rectification
+    residual: Reals
+    found: NDArray[np.bool_]
+    steps: int
+
+
+def solve(batch: Batch) -> FixedPoint:
+    """The fixed point with the largest delta, by a downward scan and then bracketed roots in log delta.
+
+    >>> one = np.ones((1, 1))
+    >>> batch = Batch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
+    >>> point = solve(batch)
+    >>> point.delta.round(5).tolist(), point.E.round(6).tolist()
+    ([1.62175], [0.802029])
+    """
+    Q = batch.target.second_moment
+    start = 3.0 * np.sqrt((Q + batch.noise.max(axis=1) + 1.0) / (2 * batch.alpha.sum(axis=1)))
+
+    def residual(log_delta: Reals, which: Indices) -> Reals:
+        return _outer(batch.rows(which), np.exp(log_delta))[0]
+
+    every = np.arange(batch.lt.size)
+    # Beyond every root the residual is negative. A tall peak at interpolation may lie above the first guess.
+    sign = np.sign(residual(np.log(start), every))
+    steps = 1
+    while np.any(sign > 0) and steps < MAX_DOUBLINGS:
+        i = np.flatnonzero(sign > 0)
+        start[i] *= 2.0
+        sign[i] = np.sign(residual(np.log(start[i]), i))
+        steps += 1
+    high = np.log(start)
+    low = high.copy()
+    active = sign != 0
+    scanned = 0
+    # Clean labels without a penalty have no root: the target itself is the solution.
+    exact = (batch.lt == 0) & ~batch.noise.any(axis=1)
+    least = np.where(exact, np.inf, np.log(least_noise_level(batch.target)))
+    while (active & (low > least)).any():
+        i = np.flatnonzero(active & (low > least))
+        high[i] = low[i]
+        low[i] += np.log(SMALL_STEP if scanned < SMALL_STEPS else LARGE_STEP)
+        active[i] = np.sign(residual(low[i], i)) == sign[i]
+        scanned += 1
+    roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)
+    delta = np.exp(roots.x)
+    miss, eps, integrals, V, seen = _outer(batch, delta)
+    # Of the two equal values of E the one without a difference of large terms: `integrals.E` is one where
+    # delta is large, but for a student that is cut entirely.
+    is_large = (delta**2 > SMALL * Q) & (integrals.mass > 0)
+    E = np.where(is_large, integrals.E - miss, integrals.E)
+    return FixedPoint(
+        delta,
+        eps,
+        batch.lt * eps,
+        V,
+        E,
+        integrals,
+        np.abs(miss) / seen,
+        ~active,
+        steps + scanned + roots.steps,
+    )
+
+
+def least_noise_level(target: Target) -> float:
+    """The least delta that rounding does not hide.
+
+    It is the round-off of the largest eigenvalue. In a discrete law an eigenvalue s of weight p has the width
+    `delta sqrt(p)`, which must be `LEAST_STEPS` round-offs of s.
+    """
+    law = target.law
+    least = float(np.finfo(float).eps) * law.support[1]
+    return least * LEAST_STEPS / float(np.sqrt(law.arrays[1].min())) if isinstance(law, Discrete) else least
+
+
+def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Rectification, Reals, Reals]:
+    """What `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, divided by `sum 2 alpha_k c_k^2`."""
+    table = Truncated(batch.target.law, delta)
+    eps = _threshold_scale(batch, table)
+    b = batch.lt * eps
+    parts = rectify(table, b)
+    V = parts.chi * eps / 2
+    c = 2 * batch.weight / (1 + 2 * batch.weight * V[:, None])
+    share = batch.alpha * c * c / (batch.alpha * c * c).sum(axis=1, keepdims=True)
+    noise = (share * batch.noise).sum(axis=1)
+    Vhat = (2 * batch.alpha * c).sum(axis=1)
+    seen = delta**2 * Vhat**2 / (2 * batch.alpha * c * c).sum(axis=1)
+    return parts.E + noise - seen, eps, parts, V, seen
+
+
+def _threshold_scale(batch: Batch, table: Truncated) -> Reals:
+    """eps at given delta: the root of `sum 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps) - 1`."""
+    gain = (2 * batch.alpha * batch.weight).sum(axis=1)
+    low = np.log(1.0 / gain)
+    with np.errstate(divide="ignore"):
+        reach = np.where(batch.lt > 0, table.top / np.where(batch.lt > 0, batch.lt, 1.0), 1e14 / gain)
+    high = np.maximum(np.log(np.maximum(reach, 1e-300)), low)
+
+    def miss(log_eps: Reals, which: Indices) -> Reals:
+        eps = np.exp(log_eps)
+        chi = rectify(table, batch.lt[which] * eps, which).chi
+        weight = batch.weight[which]
+        terms = 2 * batch.alpha[which] * weight * eps[:, None] / (1 + weight * (chi * eps)[:, None])
+        return np.asarray(terms.sum(axis=1) - 1.0)
+
+    return np.exp(bracketed_roots(miss, low, high, tolerance=1e-15, max_steps=60).x)

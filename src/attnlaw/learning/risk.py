@@ -1,0 +1,143 @@
+"""The empirical risk of a symmetric matrix: labels, its value and its gradient, without the penalty.
+
+Risk of arXiv:2509.24914, summed over samples and over ALL ordered pairs (a, b) of tokens:
+
+    R(S) = sum_mu sum_{a,b} (y_ab - yhat_ab)^2      (linear: each error may carry its own weight)
+    linear   yhat_ab = h_ab,                              y_ab = h*_ab + noise_ab
+    softmax  yhat_ab = exp(beta h_ab)/sum_c exp(beta h_ac),  y = the same function of h* + noise
+
+| letter | meaning | shape |
+|---|---|---|
+| h | fields of the student, one column per pair a <= b | (n, P) |
+| h*, noise | fields of the target and symmetric label noise | (n, P) |
+| y | labels: packed pairs (linear) or full rows (softmax) | (n, P) or (n, T, T) |
+| g | dR/dh for the packed pairs | (n, P) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlaw.learning.sensing import Array, Sensing, upper
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The output is the field itself; `weights` (n, P) multiply the squared errors of ordered pairs."""
+
+    weights: Array
+
+    def labels(self, fields: Array, tokens: int) -> Array:
+        """The fields, packed."""
+        return fields
+
+    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+        """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
+
+        >>> value, gradient = Linear(np.ones((1, 3))).loss(np.array([[1.0, 1.0, 0.0]]), np.zeros((1, 3)), 2)
+        >>> value, gradient.tolist()  # the pair (1, 2) counts twice
+        (3.0, [[2.0, 4.0, 0.0]])
+        """
+        weighted = self.curvature(tokens) * (fields - labels)
+        return 0.5 * float(np.vdot(weighted, fields - labels)), weighted
+
+    def curvature(self, tokens: int) -> Array:
+        """The second derivative of the loss in the packed fields, which is diagonal."""
+        return 2.0 * pair_counts(tokens) * self.weights
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The output is the softmax of each row of beta h."""
+
+    beta: float
+
+    def labels(self, fields: Array, tokens: int) -> Array:
+        """Attention rows of shape (n, T, T)."""
+        first, second = upper(tokens)
+        full = np.empty((fields.shape[0], tokens, tokens))
+        full[:, first, second] = full[:, second, first] = self.beta * fields
+        full -= full.max(axis=2, keepdims=True)
+        np.exp(full, out=full)
+        return np.asarray(full / full.sum(axis=2, keepdims=True))
+
+    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+        """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
+
+        >>> value, gradient = Softmax(beta=1.0).loss(np.zeros((1, 3)), np.eye(2)[None], 2)
+        >>> value, gradient.tolist()
+        (1.0, [[-0.5, 1.0, -0.5]])
+        """
+        outputs = self.labels(fields, tokens)
+        residuals = outputs - labels
+        value = float(np.vdot(residuals, residuals))
+        # dyhat_ac/dh_ab = beta yhat_ac (delta_bc - yhat_ab)
+        inner = np.einsum("nac,nac->na", residuals, outputs)
+        full = 2.0 * self.beta * outputs * (residuals - inner[:, :, None])
+        first, second = upper(tokens)
+        packed = full[:, first, second] + np.where(first == second, 0.0, 1.0) * full[:, second, first]
+        return value, packed
+
+    def curvature(self, tokens: int) -> Array:
+        """A diagonal upper bound of the second derivative in the packed fields.
+
+        Along a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2):
+        d^2/dt^2 |r|^2 = 2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean u)^2 - Var), |J| <= beta/2 and
+        |r_c| <= 1, so it is at most beta^2/2 + 2 beta^2.
+        """
+        return 2.5 * self.beta**2 * pair_counts(tokens)
+
+
+Output = Linear | Softmax
+
+
+@dataclass(frozen=True)
+class Risk:
+    """The data term of training: sensing, output and labels."""
+
+    sensing: Sensing
+    output: Output
+    labels: Array
+
+    def __call__(self, matrix: Array) -> tuple[float, Array]:
+        """R(S) and its gradient, a symmetric (d, d) matrix with dR = Tr(gradient dS).
+
+        >>> from attnlaw.learning.sensing import TokenSensing
+        >>> tokens = TokenSensing(np.array([[[1.0, 2.0]]]))
+        >>> value, gradient = Risk(tokens, Linear(np.ones((1, 1))), np.zeros((1, 1)))(np.eye(2))
+        >>> round(value, 12), gradient.round(12).tolist()  # h = (|x|^2 - d)/sqrt(d) = 3/sqrt(2)
+        (4.5, [[0.0, 6.0], [6.0, 9.0]])
+        """
+        value, weights = self.output.loss(self.sensing.fields(matrix), self.labels, self.sensing.shape[1])
+        return value, self.sensing.adjoint(weights)
+
+    def curvature(self, matrix: Array) -> Array:
+        """A bound of the second derivative of R applied to a matrix; equality for the linear output."""
+        bound = self.output.curvature(self.sensing.shape[1])
+        return self.sensing.adjoint(bound * self.sensing.fields(matrix))
+
+    def step(self) -> float:
+        """A step of gradient descent that is safe: 1/L, L a little above the largest curvature of R.
+
+        Power iteration, 30 steps; the last tenth covers its shortfall at a spectral edge.
+        """
+        direction = np.eye(self.sensing.shape[2])
+        direction[0] += 1.0
+        direction[:, 0] += 1.0
+        largest = 0.0
+        for _ in range(30):
+            direction = self.curvature(direction / np.linalg.norm(direction))
+            largest = float(np.linalg.norm(direction))
+        return 1.0 / (1.1 * largest)
+
+
+def pair_counts(tokens: int) -> Array:
+    """How often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not.
+
+    >>> pair_counts(2).tolist()
+    [1.0, 2.0, 1.0]
+    """
+    first, second = upper(tokens)
+    return np.where(first == second, 1.0, 2.0)

@@ -1,0 +1,301 @@
+"""The experiment beside the theory: draw data, train the student, measure what it has learned.
+
+The same frozen `Problem` feeds `state_evolution` and `simulate`. At size d the target is the deterministic
+diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), the sample count
+is n = round(alpha d^2), and every seed draws its own data and noise.
+
+| quantity | definition |
+|---|---|
+| estimation_error | E = |S_hat - S*|_F^2 / d |
+| prediction_error | sum over all (a, b) of the squared error on a fresh sequence with clean labels |
+| training_loss | the risk without its penalty, per sample |
+| overlap, norm, trace | m = Tr(S_hat S*)/d, q = |S_hat|_F^2/d, Tr S_hat/d |
+| rank_fraction | share of eigenvalues of S_hat that are not zero |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from attnlaw.base.errors import InputError
+from attnlaw.learning.problem import Problem
+from attnlaw.learning.risk import Linear, Output, Risk, Softmax
+from attnlaw.learning.sensing import Array, SensingName, TokenSensing, check_sensing, draw_sensing, upper
+from attnlaw.learning.students.train import train
+from attnlaw.learning.students.trained import Check, Trained
+from attnlaw.numerics.cores import usable_cores
+
+QUANTITIES = (
+    "estimation_error",
+    "prediction_error",
+    "training_loss",
+    "overlap",
+    "norm",
+    "trace",
+    "rank_fraction",
+)
+TEST_SEQUENCES = 8192
+WAIT = 0.2  # seconds between two looks for Ctrl-C
+NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and its standard error (None for a single seed)."""
+
+    mean: float
+    standard_error: float | None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending."""
+
+    problem: Problem
+    size: int
+    samples: int
+    seeds: int
+    seed: int
+    sensing: str
+    estimation_error: Estimate
+    prediction_error: Estimate
+    training_loss: Estimate
+    overlap: Estimate
+    norm: Estimate
+    trace: Estimate
+    rank_fraction: Estimate
+    solver: str
+    residual: float
+    status: str
+    eigenvalues: Array = field(repr=False, compare=False)
+
+    @property
+    def rounding(self) -> str | None:
+        """What was simulated instead, where `n = round(alpha d^2)` samples miss alpha by more than 1%."""
+        alpha, found = self.problem.alpha, self.samples / self.size**2
+        if abs(found - alpha) <= NEAR * alpha:
+            return None
+        return f"size {self.size}: n = {self.samples}, alpha = {found:.3g} instead of {alpha:.3g}"
+
+    def describe(self) -> dict[str, Any]:
+        """The measurement as plain values, without the problem and the eigenvalues."""
+        values = {name: vars(getattr(self, name)) for name in QUANTITIES}
+        names = ("size", "samples", "seeds", "seed", "sensing")
+        run = {name: getattr(self, name) for name in names}
+        return run | values | {"solver": self.solver, "residual": self.residual, "status": self.status}
+
+
+def simulate(
+    problem: Problem,
+    size: int,
+    seeds: int = 8,
+    seed: int = 0,
+    sensing: SensingName = "tokens",
+    jobs: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Measurement:
+    """Train the problem's student at size d on `seeds` independent data sets, in threads.
+
+    `jobs` threads (default: the cores) hold one BLAS thread each, so that the numbers do not depend on it.
+    Ctrl-C, or a run that fails, ends the others at their next step.
+    Cost per gradient: 4 n T d^2 operations with tokens, n T(T+1) d^2 with Gaussian matrices ("goe").
+    With tokens S >= 0 forces h_aa >= -Tr S/sqrt(d): as lt -> 0 at T = 1 and small d, the most negative noisy
+    label alone fixes Tr S, the minimiser is not unique, and which one is found depends on the solver; compare
+    such cases with Gaussian matrices.
+    Fails with an `InputError` when d times the target's rank ratio is not whole, for the Bayes-optimal
+    student (nothing is trained), and when the data would not fit into memory.
+
+    >>> from attnlaw.learning.problem import Target
+    >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
+    >>> measured = simulate(problem, size=20, seeds=2, seed=1)
+    >>> measured.samples, measured.status, measured.eigenvalues.shape
+    (120, 'converged', (2, 20))
+    """
+    for name, value, least in (("seeds", seeds, 1), ("jobs", jobs or 1, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or int(value) != value or value < least:
+            raise InputError(f"{name}: found {value}, expected a whole number of at least {least}")
+    samples = check_simulation(problem, size, sensing)
+    target = problem.target.quantiles(size)
+    children = np.random.SeedSequence(seed).spawn(seeds)
+    ended = Event()
+
+    def check() -> None:
+        if ended.is_set():
+            raise CancelledError
+
+    if progress is not None:
+        progress(0, seeds)
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(min(jobs or usable_cores(), seeds)) as pool,
+    ):
+        try:
+            futures = [
+                pool.submit(_run, problem, target, samples, sensing, np.random.default_rng(child), check)
+                for child in children
+            ]
+            pending = set(futures)
+            while pending:
+                # Polars' signal handler restarts a wait without an end, which Ctrl-C would then not leave.
+                done, pending = wait(pending, timeout=WAIT, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                if done and progress is not None:
+                    progress(seeds - len(pending), seeds)
+        finally:
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+    finished = [future.result() for future in futures]
+    estimates = {name: _estimate([run.values[name] for run in finished]) for name in QUANTITIES}
+    return Measurement(
+        problem=problem,
+        size=size,
+        samples=samples,
+        seeds=seeds,
+        seed=seed,
+        sensing=sensing,
+        solver=", ".join(sorted({run.trained.solver for run in finished})),
+        residual=max(run.trained.residual for run in finished),
+        status=_status([run.trained for run in finished]),
+        eigenvalues=np.array([run.eigenvalues for run in finished]),
+        **estimates,
+    )
+
+
+def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
+    """The number of samples at size d, or an `InputError` for a student that cannot be trained there."""
+    if problem.student == "bayes":
+        raise InputError(
+            "student: found 'bayes', which is computed and not trained; "
+            "simulate the factorized or the direct student"
+        )
+    if isinstance(size, bool) or int(size) != size or size < 2:
+        raise InputError(f"size: found {size}, expected a whole number of at least 2")
+    problem.target.quantiles(size)
+    samples = round(problem.alpha * size * size)
+    if samples < 1:
+        raise InputError(
+            f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
+        )
+    check_sensing(sensing, samples=samples, tokens=problem.tokens, size=size)
+    return samples
+
+
+def draw_risk(
+    problem: Problem, target: Array, samples: int, sensing: SensingName, rng: np.random.Generator
+) -> Risk:
+    """Draw the training data of a student: sensing, noise and labels of the target's eigenvalues (d,).
+
+    Noise on h_ab is Gaussian of variance Delta (1 + delta_ab)/2, inside the softmax where there is one.
+    With observation groups, each entry's samples are shared out in consecutive blocks.
+    """
+    tokens = problem.tokens
+    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=target.size, rng=rng)
+    weights, noise = _weights_and_noise(problem, samples)
+    first, second = upper(tokens)
+    deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
+    fields = data.fields(np.diag(target)) + deviations * rng.standard_normal(noise.shape)
+    output: Output = Linear(weights) if problem.output == "linear" else Softmax(problem.beta)
+    return Risk(data, output, output.labels(fields, tokens))
+
+
+@dataclass(frozen=True)
+class _Run:
+    trained: Trained
+    values: dict[str, float]
+    eigenvalues: Array
+
+
+def _run(
+    problem: Problem,
+    target: Array,
+    samples: int,
+    sensing: SensingName,
+    rng: np.random.Generator,
+    check: Check,
+) -> _Run:
+    risk = draw_risk(problem, target, samples, sensing, rng)
+    trained = train(problem, risk, rng, check)
+    matrix, size = trained.matrix, target.size
+    eigenvalues = np.asarray(np.linalg.eigvalsh(matrix), dtype=float)
+    error = matrix - np.diag(target)
+    # Round-off leaves the zero eigenvalues of a positive semidefinite matrix at about 1e-16 of the largest.
+    eigenvalues[np.abs(eigenvalues) <= 1e-12 * np.abs(eigenvalues).max()] = 0.0
+    values = {
+        "estimation_error": float(np.vdot(error, error)) / size,
+        "training_loss": risk(matrix)[0] / samples,
+        "overlap": float(np.diag(matrix) @ target) / size,
+        "norm": float(np.vdot(matrix, matrix)) / size,
+        "trace": float(np.trace(matrix)) / size,
+        "rank_fraction": float(np.mean(eigenvalues != 0.0)),
+    }
+    values["prediction_error"] = _prediction_error(problem, risk, sensing, target, matrix, values, rng)
+    return _Run(trained, values, eigenvalues)
+
+
+def _prediction_error(
+    problem: Problem,
+    risk: Risk,
+    sensing: SensingName,
+    target: Array,
+    matrix: Array,
+    values: dict[str, float],
+    rng: np.random.Generator,
+) -> float:
+    """Linear: T(T+1) E, exact for both sensings. Softmax: a mean over 8192 fresh sequences."""
+    tokens = problem.tokens
+    if isinstance(risk.output, Linear):
+        return tokens * (tokens + 1) * values["estimation_error"]
+    if isinstance(risk.sensing, TokenSensing):
+        fresh = draw_sensing(sensing, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
+        student, teacher = fresh.fields(matrix), fresh.fields(np.diag(target))
+    else:
+        # Fields under fresh Gaussian matrices are Gaussian with covariance [[q, m], [m, Q]].
+        q, m, total = values["norm"], values["overlap"], float(target @ target) / target.size
+        first, second = upper(tokens)
+        scale = np.where(first == second, np.sqrt(2.0), 1.0)
+        z = scale * rng.standard_normal((2, TEST_SEQUENCES, first.size))
+        teacher = np.sqrt(total) * z[0]
+        student = m / np.sqrt(total) * z[0] + np.sqrt(max(q - m * m / total, 0.0)) * z[1]
+    loss, _ = risk.output.loss(student, risk.output.labels(teacher, tokens), tokens)
+    return loss / TEST_SEQUENCES
+
+
+def _weights_and_noise(problem: Problem, samples: int) -> tuple[Array, Array]:
+    """Loss weight and noise variance Delta of each sample and pair, shapes (n, P)."""
+    first, second = upper(problem.tokens)
+    weights = np.ones((samples, first.size))
+    noise = np.full((samples, first.size), problem.noise)
+    for entries, columns in (("diagonal", first == second), ("off-diagonal", first != second)):
+        reached = 0.0
+        for group in problem.groups:
+            if group.entries in ("all", entries):
+                block = slice(round(reached * samples), round((reached + group.share) * samples))
+                weights[block, columns] = group.weight
+                noise[block, columns] = group.noise
+                reached += group.share
+    return weights, noise
+
+
+def _estimate(values: list[float]) -> Estimate:
+    count = len(values)
+    error = float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else None
+    return Estimate(float(np.mean(values)), error)
+
+
+def _status(trained: list[Trained]) -> str:
+    failed = [run for run in trained if not run.converged]
+    if not failed:
+        return "converged"
+    worst = max(run.residual for run in failed)
+    return (
+        f"not converged: {len(failed)} of {len(trained)} runs stopped with residual up to {worst:.1e} after "
+        f"{max(run.steps for run in failed)} steps; raise the weight decay or move away from interpolation"
+    )

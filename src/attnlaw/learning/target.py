@@ -1,0 +1,206 @@
+"""The target of the attention-indexed model: the spectrum of the teacher's matrix S*.
+
+Normalisation, stated once: eigenvalues of `S*` are of order one, `Q* = Tr S*^2 / d`. The default target is
+`S* = W0 W0^T / sqrt(m0 d)`, Marchenko-Pastur with `kappa0 = m0/d`, mean `sqrt(kappa0)` and `Q* = 1 + kappa0`.
+
+| letter | name |
+|---|---|
+| kappa0 | `rank_ratio` |
+| gamma | `exponent` of a power law `s_k = A sqrt(d) k^-gamma`, `A^2 = 1/zeta(2 gamma)` |
+| Q* | `second_moment` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import zeta
+
+from attnlaw.base.errors import InputError
+from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.free_convolution import Base
+from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+
+Reals = NDArray[np.float64]
+# Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
+EXACT_MODES = 100
+LARGEST_RATIO = 1e9
+LARGEST_SIZE = 10**6
+LARGEST_DIMENSION = 10**7
+
+
+@dataclass(frozen=True)
+class Target:
+    """A teacher's spectrum; make one with `marchenko_pastur`, `power_law` or `discrete`.
+
+    `spikes` are single eigenvalues outside the bulk: they weigh nothing in the limit and show up as outliers
+    of the learned spectrum.
+
+    >>> target = Target.marchenko_pastur(0.5)
+    >>> target.second_moment, target.quantiles(4).round(3).tolist()
+    (1.5, [0.0, 0.0, 0.563, 2.101])
+    """
+
+    kind: str
+    rank_ratio: float | None = None
+    exponent: float | None = None
+    dimension: int | None = None
+    eigenvalues: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    spikes: tuple[float, ...] = ()
+
+    @classmethod
+    def marchenko_pastur(cls, rank_ratio: float) -> Target:
+        """`S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
+        if not 0 < rank_ratio < np.inf:
+            raise InputError(
+                f"target rank: found {rank_ratio:g}, expected a ratio m0/d above 0; "
+                "give the rank of the target divided by the dimension, for example 0.5"
+            )
+        if not 1 / LARGEST_RATIO <= rank_ratio <= LARGEST_RATIO:
+            raise InputError(
+                f"target rank: found {rank_ratio:g}, outside what double precision resolves; "
+                f"expected a ratio from {1 / LARGEST_RATIO:g} to {LARGEST_RATIO:g}"
+            )
+        return cls("marchenko-pastur", rank_ratio=float(rank_ratio))
+
+    @classmethod
+    def power_law(cls, exponent: float, dimension: int) -> Target:
+        """`s_k = A sqrt(d) k^-gamma` for k = 1..d, with `Q* = 1` as d grows."""
+        if not exponent > 0.5:
+            raise InputError(
+                f"power-law target: found exponent {exponent:g}, expected more than 0.5; below it the second "
+                "moment diverges"
+            )
+        if not 1 <= dimension <= LARGEST_DIMENSION:
+            raise InputError(
+                f"power-law target: found dimension {dimension}, expected 1 to {LARGEST_DIMENSION}"
+            )
+        return cls("power-law", exponent=float(exponent), dimension=int(dimension))
+
+    @classmethod
+    def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
+        """Any list of non-negative eigenvalues; equal weights unless told, else divided by their sum."""
+        values = tuple(float(value) for value in eigenvalues)
+        shares = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=float)
+        if not values or not np.all(np.isfinite(values)) or min(values) < 0 or max(values) == 0:
+            raise InputError(
+                "target eigenvalues: expected finite numbers, none negative, at least one above 0; "
+                "the teacher S* is positive semidefinite"
+            )
+        if shares.shape != (len(values),) or not np.all(shares > 0):
+            raise InputError("target weights: expected one positive weight for each eigenvalue")
+        shares = shares / shares.sum()
+        return cls("eigenvalues", eigenvalues=values, weights=tuple(float(share) for share in shares))
+
+    def with_spikes(self, *spikes: float) -> Target:
+        """The same target with single eigenvalues added outside its bulk."""
+        if not all(0 < spike < np.inf for spike in spikes):
+            raise InputError(f"spikes: found {spikes}, expected numbers above 0")
+        return replace(self, spikes=tuple(float(spike) for spike in spikes))
+
+    @cached_property
+    def law(self) -> Base:
+        """The bulk of the spectrum as a law."""
+        if self.rank_ratio is not None:
+            return MarchenkoPastur(self.rank_ratio)
+        if self.exponent is not None and self.dimension is not None:
+            return _binned(_power_law(self.exponent, self.dimension))
+        return Discrete(self.eigenvalues, self.weights)
+
+    @cached_property
+    def second_moment(self) -> float:
+        """`Q* = Tr S*^2 / d`."""
+        return 1.0 + self.rank_ratio if self.rank_ratio is not None else self.law.moment(2)
+
+    @cached_property
+    def mean(self) -> float:
+        """`Tr S* / d`."""
+        return float(np.sqrt(self.rank_ratio)) if self.rank_ratio is not None else self.law.moment(1)
+
+    @cached_property
+    def rank_fraction(self) -> float:
+        """Fraction of eigenvalues that are not zero."""
+        return 1.0 - sum(weight for place, weight in self.law.atoms if place == 0.0)
+
+    def quantiles(self, size: int) -> Reals:
+        """`size` eigenvalues, ascending, of a deterministic target: mid-level quantiles and the spikes.
+
+        A Marchenko-Pastur target keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and
+        that product must be whole. A power law has the size of its own dimension.
+        """
+        if size > LARGEST_SIZE:
+            raise InputError(f"size: found {size}, expected at most {LARGEST_SIZE}: a matrix of that side")
+        if size < 1 + len(self.spikes):
+            raise InputError(f"size: found {size}, expected at least {1 + len(self.spikes)}")
+        bulk = size - len(self.spikes)
+        if self.exponent is not None and self.dimension is not None:
+            if size != self.dimension:
+                raise InputError(
+                    f"size: found {size}, but the power-law target has dimension {self.dimension}"
+                )
+            values = _power_law(self.exponent, self.dimension)[::-1][len(self.spikes) :]
+        elif self.rank_ratio is not None and self.rank_ratio < 1:
+            rank = size * self.rank_ratio
+            if abs(rank - round(rank)) > 1e-9 * size or round(rank) < 1:
+                raise InputError(
+                    f"size {size} times target rank {self.rank_ratio:g} is {rank:g}, expected a whole number "
+                    "of at least 1; choose another size or rank ratio"
+                )
+            zeros = min(size - round(rank), bulk)
+            rest = bulk - zeros
+            levels = 1.0 - self.rank_ratio + self.rank_ratio * (np.arange(rest) + 0.5) / max(rest, 1)
+            values = np.concatenate([np.zeros(zeros), self.law.quantile(levels)])
+        else:
+            if (
+                self.rank_ratio is not None
+                and abs(size * self.rank_ratio - round(size * self.rank_ratio)) > 1e-9 * size
+            ):
+                raise InputError(
+                    f"size {size} times target rank {self.rank_ratio:g} is {size * self.rank_ratio:g}, "
+                    "expected a whole number; choose another size or rank ratio"
+                )
+            values = self.law.quantile((np.arange(bulk) + 0.5) / bulk)
+        return np.sort(np.concatenate([values, self.spikes]))
+
+    def describe(self) -> dict[str, Any]:
+        """The target as plain values, for JSON and rows: what was given and nothing else."""
+        fields = {
+            "kind": self.kind,
+            "rank_ratio": self.rank_ratio,
+            "exponent": self.exponent,
+            "dimension": self.dimension,
+            "eigenvalues": list(self.eigenvalues),
+            "weights": list(self.weights),
+            "spikes": list(self.spikes),
+        }
+        return {name: value for name, value in fields.items() if value not in (None, [])}
+
+
+def _power_law(exponent: float, dimension: int) -> Reals:
+    """`A sqrt(d) k^-gamma`, k = 1..d, descending."""
+    k = np.arange(1, dimension + 1, dtype=float)
+    return np.asarray(np.sqrt(dimension / zeta(2 * exponent)) * k**-exponent)
+
+
+def _binned(values: Reals) -> Discrete:
+    """The leading eigenvalues one by one, the tail in narrow bins at their root mean square (Q* is kept).
+
+    1000 eigenvalues one by one take ten times as long. The bins matter where the noise does not blur them
+    together: the Bayes-optimal student near recovery finds them earlier than the modes (docs/learn.md).
+    """
+    size = values.size
+    head = min(size, EXACT_MODES)
+    count = max(int(np.ceil(np.log(size / head) / np.log(1.05))), 1)
+    ends = np.unique(np.round(np.geomspace(head, size, count + 1)).astype(int))
+    sums = np.concatenate([[0.0], np.cumsum(values**2)])
+    widths = np.diff(ends)
+    tail = np.sqrt((sums[ends[1:]] - sums[ends[:-1]]) / widths) if widths.size else np.empty(0)
+    places = np.concatenate([values[:head], tail])
+    weights = np.concatenate([np.ones(head), widths]) / size
+    return Discrete(tuple(places.tolist()), tuple(weights.tolist()))

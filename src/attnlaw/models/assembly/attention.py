@@ -1,0 +1,134 @@
+"""One attention block from its tensors: the number of heads, grouped keys and values, latent maps.
+
+| letter | meaning | from |
+|---|---|---|
+| H, G | query heads, key/value heads | config or `--heads`; shape of the key |
+| d_v | value head size | inputs of the output map / H |
+| d | query head size | outputs of the query map / H (d_v but for latent attention) |
+
+Latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values are `x A B_k` and `x A B_v` with a narrow
+A, each head's key is its own part beside a rotary part `x A_r` that all heads share, and queries may be
+`x A_q B_q`. QK of a head is `(query) (own key, shared key)^T`: thin factors as ever. The normalisation
+between A and B is ignored, as all norms are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attnlaw.base.errors import InputError
+from attnlaw.models.assembly.shapes import Shapes
+from attnlaw.models.families import Stack
+from attnlaw.models.families.family import Roles
+from attnlaw.models.model import Attention, View
+
+
+def build_attention(
+    shapes: Shapes, prefix: str, roles: Roles, stack: Stack, given_heads: int | None, cross: bool = False
+) -> Attention:
+    """The maps of one block, self attention unless `cross`, and how they split into heads."""
+    output = prefix + roles["output"]
+    width = shapes.matrix(output)[0]  # heads * head size, however query, key and value are stored
+    heads = _heads(shapes, output, width, stack.heads, given_heads)
+    if any("latent" in keys.split(",") for keys in roles):
+        return _latent(shapes, prefix, roles, heads, width)
+    size = width // heads
+    kv_heads = _key_value_heads(shapes, prefix, roles, heads, size)
+    sizes = {"query": width, "key": kv_heads * size, "value": kv_heads * size}
+    views = shapes.views(prefix, roles, sizes, runs=kv_heads if stack.interleaved else 1)
+    if not cross:
+        shapes.agree(views["key"].tensor, "key/value heads", kv_heads, "num_key_value_heads")
+    shapes.agree(output, "inputs per head", size, "head_dim")
+    for role in ("query",) if cross else ("query", "key", "value"):
+        _check_inputs(shapes, views[role], views["output"])
+    return Attention(**views, heads=heads, kv_heads=kv_heads, cross=cross)
+
+
+def _latent(shapes: Shapes, prefix: str, roles: Roles, heads: int, width: int) -> Attention:
+    """Sizes by elimination: the narrow width from `key,value`, the shared key's from what is left of A."""
+    narrow, pairs = shapes.matrix(prefix + roles["key,value"])
+    own = pairs - width
+    shared = shapes.matrix(prefix + roles["latent,shared_key"])[1] - narrow
+    sizes = {
+        "key": own,
+        "value": width,
+        "latent": narrow,
+        "shared_key": shared,
+        "query": own + heads * shared,
+    }
+    if own < heads or own % heads or shared < 1:
+        raise InputError(
+            f"{shapes.tensors.source}: tensors {prefix}* do not fit together as latent attention of "
+            f"{heads} heads; {shapes.remedy}"
+        )
+    views = shapes.views(prefix, roles, sizes)
+    pair = {
+        "key": replace(views["key"], start=0, block=own // heads),
+        "value": replace(views["value"], start=own // heads, block=width // heads),
+    }
+    hidden = views["latent"].shape[0]
+    for role, view in pair.items():
+        pair[role] = replace(
+            view, shape=(hidden, view.shape[1]), stride=pairs // heads, after=views["latent"]
+        )
+    query = views["query"]
+    if "query_latent" in views:
+        first = views["query_latent"]
+        shapes.match(query, "inputs", query.shape[0], first.shape[1])
+        query = replace(query, shape=(first.shape[0], query.shape[1]), after=first)
+    for view, key in ((pair["key"], "qk_nope_head_dim"), (pair["value"], "v_head_dim")):
+        shapes.agree(view.tensor, "outputs per head", view.shape[1] // heads, key)
+    shapes.agree(views["shared_key"].tensor, "shared outputs", shared, "qk_rope_head_dim")
+    for view in (query, pair["key"]):
+        _check_inputs(shapes, view, views["output"])
+    return Attention(
+        query=query,
+        key=pair["key"],
+        value=pair["value"],
+        output=views["output"],
+        heads=heads,
+        kv_heads=heads,
+        shared_key=views["shared_key"],
+    )
+
+
+def _check_inputs(shapes: Shapes, view: View, output: View) -> None:
+    shapes.agree(view.tensor, "inputs", view.shape[0], shapes.family.hidden_size)
+    shapes.match(view, "inputs", view.shape[0], output.shape[1])
+
+
+def _heads(shapes: Shapes, output: str, width: int, key: str, given: int | None) -> int:
+    declared = shapes.config.size(key)
+    if given and declared not in (None, given):
+        raise InputError(
+            f"--heads {given}: {shapes.config.source} says {declared} ({key}); leave --heads out"
+        )
+    heads = given or declared
+    default_size = shapes.family.default_head_size
+    if heads is None and default_size and width % default_size == 0:
+        heads = width // default_size
+    if heads is None:
+        raise InputError(
+            f"{shapes.tensors.source}: how many attention heads? {shapes.config.source} does not say "
+            f"and shapes cannot ({output} has {width} inputs for all heads); pass --heads H"
+        )
+    if width % heads:
+        raise InputError(
+            f"{shapes.tensors.source}: tensor {output} has {width} inputs, not divisible by {heads} heads; "
+            "correct the number of heads (--heads or config.json)"
+        )
+    return heads
+
+
+def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size: int) -> int:
+    """Number of key heads, as many as value heads, whether stored alone or fused."""
+    parts, name = next((keys.split(","), name) for keys, name in roles.items() if "key" in keys.split(","))
+    outputs = shapes.matrix(prefix + name)[1]
+    width = (outputs - ("query" in parts) * heads * size) // (2 if "value" in parts else 1)
+    kv_heads = width // size
+    if kv_heads < 1 or kv_heads * size != width or heads % kv_heads:
+        raise InputError(
+            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which hold no "
+            f"key heads for {heads} query heads of size {size}; {shapes.remedy}"
+        )
+    return kv_heads

@@ -1,0 +1,144 @@
+"""From a matched family to a `Model`: layers in order, their depth checked, and what to know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from attnlaw.base.errors import InputError, printable
+from attnlaw.models.assembly.attention import build_attention
+from attnlaw.models.assembly.feed_forward import build_experts, build_feed_forward, missing
+from attnlaw.models.assembly.match import Match, MatchedStack, match_family
+from attnlaw.models.assembly.remarks import extensions, matrices_left_out, warnings
+from attnlaw.models.assembly.scores import score_scale
+from attnlaw.models.assembly.shapes import Shapes
+from attnlaw.models.config import Config
+from attnlaw.models.families import FAMILIES, Family
+from attnlaw.models.model import Layer, Model, View
+from attnlaw.models.tensors import Tensors
+
+MOST_DEPTH = 1000  # of layers that share their weights, so that files do not bound their number
+
+
+def build_model(
+    name: str,
+    tensors: Tensors,
+    config: Config,
+    heads: int | None = None,
+    families: Sequence[Family] = FAMILIES,
+) -> Model:
+    """Read names, shapes and sizes (no weights) into a `Model` of one of the families."""
+    match = match_family(tensors, config, families)
+    shapes = Shapes(tensors, config, match.family)
+    layers: list[Layer] = []
+    for stack in match.stacks:
+        label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
+        layers += _layers(shapes, stack, heads, label and printable(label), first=len(layers))
+    left_out = matrices_left_out(match, layers, tensors)
+    # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
+    complete = not left_out or all(layer.feed_forward or layer.experts for layer in layers)
+    activation = config.text(*match.family.activation) or match.family.default_activation
+    return Model(
+        name=printable(name),
+        family=printable(config.text("model_type") or match.family.name),
+        tensors=tensors,
+        layers=tuple(layers),
+        applications=_applications(match, config, len(layers)),
+        activation=printable(activation.removeprefix("gated-")),  # T5 writes "gated-gelu"
+        embedding_view=_first(tensors, match.family.embedding, stored_out_in=False),
+        unembedding_view=_first(tensors, match.family.unembedding, stored_out_in=True),
+        extensions=extensions(match, layers, config, complete),
+        warnings=warnings(match, layers, tensors, config, left_out, families),
+        complete=complete,
+    )
+
+
+def _layers(
+    shapes: Shapes, matched: MatchedStack, heads: int | None, label: str | None, first: int
+) -> list[Layer]:
+    _check_depth(shapes, matched)
+    stack = matched.stack
+    has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
+    layers = []
+    for index, prefix in enumerate(matched.layers, start=first):
+        experts = build_experts(shapes, prefix, stack)
+        attention = build_attention(shapes, prefix, stack.attention, stack, heads)
+        layers.append(
+            Layer(
+                index=index,
+                attention=attention,
+                score_scale=score_scale(shapes.config, shapes.family, attention, index - first),
+                cross=build_attention(shapes, prefix, stack.cross, stack, heads, True) if has_cross else None,
+                feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
+                stack=label,
+                experts=experts,
+                router_sum=_router_sum(shapes.config, len(experts)),
+            )
+        )
+    having = [bool(layer.feed_forward or layer.experts) for layer in layers]
+    if any(having) and not all(having):
+        raise missing(shapes, matched.layers[having.index(False)], stack)
+    return layers
+
+
+def _router_sum(config: Config, experts: int) -> float:
+    """The most that a router's weights add up to: a softmax to one, plain sigmoids to one per expert."""
+    scale = config.number("routed_scaling_factor") or 1.0
+    sigmoids = config.text("scoring_func") == "sigmoid" or config.text("model_type") == "deepseek_v3"
+    if not experts or not sigmoids or config.values.get("norm_topk_prob", True):
+        return scale
+    return scale * min(config.size("num_experts_per_tok") or experts, experts)
+
+
+def _first(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:
+    """The first matrix whose name ends in one of `names`."""
+    for ending in names:
+        for name, shape in tensors.shapes.items():
+            if (name == ending or name.endswith("." + ending)) and len(shape) == 2:
+                return View(name, shape[::-1] if stored_out_in else shape, stored_out_in)
+    return None
+
+
+def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
+    if not matched.positions[0]:
+        return
+    found = [max(axis) + 1 for axis in zip(*matched.positions, strict=True)]
+    keys = matched.stack.depth
+    expected = [shapes.config.size(key) or top for key, top in zip(keys, found, strict=True)]
+    if found != expected or len(matched.positions) != prod(expected):
+        count = " x ".join(map(str, expected))
+        raise InputError(
+            f"{shapes.tensors.source}: expected {count} layers, found layers {_ranges(matched.positions)}; "
+            "the checkpoint is incomplete or its config.json belongs to another model"
+        )
+
+
+def _applications(match: Match, config: Config, layers: int) -> tuple[int, ...]:
+    """The layer used at each depth; ALBERT's depth i uses group int(i / (L / G)), all its inner layers."""
+    positions = match.stacks[0].positions
+    depth = config.size("num_hidden_layers")
+    if len(positions[0]) < 2 or depth is None:
+        return tuple(range(layers))
+    if depth > MOST_DEPTH:
+        raise InputError(
+            f"{config.source}: num_hidden_layers is {depth}, expected at most {MOST_DEPTH}; correct it"
+        )
+    groups = len({group for group, _ in positions})
+    inner = layers // groups
+    # The float quotient is the model's own rule; where G does not divide L its rounding matters.
+    return tuple(
+        int(step / (depth / groups)) * inner + member for step in range(depth) for member in range(inner)
+    )
+
+
+def _ranges(positions: tuple[tuple[int, ...], ...]) -> str:
+    """0-3, 5 for layers 0, 1, 2, 3, 5; 0.0, 1.0 for layer 0 of the groups 0 and 1."""
+    if len(positions[0]) > 1:
+        return ", ".join(".".join(map(str, position)) for position in positions)
+    runs: list[list[int]] = []
+    for (number,) in sorted(positions):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -1,0 +1,194 @@
+"""From tensor names to layers: find the family whose names are there, under any prefix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from attnlaw.base.errors import InputError
+from attnlaw.models.config import Config
+from attnlaw.models.families import Family, Stack
+from attnlaw.models.tensors import Tensors
+
+Position = tuple[int, ...]
+NUMBER = "[0-9]{1,9}"
+# Ways of quantising to float8, which is read; codes of other kinds among them are refused by their names.
+FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
+
+
+@dataclass(frozen=True)
+class MatchedStack:
+    """A stack found in a checkpoint: the full layer prefixes in order, and the stack's table.
+
+    `predicting` counts the layers after the last that only predict further tokens; they are left out.
+    """
+
+    stack: Stack
+    prefix: str
+    layers: tuple[str, ...]
+    positions: tuple[Position, ...]
+    predicting: int = 0
+
+
+@dataclass(frozen=True)
+class Match:
+    """A family and the stacks of it that a checkpoint holds."""
+
+    family: Family
+    stacks: tuple[MatchedStack, ...]
+
+
+def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -> Match:
+    """The family that names the most tensors of those whose attention is there whole.
+
+    The families that config.json names come first, and then one tensor of theirs suffices, so that an
+    incomplete checkpoint is called incomplete and not unknown.
+    """
+    refuse_unreadable(tensors, config)
+    named = config.text("model_type")
+    declared = [family for family in families if named in family.model_types]
+    for group, whole in ((declared, True), (declared, False), (families, True)):
+        matches = [Match(family, stacks) for family in group if (stacks := _stacks(family, tensors, whole))]
+        if matches:
+            best = max(matches, key=lambda match: (_named_tensors(match, tensors), _oriented(match, tensors)))
+            break
+    else:
+        raise InputError(_unknown(tensors, named, families))
+    if declared and best.family.name not in {family.name for family in declared}:
+        raise InputError(
+            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
+            f"{named} (model_type); give the config.json that belongs to these weights"
+        )
+    ordered = _ordered(best.family, best.stacks, tensors)
+    return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
+
+
+def _without_prediction(found: MatchedStack, config: Config) -> MatchedStack:
+    """The stack up to the declared depth, where the config says that prediction layers follow."""
+    depth = config.size(*found.stack.depth)
+    if not config.values.get("num_nextn_predict_layers") or depth is None:
+        return found
+    kept = max(1, sum(position < (depth,) for position in found.positions))
+    return replace(
+        found,
+        layers=found.layers[:kept],
+        positions=found.positions[:kept],
+        predicting=len(found.layers) - kept,
+    )
+
+
+def _stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[MatchedStack, ...]:
+    return tuple(found for stack in family.stacks for found in _find(stack, tensors, whole))
+
+
+def _named_tensors(match: Match, tensors: Tensors) -> int:
+    """How many tensors of its layers, and embeddings, a family names (of experts: the first's)."""
+    names = {
+        at + name.replace("{expert}", "0")
+        for found in match.stacks
+        for at in found.layers
+        for roles in found.stack.tables
+        for name in roles.values()
+    }
+    endings = (*match.family.embedding, *match.family.unembedding)
+    return sum(name in names or name.endswith(endings) for name in tensors.shapes)
+
+
+def _oriented(match: Match, tensors: Tensors) -> bool:
+    """Whether the first query reads as many numbers as the output map writes, in the family's orientation."""
+    found = match.stacks[0]
+    inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
+    query = next(name for roles, name in found.stack.attention.items() if "query" in roles.split(","))
+    sides = [
+        tensors.shapes.get(found.layers[0] + name, ()) for name in (query, found.stack.attention["output"])
+    ]
+    return all(len(shape) == 2 for shape in sides) and sides[0][inputs] == sides[1][outputs]
+
+
+def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) -> str:
+    known = ", ".join(dict.fromkeys(family.name for family in families))
+    kind = f" (model_type {named})" if named else ""
+    example = next(iter(tensors.shapes), "none")
+    return (
+        f"{tensors.source}: unknown architecture{kind}, none of the tensor names fit (first: {example}); "
+        f"known families: {known}; describe another with --map"
+    )
+
+
+def refuse_unreadable(tensors: Tensors, config: Config) -> None:
+    """Adapters and quantised weights look like models; their tensors are not the model's matrices."""
+    names = tensors.shapes
+    if _first(names, r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a|oft_R)\b"):
+        raise InputError(
+            f"{tensors.source}: a LoRA adapter, not a whole model; audit its directory by itself, or its "
+            "base model with --adapter"
+        )
+    coded = _first(
+        names,
+        r"\.(qweight|qzeros|g_idx|SCB|weight_packed|weight_scale|weight_scale_inv)$"
+        r"|weight\.(absmax|quant_map|quant_state)",
+    )
+    declared = config.values.get("quantization_config")
+    method = declared.get("quant_method") if isinstance(declared, dict) else declared
+    if coded or (declared is not None and method not in FLOAT8):
+        what = f"tensor {coded}" if coded else f"quantization_config in {config.source}"
+        raise InputError(
+            f"{tensors.source}: a quantised checkpoint ({what}); dequantise it, or use the original weights"
+        )
+
+
+def _first(names: Iterable[str], pattern: str) -> str | None:
+    return next((name for name in names if re.search(pattern, name)), None)
+
+
+def _find(stack: Stack, tensors: Tensors, whole: bool) -> list[MatchedStack]:
+    """Every prefix under which attention tensors of the stack are there, each with its layers in order.
+
+    With `whole`, some layer must have them all: families share some names, but not all of them.
+    """
+    layer = re.escape(stack.layer)
+    for placeholder in ("group", "layer"):
+        layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
+    attention = "|".join(re.escape(name) for name in stack.attention.values())
+    pattern = re.compile(rf"((?:.*\.)?){layer}({attention})", re.DOTALL)
+    found: dict[str, dict[Position, str]] = {}
+    for name in tensors.shapes:
+        if hit := pattern.fullmatch(name):
+            prefix, *position, tensor = hit.groups()
+            at = name.removesuffix(tensor)
+            other = found.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
+            if other != at:
+                raise InputError(f"{tensors.source}: {other} and {at} are one layer; keep one of them")
+    return [
+        MatchedStack(stack, prefix, tuple(layers[key] for key in sorted(layers)), tuple(sorted(layers)))
+        for prefix, layers in found.items()
+        if not whole
+        or any(
+            all(at + name in tensors.shapes for name in stack.attention.values()) for at in layers.values()
+        )
+    ]
+
+
+def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
+    """Whether its first layer has cross attention."""
+    return any(stack.layers[0] + name in tensors.shapes for name in stack.stack.cross.values())
+
+
+def _ordered(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
+    """The stacks in the order in which data pass them: encoders before decoders."""
+    prefixes = sorted({stack.prefix for stack in stacks})
+    if not family.separate_prefixes and len(prefixes) > 1:
+        raise InputError(
+            f"{tensors.source}: holds several models (tensor prefixes {', '.join(map(repr, prefixes))}); "
+            "save the one to audit in a file of its own"
+        )
+    if not family.separate_prefixes:
+        return stacks
+
+    def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
+        return is_decoder(stack, tensors), [
+            (int(part) if re.fullmatch(NUMBER, part) else -1, part) for part in stack.prefix.split(".")
+        ]
+
+    return sorted(stacks, key=order)

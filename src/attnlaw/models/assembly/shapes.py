@@ -1,0 +1,84 @@
+"""Shapes of named tensors as maps, held against the config and against each other in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from attnlaw.base.errors import InputError
+from attnlaw.models.config import Config
+from attnlaw.models.families import Family
+from attnlaw.models.families.family import Roles
+from attnlaw.models.model import View
+from attnlaw.models.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the builders of attention and feed-forward blocks read: shapes, never weights."""
+
+    tensors: Tensors
+    config: Config
+    family: Family
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tensors.shapes
+
+    def matrix(self, name: str, stacked: bool = False) -> tuple[int, int]:
+        """(inputs, outputs) of a matrix, or of the members of a stack of matrices."""
+        shape = self.tensors.shapes.get(name)
+        if shape is None:
+            raise InputError(
+                f"{self.tensors.source}: tensor {name} is missing; the checkpoint is incomplete, "
+                "save or download it again"
+            )
+        if len(shape) != 2 + stacked or 0 in shape:
+            raise InputError(
+                f"{self.tensors.source}: tensor {name} has shape {list(shape)}, expected "
+                f"{'a stack of matrices' if stacked else 'a matrix'}; save the unsharded, unflattened weights"
+            )
+        return (shape[-1], shape[-2]) if self.family.stored_out_in else (shape[-2], shape[-1])
+
+    def views(
+        self, prefix: str, roles: Roles, sizes: Mapping[str, int], runs: int = 1, member: int | None = None
+    ) -> dict[str, View]:
+        """One `View` per role; fused parts lie one after the other along the output axis.
+
+        With several `runs`, the output axis of a fused tensor is that many runs of all its parts.
+        """
+        views = {}
+        for keys, name in roles.items():
+            inputs, outputs = self.matrix(prefix + name, stacked=member is not None)
+            parts = keys.split(",")
+            several = runs if len(parts) > 1 else 1
+            start = 0
+            for role in parts:
+                size = sizes.get(role, outputs)
+                view = View(prefix + name, (inputs, size), self.family.stored_out_in, start, member=member)
+                if several > 1:
+                    view = replace(view, block=size // several, stride=outputs // several)
+                views[role] = view
+                start += size // several
+            self.match(views[role], "outputs", outputs, start * several)
+        return views
+
+    def agree(self, name: str, what: str, found: int, key: str) -> None:
+        """Refuse a shape that contradicts the size that the config declares under `key`, if any."""
+        declared = self.config.size(key)
+        if declared not in (None, found):
+            raise InputError(
+                f"{self.tensors.source}: tensor {name} has {found} {what}, but {self.config.source} says "
+                f"{declared} ({key}); {self.remedy}"
+            )
+
+    def match(self, view: View, what: str, found: int, expected: int) -> None:
+        """Refuse a shape that contradicts the other tensors of its layer."""
+        if found != expected:
+            raise InputError(
+                f"{self.tensors.source}: tensor {view.tensor} has {found} {what}, expected {expected} from "
+                f"the rest of its layer; {self.remedy}"
+            )
+
+    @property
+    def remedy(self) -> str:
+        return "save or download the weights again, with the config.json that belongs to them"

@@ -1,0 +1,85 @@
+"""Sizes of a model from config.json, or from the plain values that a checkpoint carries."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlaw.base.errors import InputError
+from attnlaw.base.plain_files import read_bounded
+
+MOST_SIZE = 2**63
+MOST_NUMBER = sys.float_info.max
+
+
+class Config:
+    """Read-only sizes; a size that is absent is None, one of the wrong type is an error."""
+
+    def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
+        values = dict(values or {})
+        # One level down: multimodal models, Whisper's `.pt`, nanoGPT's `ckpt.pt`.
+        for inner in ("text_config", "dims", "model_args"):
+            if isinstance(values.get(inner), Mapping):
+                values |= values[inner]
+        self.values = values
+        self.source = source
+
+    def size(self, *keys: str) -> int | None:
+        """The first of `keys` that is there, as a positive integer."""
+        for key in keys:
+            value = self.values.get(key)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < MOST_SIZE:
+                raise InputError(
+                    f"{self.source}: {key} is {_shown(value)}, expected a positive integer; correct the file"
+                )
+            return value
+        return None
+
+    def number(self, key: str) -> float | None:
+        """A positive number, or None where it is absent."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_NUMBER:
+            raise InputError(
+                f"{self.source}: {key} is {_shown(value)}, expected a positive number; correct the file"
+            )
+        return float(value)
+
+    def text(self, *keys: str) -> str | None:
+        """The first of `keys` that is there and is text."""
+        for key in keys:
+            value = self.values.get(key)
+            if isinstance(value, str):
+                return value
+        return None
+
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: short, and of a huge integer only its length."""
+    huge = isinstance(value, int) and abs(value) >= MOST_SIZE
+    return f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"
+
+
+def read_config(path: Path) -> Config:
+    """The sizes in a config.json; an empty `Config` where there is no file."""
+    if not path.is_file():
+        return Config(source=str(path))
+    data = read_bounded(path, megabytes=4)
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON; restore the model's config.json or remove it") from error
+    if not isinstance(values, Mapping):
+        raise InputError(
+            f"{path}: expected a JSON object of sizes; restore the model's config.json or remove it"
+        )
+    return Config(values, str(path))

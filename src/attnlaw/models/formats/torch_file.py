@@ -1,0 +1,181 @@
+"""PyTorch pickles (`.bin .pt .pth .ckpt`), only ever read with `weights_only=True`."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import struct
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.base.errors import InputError
+from attnlaw.models.formats.pickle_screen import Suspect, screen_file
+from attnlaw.models.tensors import Tensors
+
+# Where training programs put the weights inside a checkpoint, tried in this order.
+NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
+
+NARROW: dict[str, Any] = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+OLDEST_SAFE = "2.10"  # CVE-2025-32434 and CVE-2026-24747 are in older ones
+# What `torch.load` raises on files that are cut, damaged, or something else altogether.
+DAMAGE = (
+    pickle.UnpicklingError,
+    struct.error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+class TorchFile(Tensors):
+    """The tensors of one pickled checkpoint; its pages are read from disk when a tensor is."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = str(path)
+        torch = import_torch(f"{path}: a pickled checkpoint")
+        _require_closed_holes(torch, self.source)
+        loaded = _load(path, torch)
+        self._tensors, self.metadata = _weights(loaded, self.source)
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
+
+    def dtype(self, name: str) -> str:
+        return str(self._tensors[name].dtype).removeprefix("torch.")
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        tensor = self._tensors[name]
+        self._require_stored(tensor, name)
+        return as_numpy(tensor if member is None else tensor[member], self.source, name)
+
+    def _require_stored(self, tensor: Any, name: str) -> None:
+        """Strides of zero let a few bytes stand for any number of weights, which would fill the memory."""
+        if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
+            return  # refused, or an array, when it is read
+        if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
+            raise InputError(
+                f"{self.source}: tensor {name} of shape {list(tensor.shape)} repeats the same few numbers; "
+                "save it with .contiguous()"
+            )
+
+
+def import_torch(reason: str) -> Any:
+    """The torch module, or one line on how to get it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise InputError(f"{reason} needs PyTorch; install it with: pip install 'attnlaw[torch]'") from error
+    return torch
+
+
+def _require_closed_holes(torch: Any, source: str) -> None:
+    """Refuse a PyTorch whose `weights_only=True` is known to let code in a pickle run."""
+    if torch.__version__ < OLDEST_SAFE:  # compared as versions, not as text
+        raise InputError(
+            f"{source}: a pickled checkpoint is read with PyTorch {OLDEST_SAFE} or newer, and this is "
+            f"{torch.__version__}, in which a pickle can run code; pip install --upgrade 'attnlaw[torch]', "
+            "or save the weights as safetensors"
+        )
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor or array that can be a weight."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
+    """A torch tensor (or array) as a numpy array of the same precision; bfloat16 keeps its bits."""
+    if not hasattr(tensor, "detach"):
+        return np.asarray(tensor)
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    try:
+        tensor = tensor.detach().cpu()
+        if dtype in NARROW:
+            import torch
+
+            bits = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+            array: NDArray[Any] = bits.view(NARROW[dtype]).reshape(tensor.shape)
+        else:
+            array = tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InputError(
+            f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense "
+            "array of weights; dequantise or materialise it first"
+        ) from error
+    return array
+
+
+def _load(path: Path, torch: Any) -> Any:
+    """Unpickle tensors and plain containers only, mapped where the file's layout allows it."""
+    try:
+        screen_file(path)
+    except ValueError as error:
+        raise InputError(f"{path}: {_reason(error)}") from error
+    for mapped in (True, False):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        except PermissionError:
+            raise
+        except DAMAGE as error:
+            # Files written before PyTorch 1.6 cannot be mapped: the second attempt reads them whole.
+            if not mapped:
+                raise InputError(f"{path}: {_reason(error)}") from error
+    raise AssertionError("both attempts return or raise")
+
+
+def _reason(error: BaseException) -> str:
+    """One line for what `torch.load` says in many."""
+    text = str(error)
+    foreign = re.search(r"GLOBAL (\S+)", text)
+    if foreign:
+        return (
+            f"holds the Python object {foreign.group(1)}, and only plain tensors are loaded from a pickle; "
+            "save the model's state_dict (or safetensors) and read that"
+        )
+    if "TorchScript" in text:
+        return "a TorchScript archive, not weights; save the model's state_dict (or safetensors)"
+    said = f" ({text})" if isinstance(error, Suspect) else ""
+    return f"not a complete PyTorch checkpoint of plain tensors{said}; copy, download or save it again"
+
+
+def _weights(loaded: Any, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The innermost mapping of names to tensors, and the plain values found beside it."""
+    metadata: dict[str, Any] = {}
+    current = loaded
+    for _ in range(4):
+        if not isinstance(current, Mapping):
+            break
+        tensors = {str(name): value for name, value in current.items() if is_tensor(value)}
+        inside = [key for key in NESTED_UNDER if isinstance(current.get(key), Mapping)]
+        if tensors and not inside:
+            return tensors, metadata
+        if not inside:
+            break
+        metadata |= {str(key): value for key, value in current.items() if _is_sizes(value)}
+        current = current[inside[0]]
+    raise InputError(
+        f"{source}: holds no named tensors (looked at the top and under {', '.join(NESTED_UNDER)}); "
+        "save the model's state_dict"
+    )
+
+
+def _is_sizes(value: Any) -> bool:
+    """Whether a value beside the weights is a table of plain values, such as a model's sizes."""
+    plain = (str, int, float, bool, type(None))
+    return isinstance(value, Mapping) and all(isinstance(entry, plain) for entry in value.values())

@@ -1,0 +1,85 @@
+"""A model on a hub by its id, `owner/name`: config and weights into the hub's own cache, nothing else.
+
+Safetensors are preferred; pickled weights only where there are none. No code of a repository is ever run.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from attnlaw.base.errors import InputError
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# What is fetched, best first: the first line of patterns that matches a file in the repository is taken.
+WEIGHTS = (
+    ("model*.safetensors", "model.safetensors.index.json"),
+    ("adapter_model.safetensors", "adapter_config.json"),
+    ("*.safetensors", "*.safetensors.index.json"),
+    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
+)
+
+
+def is_hub_id(source: str) -> bool:
+    """Whether a text is written as an id on a hub.
+
+    >>> is_hub_id("google/bert_uncased_L-2_H-128_A-2"), is_hub_id("./model"), is_hub_id("a/b/c")
+    (True, False, False)
+    """
+    return HUB_ID.fullmatch(source) is not None
+
+
+def fetch(repository: str) -> Path:
+    """The directory of a model's config and weights, downloaded where the cache does not have them."""
+    hub = _import_hub(repository)
+    try:
+        names = [file.rfilename for file in hub.HfApi().model_info(repository).siblings or ()]
+        fetched = [Path(hub.hf_hub_download(repository, name)) for name in _wanted(repository, names)]
+        return fetched[0].parent
+    except hub.errors.GatedRepoError as error:
+        raise InputError(
+            f"{repository}: a gated model; accept its terms on the hub and log in with: hf auth login"
+        ) from error
+    except hub.errors.RepositoryNotFoundError as error:
+        raise InputError(
+            f"{repository}: no such file or directory, and no such model on {hub.constants.ENDPOINT}; "
+            "check the path or the id"
+        ) from error
+    except (OSError, hub.errors.HTTPError) as error:  # offline, or a hub in trouble
+        return _cached(hub, repository, error)
+
+
+def _cached(hub: Any, repository: str, reason: Exception) -> Path:
+    """What an earlier download left, where the hub cannot be asked."""
+    try:
+        return Path(hub.snapshot_download(repository, local_files_only=True))
+    except OSError as error:
+        said = str(reason).strip().splitlines() or [type(reason).__name__]
+        raise InputError(
+            f"{repository}: no such file or directory; {hub.constants.ENDPOINT} cannot be reached "
+            f"({said[0]}) and the cache has no such model; check the path, or go online"
+        ) from error
+
+
+def _wanted(repository: str, names: list[str]) -> list[str]:
+    """The files to fetch: the weights, as they are preferred, and the config."""
+    for patterns in WEIGHTS:
+        weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
+        if weights:
+            return [*weights, *(name for name in names if name == "config.json")]
+    raise InputError(
+        f"{repository}: holds no safetensors and no pytorch_model.bin; download a file it has and name that"
+    )
+
+
+def _import_hub(repository: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise InputError(
+            f"{repository}: no such file or directory; if it is an id on a model hub, install its client "
+            "with: pip install 'attnlaw[hub]'"
+        ) from error
+    return huggingface_hub

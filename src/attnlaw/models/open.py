@@ -1,0 +1,184 @@
+"""Open whatever holds a model: a file, a directory, an index, a hub id, a state dict or an `nn.Module`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attnlaw.base.errors import InputError
+from attnlaw.base.plain_files import require_plain, require_possible
+from attnlaw.models.adapters import Adapted, open_adapter
+from attnlaw.models.assembly import build_model
+from attnlaw.models.config import Config, read_config
+from attnlaw.models.families import FAMILIES, read_family
+from attnlaw.models.formats.gguf_file import GgufFile
+from attnlaw.models.formats.in_memory import InMemory
+from attnlaw.models.formats.onnx_file import OnnxFile
+from attnlaw.models.formats.safetensors_file import SafetensorsFile
+from attnlaw.models.formats.sharded import Sharded
+from attnlaw.models.formats.torch_file import TorchFile
+from attnlaw.models.hub import fetch, is_hub_id
+from attnlaw.models.model import Model
+from attnlaw.models.scales import with_scales
+from attnlaw.models.tensors import Tensors
+
+# The table of formats: endings of a file and the reader.
+FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
+    (".safetensors",): SafetensorsFile,
+    (".bin", ".pt", ".pth", ".ckpt"): TorchFile,
+    (".gguf",): GgufFile,
+    (".onnx",): OnnxFile,
+}
+ENDINGS = tuple(ending for endings in FORMATS for ending in endings)
+# What a directory may hold, best first. Optimizer states and training arguments match nothing here.
+IN_DIRECTORY = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "*.safetensors.index.json",
+    "*.safetensors",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "pytorch_model*.bin",
+    "*.pt",
+    "*.pth",
+    "*.ckpt",
+    "*.gguf",
+    "*.onnx",
+)
+NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
+
+Source = str | os.PathLike[str] | Mapping[str, Any] | Any
+
+
+def open_model(
+    source: Source,
+    heads: int | None = None,
+    name: str | None = None,
+    map: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+) -> Model:
+    """The model in a checkpoint: names, shapes and sizes now, weights when they are asked for.
+
+    `source` is a path, an id on a model hub, a mapping of names to tensors, or an `nn.Module`; `heads` is
+    needed only where neither a config nor the shapes tell the number of attention heads. `map` is a TOML
+    file that describes an architecture of one's own, `adapter` a LoRA adapter to add to the weights.
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    >>> model = open_model(block, heads=2)
+    >>> model.family, model.hidden_size, model.layers[0].attention.head_size
+    ('torch.nn.MultiheadAttention', 4, 2)
+    """
+    if heads is not None and heads < 1:
+        raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
+    families = FAMILIES if map is None else (read_family(map),)
+    label, tensors, config, known_heads = _opened(source, name)
+    tensors = with_scales(tensors, config)
+    model = build_model(label, tensors, config, heads or known_heads, families)
+    if adapter is None:
+        return model
+    return replace(model, tensors=Adapted(model, open_adapter(local(adapter), open_file)))
+
+
+def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int | None]:
+    """What to call the model, its tensors, its sizes, and its heads where a module tells them."""
+    if isinstance(source, str | os.PathLike):
+        path = local(source)
+        tensors = _open_path(path)
+        config = read_config((path if path.is_dir() else path.parent) / "config.json")
+        # A file that names its own architecture (GGUF) knows best; others only where no config.json does.
+        if tensors.metadata.get("model_type") or (tensors.metadata and not config.values):
+            config = Config(tensors.metadata, tensors.source)
+        return name or str(source), tensors, config, None
+    if isinstance(source, Mapping):
+        label = name or "state dict"
+        return label, InMemory(source, label), Config(source="its (absent) config"), None
+    if hasattr(source, "state_dict"):
+        label = name or type(source).__name__
+        return label, InMemory(source.state_dict(), label), *_module_sizes(source)
+    raise InputError(
+        f"cannot read a model from {type(source).__name__}; pass a path, a state dict or an nn.Module"
+    )
+
+
+def local(source: str | os.PathLike[str]) -> Path:
+    """The path itself, or the directory into which a model of that id on a hub was fetched."""
+    path = require_possible(Path(source))
+    is_file = path.suffix in {".json", *ENDINGS}  # a file that is missing is no reason to ask a hub
+    return path if path.exists() or is_file or not is_hub_id(str(source)) else fetch(str(source))
+
+
+def _module_sizes(module: Any) -> tuple[Config, int | None]:
+    """Sizes from a Hugging Face config, or from the torch layers inside."""
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "to_dict"):
+        return Config(config.to_dict(), f"{type(module).__name__}.config"), None
+    parts = list(module.modules())
+    counts = {part.num_heads for part in parts if isinstance(getattr(part, "num_heads", None), int)}
+    if len(counts) > 1:
+        raise InputError(
+            f"{type(module).__name__}: its attention blocks have different numbers of heads "
+            f"({', '.join(map(str, sorted(counts)))}); pass each part on its own"
+        )
+    layer = next(
+        (part for part in parts if hasattr(part, "norm_first") and hasattr(part, "activation")), None
+    )
+    values = (
+        {
+            "activation": getattr(layer.activation, "__name__", type(layer.activation).__name__.lower()),
+            "norm_first": layer.norm_first,
+        }
+        if layer is not None
+        else {}
+    )
+    return Config(values, type(module).__name__), next(iter(counts), None)
+
+
+def _open_path(path: Path) -> Tensors:
+    try:
+        if path.is_dir():
+            return open_file(_in_directory(path))
+        if path.is_file():
+            return open_file(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    except MemoryError as error:
+        raise InputError(f"{path}: does not fit into memory; use a machine with more of it") from error
+    raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
+
+
+def open_file(path: Path) -> Tensors:
+    """The tensors of one file, or of the shards that an index names, by the file's ending."""
+    require_plain(path)
+    if path.name.endswith(".index.json"):
+        return Sharded(path, open_file)
+    for endings, reader in FORMATS.items():
+        if path.suffix in endings:
+            return reader(path)
+    raise InputError(
+        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(ENDINGS)}, a directory, "
+        "an index"
+    )
+
+
+def _in_directory(folder: Path) -> Path:
+    for pattern in IN_DIRECTORY:
+        hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
+        if len(hits) == 1:
+            return hits[0]
+        if hits:
+            listed = ", ".join(file.name for file in hits[:4]) + (", ..." if len(hits) > 4 else "")
+            raise InputError(
+                f"{folder}: several checkpoints without an index ({listed}); name one of the files"
+            )
+    if any(folder.glob("adapter_*")):
+        raise InputError(
+            f"{folder}: a LoRA adapter, not a whole model; audit it by itself, or its base model with "
+            "--adapter"
+        )
+    raise InputError(
+        f"{folder}: holds no checkpoint (looked for {', '.join(IN_DIRECTORY)}); name the file itself"
+    )

@@ -1,0 +1,203 @@
+"""The fit command as a user types it: a process of its own, its output, its exit status."""
+
+import inspect
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from attnlaw.auditing.fits import Fits
+from attnlaw.auditing.fitting import fit_model
+from attnlaw.command import fit
+from attnlaw.command.fit_table import show, show_together
+
+TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
+
+
+def attnlaw(*arguments):
+    command = [sys.executable, "-c", "from attnlaw.command import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
+    done = attnlaw("fit", TINY, "--layers", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["model"] == str(TINY)
+    assert [entry["kind"] for entry in found["matrices"]] == ["qk"] * 4 + ["vo"] * 4 + ["ffn_in", "ffn_out"]
+    assert all(entry["random_p_value"] <= 0.01 for entry in found["matrices"])
+    assert found["not_random"]["rejected"] == 10
+
+
+def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_path):
+    done = attnlaw(
+        "fit", TINY, TINY, "--layers", "0", "--only", "qk,ffn", "--out", tmp_path, "--figures", "svg"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("not random at level 0.01: 6 of 6 matrices") == 2
+    assert done.stdout.count("tiny-decoder (2)") == 3  # a line for each kind
+    assert "heavy-tailed" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.parquet", "fits.parquet", "laws.svg"]
+    assert pl.read_parquet(tmp_path / "fits.parquet")["model"].n_unique() == 2
+    assert "</svg>" in (tmp_path / "laws.svg").read_text()
+
+
+def block(name):
+    """The laws of one small block of attention under a name."""
+    entries = np.random.default_rng(0).standard_normal((128, 32))
+    weights = {"in_proj_weight": entries[:96], "out_proj.weight": entries[96:]}
+    return fit_model(weights, heads=2, only="qk", name=name)
+
+
+def shown(what, fits, width=80):
+    screen = io.StringIO()
+    what(fits, Console(width=width, file=screen))
+    return screen.getvalue()
+
+
+@pytest.mark.parametrize("folder", ["", "runs/a long name of a folder/with one more in it/"])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_checkpoints_of_one_name_are_told_apart_by_their_folders(folder, width):
+    names = [f"{folder}step{step}/model" for step in (100, 200)]
+    text = shown(show_together, block(names[0]) + block(names[1]), width)
+    flat = "".join(text.split())
+    assert re.findall(r"step\d00", flat) == ["step100", "step200"]
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lines_of_one_model_fit_the_screen(width):
+    text = shown(show, block("model"), width)
+    assert "not random at level 0.01: 0 of 2 matrices" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize(("width", "medians"), [(20, 0), (38, 1), (46, 2), (54, 3), (80, 4)])
+def test_a_narrow_screen_goes_without_medians_and_cuts_no_number(width, medians):
+    fits = block("model")
+    whole, text = (shown(show_together, fits, columns) for columns in (120, width))
+    table, small = (
+        [line.split() for line in lines.splitlines() if line.startswith(("kind", "qk"))]
+        for lines in (whole, text)
+    )
+    assert "…" not in shown(show, fits, width) + text
+    assert len(table[0]) - len(small[0]) == 4 - medians
+    titles = [title for title in table[0] if title in small[0]]
+    assert small[0] == titles
+    # The columns of laws without matrices are blank: cells are counted from the right.
+    cells = dict(zip(reversed(table[0]), reversed(table[1]), strict=False))
+    assert small[1][len(small[1]) - medians :] == [cells[title] for title in titles[len(titles) - medians :]]
+    assert ("A wider screen also shows" in " ".join(text.split())) == (medians < 4)
+
+
+def test_names_of_models_are_printed_as_they_are():
+    fits = block("[red]x")
+    assert "[red]x" in shown(show, fits)
+    assert "[red]x" in shown(show_together, fits)
+
+
+@pytest.mark.parametrize(
+    ("kappas", "intervals", "printed"),
+    [
+        ((300.0, None, None), ((100.0, None), (90.0, None), (80.0, None)), ">4096"),
+        ((300.0, 400.0, None), ((100.0, None), (90.0, None), (80.0, None)), "400"),
+        ((0.1, None, None), ((0.05, 0.2), (None, 0.01), (None, 0.01)), "<0.0078"),
+        ((0.1, 0.3, None), ((0.05, 0.2), (0.1, 0.9), (None, None)), "0.200"),
+    ],
+)
+def test_the_median_of_kappa_counts_those_off_the_grid(kappas, intervals, printed):
+    """Against the middle of three written down; a matrix without a fit has no say."""
+    fits = block("model")
+    rows = pl.concat([fits.matrices[:1]] * 3).with_columns(
+        pl.Series("kappa", kappas, dtype=pl.Float64),
+        *(
+            pl.Series(name, ends, dtype=pl.Float64)
+            for name, ends in zip(("kappa_low", "kappa_high"), zip(*intervals, strict=True), strict=True)
+        ),
+    )
+    text = shown(show_together, Fits(rows, fits.curves), 120)
+    (line,) = (line for line in text.splitlines() if line.startswith("qk"))
+    assert line.split()[-1] == printed
+
+
+def test_what_could_not_be_fitted_is_named_and_counted():
+    """Heads of one dimension, and a feed-forward matrix of zeros: nothing to test."""
+    rng = np.random.default_rng(1)
+    prefix = "bert.encoder.layer.0."
+    names = ("self.query", "self.key", "self.value", "output.dense")
+    weights = {f"{prefix}attention.{name}.weight": rng.standard_normal((8, 8)) for name in names}
+    weights[f"{prefix}intermediate.dense.weight"] = np.zeros((16, 8))
+    weights[f"{prefix}output.dense.weight"] = rng.standard_normal((8, 16))
+    fits = fit_model(weights, heads=8, name="model")
+    assert "0      ????????  ????????  not fitted  random" in shown(show, fits)
+    text = shown(show_together, fits)
+    assert "? not fitted" in text
+    titles, *lines = (line.split() for line in text.splitlines() if line.startswith(("kind", "qk", "vo")))
+    assert titles[7] == "?"
+    assert [line[2] for line in lines] == ["8", "8"]
+    assert "not fitted" not in shown(show_together, block("model"))
+
+
+def test_a_missing_model_is_one_line_and_the_others_are_fitted():
+    done = attnlaw("fit", "nowhere", TINY, "--layers", "0", "--only", "qk", "--json")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "nowhere" in done.stderr
+    assert len(json.loads(done.stdout)) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [("--figures", "pdf"), ("--figures", "bmp", "--out", "x"), ("--jobs", "0")]
+)
+def test_bad_options_end_in_one_line(options, tmp_path):
+    options = [tmp_path / "x" if option == "x" else option for option in options]
+    done = attnlaw("fit", TINY, *options)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert str(options[0]) in done.stderr
+
+
+def test_a_map_describes_the_model(tmp_path):
+    """The names of a map are what is looked for: the right ones give the rows, others none."""
+    table = tmp_path / "decoder.toml"
+    text = """
+        name = "mine"
+        stored_out_in = false
+        [[stacks]]
+        layer = "h.{layer}."
+        heads = "n_head"
+        depth = ["n_layer"]
+        attention = { "query,key,value" = "attn.c_attn.weight", output = "attn.c_proj.weight" }
+        feed_forward = [{ in = "mlp.c_fc.weight", out = "mlp.c_proj.weight" }]
+    """
+    table.write_text(text)
+    options = ["--layers", "0", "--only", "qk", "--json"]
+    own = attnlaw("fit", TINY, "--map", table, *options)
+    known = attnlaw("fit", TINY, *options)
+    assert json.loads(own.stdout)["matrices"] == json.loads(known.stdout)["matrices"]
+    table.write_text(text.replace("c_attn", "c_other"))
+    refused = attnlaw("fit", TINY, "--map", table, *options)
+    assert refused.returncode == 1
+
+
+def test_help_names_every_option_that_python_takes():
+    """Options less what the terminal alone has; `figures` is an argument of `save`."""
+    named = re.findall(r"(\w+)=\.\.\.", fit.command.__doc__.split("The same from Python:")[1])
+    options = {name.removesuffix("_file") for name in inspect.signature(fit.command).parameters}
+    assert sorted(named) == sorted(options - {"models", "out", "json"})
+    assert set(named) - {"figures"} <= inspect.signature(fit_model).parameters.keys()
+
+
+def test_out_writes_what_its_help_says(tmp_path):
+    assert attnlaw("fit", TINY, "--layers", "0", "--only", "qk", "--out", tmp_path).returncode == 0
+    (option,) = get_args(get_type_hints(fit.command, vars(fit), include_extras=True)["out"])[1:]
+    assert re.findall(r"\w+\.parquet", option.help) == ["fits.parquet", "curves.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.parquet", "fits.parquet"]

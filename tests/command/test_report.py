@@ -1,0 +1,57 @@
+"""The report command as a user types it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import attnlaw
+
+RUN = [sys.executable, "-c", "from attnlaw.command import main; main()", "report"]
+
+
+def report(*arguments):
+    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module", name="saved")
+def _saved(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
+    folder = attnlaw.audit(state, heads=2, only="qk").save(tmp_path_factory.mktemp("saved"))
+    (folder / "report.html").unlink()
+    return folder
+
+
+def test_page_and_figures_are_written_from_rows(saved, tmp_path):
+    done = report(saved, "--out", tmp_path / "out", "--figures", "svg")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    drawn = [path.name for path in (tmp_path / "out" / "figures").glob("*.*") if path.suffix != ".json"]
+    told = re.fullmatch(r"wrote (.*/out)/report\.html and in \1/figures: (.*)\n", done.stderr)
+    assert sorted(told[2].split(", ")) == sorted(drawn)
+    assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+    assert {Path(name).suffix for name in drawn} == {".svg"}
+    assert not (saved / "report.html").exists()
+
+
+def test_rows_without_figures_are_told(tmp_path):
+    """One step and no quantity: there is nothing to draw, and no directory of figures."""
+    pl.DataFrame({"step": [0], "model": ["m"], "status": ["failed"]}).write_parquet(
+        tmp_path / "steps.parquet"
+    )
+    done = report(tmp_path, "--figures", "pdf")
+    assert done.stderr == f"wrote {tmp_path}/report.html; no figures: its rows allow none\n"
+    assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--figures", "bmp")])
+def test_bad_input_is_one_line_and_status_1(options, tmp_path):
+    done = report(tmp_path / "absent", *options)
+    assert done.returncode == 1
+    assert done.stderr.startswith("attnlaw: ")
+    assert len(done.stderr.splitlines()) == 1

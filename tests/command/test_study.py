@@ -1,0 +1,128 @@
+"""`attnlaw study` as a user runs it: run, status, resume, export, one-line errors, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from attnlaw.base.errors import InputError
+from attnlaw.command.app import app
+from attnlaw.study.store import locked
+
+ISSUE = """
+verb = "learn"
+[fixed]
+output = "linear"
+noise = 0.5
+[grid]
+alpha = [0.1, 0.2, 0.3]
+target_rank = [0.3, 0.5]
+[run]
+seed = 0
+seeds = 3
+"""
+
+
+def study(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["study", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(ISSUE)
+    return path
+
+
+def test_run_status_export(tmp_path: Path, file: Path) -> None:
+    out = tmp_path / "out"
+    done = study("run", file, "--out", out)
+    assert done.exit_code == 0
+    assert done.stdout == "6 of 6 tasks done\n"
+    assert "6 tasks to compute; the first took " in done.stderr
+    assert " on 1 worker\n" in done.stderr
+    rows = pl.read_parquet(out / "rows" / "*.parquet")
+    assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "target_rank"]
+    assert rows.height == 6
+    assert rows.filter(alpha=0.2, target_rank=0.5)["estimation_error"][0] == pytest.approx(0.802029, abs=5e-7)
+    found = json.loads(study("status", file, "--out", out, "--json").stdout)
+    assert (found["tasks"], found["done"], found["failed"], found["running"]) == (6, 6, 0, False)
+    (out / "rows" / "rows.parquet").unlink()
+    assert study("export", file, "--out", out).exit_code == 0
+    assert pl.read_parquet(out / "rows" / "*.parquet").equals(rows)
+    again = study("resume", file, "--out", out, "--json")
+    assert json.loads(again.stdout)["computed"] == 0
+    assert again.stderr == ""
+    assert json.loads(study("run", file, "--out", out, "--force", "--json").stdout)["computed"] == 6
+
+
+def test_a_failure_says_how_to_retry(tmp_path: Path) -> None:
+    file, out = tmp_path / "a study.toml", tmp_path / "out"
+    for name in ("a", "b"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+    file.write_text('verb = "audit"\n[grid]\nmodel = "models/*"\n')
+    done = study("run", file, "--out", out)
+    assert done.exit_code == 1
+    assert done.stdout == "0 of 2 tasks done, 2 failed\n"
+    assert f"1 x {tmp_path}/models/a: holds no checkpoint" in done.stderr
+    command = f"attnlaw study resume '{file}' --out {out} --failed"
+    assert f"retry them with: {command}\n" in done.stderr
+    assert study("resume", file, "--out", out).exit_code == 1
+    assert json.loads(study("resume", file, "--out", out, "--failed", "--json").stdout)["computed"] == 2
+
+
+def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
+    with locked(tmp_path / "busy"):
+        refused = study("run", file, "--out", tmp_path / "busy")
+    absent = tmp_path / "absent.toml"
+    absent.write_text('verb = "audit"\n[grid]\nmodel = ["./no/such/model"]\n')
+    assert isinstance(refused.exception, InputError)
+    assert "another run of this study is at work" in str(refused.exception)
+    for arguments in (
+        ("resume", file, "--out", tmp_path / "none"),
+        ("status", file, "--out", tmp_path / "none"),
+        ("export", file, "--out", tmp_path / "none"),
+        ("run", tmp_path / "none.toml", "--out", tmp_path / "out"),
+        ("run", absent, "--out", tmp_path / "out"),
+        ("run", file, "--out", file),
+        ("run", file, "--out", tmp_path / "out", "--jobs", 0),
+        ("run", file, "--out", tmp_path / "out", "--jobs", 1, "--dask", "tcp://127.0.0.1:1"),
+        ("run", file, "--out", tmp_path / "out", "--slurm", "cores"),
+    ):
+        result = study(*arguments)
+        assert isinstance(result.exception, InputError), arguments
+        assert "\n" not in str(result.exception)
+    assert study("run", file).exit_code == 2
+
+
+def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
+    file, out = tmp_path / "study.toml", tmp_path / "out"
+    text = 'verb = "limit"\n[fixed]\ndraws = 20000\nwidth = 64\n[run]\nseeds = 1000\n'
+    file.write_text(text)
+    code = "from attnlaw.command import main; main()"
+    command = [sys.executable, "-c", code, "study", "run", str(file), "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if (out / "store.sqlite").exists() and json.loads(
+                study("status", file, "--out", out, "--json").stdout
+            )["done"]:
+                break
+            time.sleep(0.1)
+        os.kill(process.pid, signal.SIGINT)
+        told, said = process.communicate()
+    assert process.returncode == 130
+    assert "stopped; every finished row is kept; go on with: attnlaw study resume " in said
+    assert "Traceback" not in said
+    kept = pl.read_parquet(out / "rows" / "*.parquet").height
+    assert told == f"{kept} of 1000 tasks done, {1000 - kept} missing\n"
+    assert kept >= 1

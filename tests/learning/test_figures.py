@@ -1,0 +1,36 @@
+"""Rows of figures: the density of a learned spectrum on points that crowd at its edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnlaw.learning.figures import density_rows, threshold_rows
+from attnlaw.learning.problem import Problem, Target
+from attnlaw.learning.state_evolution import state_evolution
+from attnlaw.learning.thresholds import thresholds
+
+
+@pytest.mark.parametrize("student", ["factorized", "direct"])
+def test_a_drawn_density_has_the_mass_that_is_not_at_zero(student: str) -> None:
+    found = state_evolution(Problem(alpha=0.3, noise=0.5, weight_decay=0.6, student=student))
+    rows = density_rows(found)
+    mass = 0.0
+    for interval in {row["interval"] for row in rows}:
+        x, density = np.array([(row["x"], row["density"]) for row in rows if row["interval"] == interval]).T
+        assert (np.diff(x) > 0).all()
+        mass += np.trapezoid(density, x)
+    # Points at the cosines of equal angles: a density that leaves an edge as a root is integrated to 1e-3.
+    assert mass == pytest.approx(1 - found.describe()["spectrum"]["atom_at_zero"], abs=2e-3)
+
+
+@pytest.mark.parametrize(("student", "places"), [("factorized", [0.30696]), ("direct", [0.5]), ("bayes", [])])
+def test_noisy_labels_show_the_interpolation_of_the_student(student: str, places: list[float]) -> None:
+    rows = threshold_rows(thresholds(Target.marchenko_pastur(0.5), noise=0.5, student=student), 0.5)
+    assert [row["alpha"] for row in rows] == pytest.approx(places, abs=0.5e-5)
+    assert {row["name"] for row in rows} <= {"interpolation"}
+
+
+def test_clean_labels_show_recovery_by_student() -> None:
+    rows = threshold_rows(thresholds(Target.marchenko_pastur(0.5)), 0.0)
+    assert [row["name"] for row in rows] == ["factorized recovery", "Bayes recovery", "direct recovery"]

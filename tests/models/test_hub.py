@@ -1,0 +1,192 @@
+"""Hub ids against a hub of our own on this machine: what is fetched, what is left, and errors in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from models.spoiled import CONFIG, bert_state
+from models.test_formats import write_shards
+from safetensors.torch import save_file
+
+from attnlaw import audit
+from attnlaw.models.hub import is_hub_id
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass
+class Hub:
+    """Repositories as {id: {file: bytes}}, and every request for a file that was answered."""
+
+    repositories: dict[str, dict[str, bytes]]
+    gated: set[str] = field(default_factory=set)
+    fetched: list[str] = field(default_factory=list)
+    port: int = 0
+
+    def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+        path = request.path.split("?")[0].strip("/").split("/")
+        if path[:2] == ["api", "models"]:
+            repository = "/".join(path[2:4])
+            if repository in self.gated:
+                return 403, {"X-Error-Code": "GatedRepo"}, b"{}"
+            if repository not in self.repositories:
+                return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+            siblings = [{"rfilename": name} for name in self.repositories[repository]]
+            body = {"id": repository, "sha": COMMIT, "siblings": siblings, "private": False, "gated": False}
+            return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+        repository, name = "/".join(path[:2]), "/".join(path[4:])
+        content = self.repositories[repository][name]
+        if request.command == "GET":
+            self.fetched.append(name)
+        return 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}, content
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    served = Hub(repositories(tmp_path), gated={"owner/gated"})
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, headers, body = served.answer(self)
+            self.send_response(status)
+            for key, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(key, value)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served.port = server.server_address[1]
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield served
+    server.shutdown()
+    server.server_close()
+
+
+def repositories(folder: Path) -> dict[str, dict[str, bytes]]:
+    """A model in one file beside much else, one in shards, a pickled one, and one without weights."""
+    work = folder / "files"
+    work.mkdir()
+    config = json.dumps(CONFIG).encode()
+    save_file(bert_state(), work / "model.safetensors")
+    torch.save(bert_state(), work / "pytorch_model.bin")
+    index = write_shards(work, bert_state(), "sharded", "safetensors", save_file)
+    shards = {
+        file.name.replace("sharded", "model"): file.read_bytes().replace(b'"sharded-', b'"model-')
+        for file in [index, *work.glob("sharded-*")]
+    }
+    whole = {"config.json": config, "model.safetensors": (work / "model.safetensors").read_bytes()}
+    pickled = (work / "pytorch_model.bin").read_bytes()
+    beside = {
+        "modeling_evil.py": b"raise SystemExit(9)",
+        "pytorch_model.bin": pickled,
+        "tokenizer.json": b"{}",
+    }
+    return {
+        "owner/whole": whole | beside,
+        "owner/shards": {"config.json": config, **shards},
+        "owner/pickled": {"config.json": config, "pytorch_model.bin": pickled},
+        "owner/empty": {"README.md": b"nothing here"},
+    }
+
+
+AUDITS = """
+import json, sys
+from attnlaw import InputError, audit
+for model in sys.argv[1:]:
+    try:
+        found = audit(model, jobs=1).summary
+    except InputError as error:
+        found = str(error)
+    sys.stdout.write(json.dumps(found) + chr(10))
+"""
+
+
+def run(hub: Hub | None, home: Path, *models: str, **changes: str) -> list[Any]:
+    """The summary or the error of every model, from a process that knows no other hub than ours."""
+    port = hub.port if hub else closed_port()
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))},
+        "HF_ENDPOINT": f"http://127.0.0.1:{port}",
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "NO_PROXY": "127.0.0.1",
+        **changes,
+    }
+    command = [sys.executable, "-c", AUDITS, *models]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
+    whole, again = run(hub, tmp_path, "owner/whole", "owner/whole")
+    assert whole["model"] == "owner/whole"
+    assert whole["proxies"] == audit(bert_state(), heads=2, jobs=1).summary["proxies"]
+    assert again == whole
+    # Safetensors before pickles, never code or a tokenizer; the second time from the cache.
+    assert sorted(hub.fetched) == ["config.json", "model.safetensors"]
+
+    hub.fetched.clear()
+    shards, pickled, *refused = run(
+        hub, tmp_path, "owner/shards", "owner/pickled", "owner/unknown", "owner/gated", "owner/empty"
+    )
+    assert (shards["layers"], pickled["layers"]) == (3, 3)
+    assert len(hub.fetched) == 5 + 2
+    expected = ("no such model on http://127.0.0.1", "a gated model", "holds no safetensors")
+    for message, said in zip(refused, expected, strict=True):
+        assert said in message
+        assert "\n" not in message
+
+    hub.fetched.clear()
+    cached, absent = run(None, tmp_path, "owner/whole", "owner/unknown")  # no hub at all: the cache serves
+    assert cached == whole
+    assert "cannot be reached" in absent
+    cached, absent = run(hub, tmp_path, "owner/whole", "owner/unknown", HF_HUB_OFFLINE="1")
+    assert cached == whole
+    assert "no such file or directory" in absent
+    assert hub.fetched == []
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlaw.base.errors import InputError
+    from attnlaw.models import open_model
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match=r"no such file or directory.*pip install 'attnlaw\[hub\]'"):
+        open_model("owner/name")
+    with pytest.raises(InputError, match=r"no such file or directory; give a checkpoint file"):
+        open_model("folder/absent.safetensors")
+
+
+@pytest.mark.parametrize(
+    "text", ["owner", "/owner/name", "./name", "../name", "a/b/c", "owner/", "a b/c", "~/x"]
+)
+def test_paths_are_not_ids(text: str) -> None:
+    assert not is_hub_id(text)

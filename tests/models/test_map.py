@@ -1,0 +1,192 @@
+"""Architectures described in TOML: the same model by our table and by a file, and errors by file and key."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from typer.testing import CliRunner
+
+import attnlaw.models.families as families
+from attnlaw import audit
+from attnlaw.base.errors import InputError
+from attnlaw.command.app import app
+from attnlaw.models import open_model
+from attnlaw.models.families import FAMILIES, Family, Stack, read_family
+
+MINE = """
+name = "mine"
+stored_out_in = false
+default_activation = "relu"
+
+[[stacks]]
+layer = "tower.{layer}."
+heads = "n_heads"
+attention = { "query,key,value" = "mix.qkv", output = "mix.back" }
+feed_forward = [{ in = "wide.up", out = "wide.down" }]
+"""
+
+
+def tensors(layers: int = 2) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {"mix.qkv": (8, 24), "mix.back": (8, 8), "wide.up": (8, 12), "wide.down": (12, 8)}
+    return {
+        f"net.tower.{layer}.{name}": rng.standard_normal(shape)
+        for layer in range(layers)
+        for name, shape in shapes.items()
+    }
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_an_architecture_of_ones_own(tmp_path: Path) -> None:
+    state = tensors()
+    with pytest.raises(InputError, match=r"unknown architecture.*--map"):
+        open_model(state, heads=2)
+    found = audit(state, heads=2, map=written(tmp_path, MINE), jobs=1)
+    assert (found.summary["family"], found.summary["layers"], found.summary["activation"]) == (
+        "mine",
+        2,
+        "relu",
+    )
+    model = open_model(state, heads=2, map=tmp_path / "mine.toml")
+    assert np.array_equal(model.read(model.layers[1].attention.key), state["net.tower.1.mix.qkv"][:, 8:16])
+    assert model.layers[0].feed_forward
+    assert np.array_equal(model.read(model.layers[0].feed_forward.outer), state["net.tower.0.wide.down"])
+
+
+def test_one_of_our_families_is_such_a_file() -> None:
+    file = Path(families.__file__).with_name("gpt_neox.toml")
+    assert read_family(file) in FAMILIES
+    assert read_family(file).name == "gpt_neox"
+
+
+def as_toml(family: Family) -> str:
+    """A family written back: every field that differs from its default."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, dict):
+            return "{ " + ", ".join(f'"{key}" = "{name}"' for key, name in value.items()) + " }"
+        if isinstance(value, tuple):
+            return "[" + ", ".join(text(part) for part in value) + "]"
+        return f'"{value}"' if isinstance(value, str) else str(value)
+
+    def lines(record: Family | Stack) -> list[str]:
+        return [
+            f"{entry.name} = {text(getattr(record, entry.name))}"
+            for entry in dataclasses.fields(record)
+            if entry.name != "stacks" and getattr(record, entry.name) not in (None, {}, ())
+        ] + [
+            f"{entry.name} = []"
+            for entry in dataclasses.fields(record)
+            if getattr(record, entry.name) == () and entry.default not in (dataclasses.MISSING, ())
+        ]
+
+    stacks = ["\n".join(["[[stacks]]", *lines(stack)]) for stack in family.stacks]
+    return "\n".join([*lines(family), *stacks])
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_every_family_can_be_written_as_a_file(family: Family, tmp_path: Path) -> None:
+    assert read_family(written(tmp_path, as_toml(family))) == family
+
+
+WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
+    "no toml": ("name = ", ("not valid TOML",)),
+    "no name": (MINE.replace('name = "mine"', ""), ("name: missing", "text")),
+    "no stacks": ('name = "a"', ("stacks: missing",)),
+    "empty stacks": ('name = "a"\nstacks = []', ("stacks: none given",)),
+    "unknown key": ("colour = 3\n" + MINE, ("colour: unknown key", "known: name, stacks")),
+    "unknown key in a stack": (MINE + "colour = 3", ("stacks[0]: colour: unknown key",)),
+    "wrong type": (MINE.replace("= false", '= "no"'), ("stored_out_in: found 'no'", "true or false")),
+    "a number for a name": (
+        MINE.replace('"mix.back"', "3"),
+        ("stacks[0]: attention", "tensor names by role"),
+    ),
+    "a role too few": (
+        MINE.replace('"query,key,value"', '"query,key"'),
+        ("stacks[0]: attention", "has the roles query, key, output", "key, output, query, value"),
+    ),
+    "a role twice": (MINE.replace('"query,key,value"', '"query,key,value,key"'), ("stacks[0]: attention",)),
+    "a role of another": (MINE.replace("{ in =", "{ query ="), ("feed_forward", "has the roles query, out")),
+    "feed-forward no list": (
+        MINE.replace("[{ in", "{ in").replace("}]", "}"),
+        ("feed_forward: found", "a list of tables"),
+    ),
+    "no index": (MINE.replace("tower.{layer}.", "tower."), ("layer: 'tower.' has 0 indices", "expected 1")),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_name_the_file_and_the_key(tmp_path: Path, case: str) -> None:
+    text, said = WRONG[case]
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read_family(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "\n" not in message
+    assert all(part in message for part in said), message
+
+
+def test_the_options_of_the_command(tmp_path: Path) -> None:
+    save_file(tensors(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "strange", "n_heads": 2, "hidden_act": "relu"}')
+    path = written(tmp_path, MINE)
+    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--map", str(path), "--json", "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["family"], summary["heads"], summary["warnings"]) == ("strange", 2, [])
+    wrong = written(tmp_path, "colour = 3\n" + MINE)
+    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--map", str(wrong)])
+    assert done.exit_code == 1
+    assert f"{wrong}: colour: unknown key" in " ".join(done.stderr.split())
+
+
+def test_a_map_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent\.toml: cannot be read"):
+        open_model(tensors(), heads=2, map=tmp_path / "absent.toml")
+
+
+def test_a_map_that_does_not_fit_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path, MINE.replace("tower", "spire"))
+    with pytest.raises(InputError, match=r"unknown architecture.*known families: mine"):
+        open_model(tensors(), heads=2, map=path)
+
+
+CROSSED = """
+name = "crossed"
+
+[[stacks]]
+layer = "dec.{layer}."
+attention = { "query,key,value" = "qkv", output = "o" }
+cross = { query = "cq", "key,value" = "ckv", output = "co" }
+feed_forward = [{ in = "up", out = "down" }]
+"""
+
+
+@pytest.mark.parametrize("memory", [8, 12])
+def test_a_decoder_beside_a_wider_encoder_has_no_proxies(tmp_path: Path, memory: int) -> None:
+    """Its cross attention maps 12 numbers to 8: the formulas have one hidden size for both sides."""
+    rng = np.random.default_rng(1)
+    shapes = {"qkv": (24, 8), "o": (8, 8), "cq": (8, 8), "ckv": (16, memory), "co": (8, 8)}
+    shapes |= {"up": (12, 8), "down": (8, 12)}
+    path = tmp_path / "model.safetensors"
+    save_file({f"dec.0.{name}": rng.standard_normal(shape) for name, shape in shapes.items()}, path)
+    options = ["--heads", "2", "--map", str(written(tmp_path, CROSSED)), "--jobs", "1"]
+    shown = CliRunner().invoke(app, ["audit", str(path), *options])
+    assert shown.exit_code == 0, shown.output
+    assert f"hidden size {8 if memory == 8 else 'varies'}," in shown.stdout
+    refused = "no proxies: they need one hidden size, the layers have 8, 12" in shown.output
+    assert refused == (memory == 12)
