@@ -17,7 +17,8 @@ import polars as pl
 from claims import Claims
 
 from attnlaw.base.fit_schema import CURVES, FITS
-from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA
+from attnlaw.base.tables import frame
 from attnlaw.report.page import audit_page
 from attnlaw.report.saved import AuditRows
 

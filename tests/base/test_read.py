@@ -5,7 +5,7 @@ import threading
 import polars as pl
 
 from attnlaw.base.files import parquet, replacing
-from attnlaw.base.read import read_table
+from attnlaw.base.tables import read_table
 
 
 def test_a_table_that_is_replaced_meanwhile_is_the_old_one_or_the_new_one(tmp_path):

@@ -17,7 +17,8 @@ from attnlaw.auditing.result import Audit
 from attnlaw.auditing.rows import matrix_rows, spectrum_rows
 from attnlaw.auditing.summary import MEANING
 from attnlaw.base.errors import InputError, printable
-from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA
+from attnlaw.base.tables import frame
 from attnlaw.models import Model
 from attnlaw.models.adapters import Adapter, Update, open_adapter
 from attnlaw.models.open import open_file

@@ -12,7 +12,7 @@ import polars as pl
 
 from attnlaw.base.files import parquet, replace_all, usable_directory
 from attnlaw.base.laws import LAW_NAMES
-from attnlaw.base.stack import distinct_names, stacked
+from attnlaw.base.tables import distinct_names, stacked
 from attnlaw.fits.describe import LEVEL
 from attnlaw.fits.null import false_alarms
 

@@ -13,7 +13,8 @@ from attnlaw.auditing.fits import Fits
 from attnlaw.auditing.rows import matrix_rows, spectrum_of, spectrum_rows
 from attnlaw.base.errors import InputError
 from attnlaw.base.fit_schema import CURVES, FITS
-from attnlaw.base.schema import MATRICES, PLACE, SPECTRA, frame
+from attnlaw.base.schema import MATRICES, PLACE, SPECTRA
+from attnlaw.base.tables import frame
 from attnlaw.fits.describe import describe
 from attnlaw.fits.fit import null_for, obstacle
 from attnlaw.fits.null import Null

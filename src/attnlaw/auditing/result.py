@@ -13,8 +13,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.files import parquet, replace_all, replaceable, to_json, usable_directory
-from attnlaw.base.plain_files import read_bounded
+from attnlaw.base.files import parquet, read_bounded, replace_all, replaceable, to_json, usable_directory
 from attnlaw.report.saved import KEPT, MOST_SUMMARY, AuditRows
 
 

@@ -12,7 +12,8 @@ from attnlaw.auditing.result import Audit
 from attnlaw.auditing.rows import layer_rows, matrix_rows, spectrum_rows
 from attnlaw.auditing.summary import summarize
 from attnlaw.base.errors import InputError
-from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, frame
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA
+from attnlaw.base.tables import frame
 from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, Proxies, proxies
 from attnlaw.bounds.activations import lipschitz
 from attnlaw.models import Model, open_model

@@ -1,1 +1,1 @@
-"""Rows: the only thing that reports, files and studies exchange."""
+"""The ground floor: errors, estimates, declarations, files and tables. It imports nothing of attnlaw."""

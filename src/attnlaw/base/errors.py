@@ -1,4 +1,16 @@
-"""The one error a user sees as a line, and text from files made safe to show."""
+"""The one error a user sees as a line; a mistake in a setting is spelled as the place where it was made does.
+
+| place | the same mistake |
+|---|---|
+| Python | `alpha: found -1, expected a number above 0` |
+| command line | `--alpha -1: expected a number above 0` |
+| study file | `s.toml: [grid] alpha: found -1, expected a number above 0` |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 LONGEST = 2000  # characters of a message
 
@@ -23,3 +35,46 @@ class InputError(ValueError):
         if len(line) > LONGEST:  # a name in it is longer than any name should be
             line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
         super().__init__(line)
+
+
+class BadSetting(InputError):
+    """A setting that cannot be used; on the command line bad usage, with exit status 2.
+
+    In `rule`, `{other}` stands for another setting, spelled as the place does.
+
+    >>> mistake = BadSetting("beta", "needs {output} softmax")
+    >>> print(mistake, "|", mistake.told(as_option))
+    beta needs output softmax | --beta needs --output softmax
+    """
+
+    def __init__(self, name: str, rule: str, found: object = None) -> None:
+        self.name, self.rule, self.found = name, rule, found
+        super().__init__(self.told())
+
+    def __reduce__(self) -> tuple[type[BadSetting], tuple[str, str, object]]:
+        return BadSetting, (self.name, self.rule, self.found)
+
+    def told(self, spell: Callable[[str], str] = str, place: str = "") -> str:
+        """The line for a place: `spell` writes the name of a setting, `place` stands before it."""
+        name = spell(self.name)
+        rule = re.sub(r"\{(\w+)\}", lambda other: spell(other[1]), self.rule)
+        if self.found is None:
+            line = f"{place}{name} {rule}"
+        elif spell is as_option:
+            line = f"{place}{name} {_shown(self.found, str)}: {rule}"
+        else:
+            line = f"{place}{name}: found {_shown(self.found, repr)}, {rule}"
+        return printable(line)
+
+
+def as_option(name: str) -> str:
+    """A setting as the command line spells it.
+
+    >>> as_option("target_rank")
+    '--target-rank'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def _shown(found: object, write: Callable[[object], str]) -> str:
+    return f"{found:g}" if isinstance(found, float) else write(found)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from attnlaw.base.schema import PLACE, Schema
+from attnlaw.base.schema import PLACE
+from attnlaw.base.tables import Schema
 
 FITS: Schema = {
     **PLACE,

@@ -11,12 +11,9 @@ base 10.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 import polars as pl
 
-Schema = dict[str, pl.DataType]
+from attnlaw.base.tables import Schema
 
 PLACE: Schema = {
     "model": pl.String(),
@@ -82,11 +79,3 @@ LAYERS: Schema = {
     "adaptivity": pl.Float64(),
     "adaptivity_error": pl.Float64(),
 }
-
-
-def frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
-    """A table of exactly the schema's columns; what a row does not have is null."""
-    rows = list(rows)
-    return pl.DataFrame(
-        {name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False
-    )

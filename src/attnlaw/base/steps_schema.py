@@ -9,9 +9,13 @@ measurement took, `overhead` what all measurements of the process took over its 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
-from attnlaw.base.schema import PLACE, Schema
+from attnlaw.base.errors import InputError
+from attnlaw.base.schema import PLACE
+from attnlaw.base.tables import Schema, read_table, require_columns, without_nan
 
 PROXIES = ("spectrum_adaptive", "edelman", "trauger_tewari")
 STEP_GROUPS = ("qk", "vo", "cross", "ffn")
@@ -38,3 +42,15 @@ STEP_MATRICES: Schema = {
     "outliers": pl.Int64(),
     "alpha": pl.Float64(),
 }
+
+
+def read_steps(path: Path, remedy: str) -> pl.DataFrame:
+    """The rows of a monitored training run: those of a step and model, its quantities numbers or null."""
+    told: Schema = {"step": pl.Int64(), "model": pl.String()}
+    rows = read_table(path, remedy, told)
+    known = {name: dtype for name, dtype in (STEPS | STEP_MATRICES).items() if name in rows.columns}
+    rows = without_nan(require_columns(rows, known, str(path), remedy))
+    for name in told:
+        if rows[name].null_count():
+            raise InputError(f"{path}: found a row without its {name}; {remedy}")
+    return rows

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import require_possible
+from attnlaw.base.files import require_possible
 from attnlaw.forward.families import FAMILIES, Family
 from attnlaw.models import Model, open_model
 from attnlaw.models.config import read_config

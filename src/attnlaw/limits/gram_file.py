@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import read_bounded, require_plain, require_possible
+from attnlaw.base.files import read_bounded, require_plain, require_possible
 from attnlaw.limits.inputs import require_real
 from attnlaw.limits.wishart import Array
 

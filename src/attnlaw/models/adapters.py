@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import read_bounded, require_possible
+from attnlaw.base.files import read_bounded, require_possible
 from attnlaw.models.model import Model, View
 from attnlaw.models.tensors import Tensors, require_real
 

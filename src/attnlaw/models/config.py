@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import read_bounded
+from attnlaw.base.files import read_bounded
 
 MOST_SIZE = 2**63
 MOST_NUMBER = sys.float_info.max

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import require_plain, require_possible
+from attnlaw.base.files import require_plain, require_possible
 from attnlaw.models.adapters import Adapted, open_adapter
 from attnlaw.models.assembly import build_model
 from attnlaw.models.config import Config, read_config

@@ -11,8 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.files import replacing, to_json
-from attnlaw.base.plain_files import read_bounded
+from attnlaw.base.files import read_bounded, replacing, to_json
 from attnlaw.report.style import FORMATS
 
 LIST = ".attnlaw-figures.json"

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from attnlaw.base.schema import Schema
+from attnlaw.base.tables import Schema
 from attnlaw.report.style import PALETTE
 
 Reals = NDArray[np.float64]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from attnlaw.base.schema import Schema
+from attnlaw.base.tables import Schema
 from attnlaw.numerics.power_fit import fit_exponent
 from attnlaw.report.figure import Figure
 from attnlaw.report.learn_charts import DENSITY, learning_curves, phase_diagram, scaling_law, spectrum

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from attnlaw.base.schema import Schema
+from attnlaw.base.tables import Schema
 from attnlaw.report.figure import Figure
 from attnlaw.report.limit_charts import density_chart, distance_chart, path_chart
 from attnlaw.report.settings import MOST_CASES, cases, labelled, varied

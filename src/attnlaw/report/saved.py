@@ -11,12 +11,11 @@ from typing import Any, Self
 import polars as pl
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.files import read_bounded
 from attnlaw.base.fit_schema import CURVES, FITS
-from attnlaw.base.plain_files import read_bounded
-from attnlaw.base.read import read_table, without_nan
 from attnlaw.base.remarks import proxy_entries, remarks
-from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA, Schema
-from attnlaw.base.stack import distinct_names, stacked
+from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA
+from attnlaw.base.tables import Schema, distinct_names, read_table, stacked, without_nan
 from attnlaw.report.audit_charts import KIND_NAMES
 from attnlaw.report.study_rows import EXPORT
 from attnlaw.report.summary_row import COLUMNS, from_row

@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.read import read_table, require_columns, without_nan
-from attnlaw.base.schema import Schema
+from attnlaw.base.tables import Schema, read_table, require_columns, without_nan
 
 ROWS = Path("rows", "rows.parquet")
 EXPORT = "write it again with: attnlaw study export FILE --out DIR"

@@ -13,7 +13,7 @@ import polars as pl
 
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import replace_all, usable_directory
-from attnlaw.base.read import read_steps
+from attnlaw.base.steps_schema import read_steps
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
 from attnlaw.report.leads import failures, same

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import require_possible
+from attnlaw.base.files import require_possible
 from attnlaw.study.task import Plain
 from attnlaw.study.verb import Arguments, Verb
 

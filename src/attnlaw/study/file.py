@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import parse_toml, read_bounded
+from attnlaw.base.files import parse_toml, read_bounded
 from attnlaw.study.cases import MOST_TASKS, read_cases, table
 from attnlaw.study.task import Task
 from attnlaw.study.verb import Arguments, Verb

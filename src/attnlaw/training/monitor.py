@@ -31,9 +31,8 @@ import polars as pl
 from attnlaw.auditing import audit
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replacing, usable_directory
-from attnlaw.base.read import read_steps
-from attnlaw.base.schema import frame
-from attnlaw.base.steps_schema import STEPS
+from attnlaw.base.steps_schema import STEPS, read_steps
+from attnlaw.base.tables import frame
 from attnlaw.models import open_model
 from attnlaw.models.formats.torch_file import import_torch
 from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot

@@ -22,8 +22,8 @@ from attnlaw import __version__
 from attnlaw.auditing import Audit, audit
 from attnlaw.auditing.rows import spectrum_of
 from attnlaw.base.errors import InputError
-from attnlaw.base.schema import frame
 from attnlaw.base.steps_schema import PROXIES, STEP_GROUPS, STEP_MATRICES, STEPS
+from attnlaw.base.tables import frame
 from attnlaw.fits.fit import eigenvalues, null_for, without_round_off
 from attnlaw.fits.tail import power_law_tails
 from attnlaw.spectra.measure import GROUPS

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import parse_toml, read_bounded
+from attnlaw.base.files import parse_toml, read_bounded
 from attnlaw.models.families.family import Family, Stack
 
 PLAIN = {"query", "key", "value", "output"}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import leads_outside
+from attnlaw.base.files import leads_outside
 from attnlaw.models.formats.same_file import SameFile
 from attnlaw.models.tensors import Tensors
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import require_plain
+from attnlaw.base.files import require_plain
 
 
 class SameFile:

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import leads_outside, read_bounded
+from attnlaw.base.files import leads_outside, read_bounded
 from attnlaw.models.tensors import Tensors
 
 MOST_NAME = 255  # bytes in the name of a file

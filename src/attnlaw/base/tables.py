@@ -1,16 +1,43 @@
-"""Saved tables read back: exactly the file that is named, checked before anything is drawn from it."""
+"""Tables: the kinds of columns, tables made from rows, read back and checked, several put into one."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.plain_files import require_plain
-from attnlaw.base.schema import Schema
-from attnlaw.base.steps_schema import STEP_MATRICES, STEPS
+from attnlaw.base.files import require_plain
+
+Schema = dict[str, pl.DataType]
+
+# What `Quantity.kind` may say.
+KINDS: Schema = {
+    "float": pl.Float64(),
+    "int": pl.Int64(),
+    "small": pl.Int32(),
+    "text": pl.String(),
+    "bool": pl.Boolean(),
+    "floats": pl.List(pl.Float64()),
+    "ints": pl.List(pl.Int64()),
+    "texts": pl.List(pl.String()),
+}
+
+
+def schema_of(columns: Mapping[str, str]) -> Schema:
+    """The types of columns that are declared by their kinds."""
+    return {name: KINDS[kind] for name, kind in columns.items()}
+
+
+def frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
+    """A table of exactly the schema's columns; what a row does not have is null."""
+    rows = list(rows)
+    return pl.DataFrame(
+        {name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False
+    )
 
 
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
@@ -28,18 +55,6 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
     if strange:
         raise InputError(f"{path}: {strange[0]} is a column of {table.schema[strange[0]]}; {remedy}")
     return require_columns(table, needed or {}, str(path), remedy)
-
-
-def read_steps(path: Path, remedy: str) -> pl.DataFrame:
-    """The rows of a monitored training run: those of a step and model, its quantities numbers or null."""
-    told: Schema = {"step": pl.Int64(), "model": pl.String()}
-    rows = read_table(path, remedy, told)
-    known = {name: dtype for name, dtype in (STEPS | STEP_MATRICES).items() if name in rows.columns}
-    rows = without_nan(require_columns(rows, known, str(path), remedy))
-    for name in told:
-        if rows[name].null_count():
-            raise InputError(f"{path}: found a row without its {name}; {remedy}")
-    return rows
 
 
 def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str) -> pl.DataFrame:
@@ -80,3 +95,37 @@ def without_nan(table: pl.DataFrame, *infinite: str) -> pl.DataFrame:
         elif isinstance(dtype, pl.List) and dtype.inner.is_float():
             columns.append(column.list.eval(pl.when(element.is_finite()).then(element)))
     return table.with_columns(columns)
+
+
+def distinct_names(taken: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """Each name, with a number where it is taken.
+
+    >>> distinct_names(["a", "b"], ["b", "c"])
+    {'b': 'b (2)', 'c': 'c'}
+    """
+    used, chosen = set(taken), {}
+    for name in names:
+        number, free = 1, name
+        while free in used:
+            number += 1
+            free = f"{name} ({number})"
+        chosen[name] = free
+        used.add(free)
+    return chosen
+
+
+def stacked(
+    first: pl.DataFrame | None, second: pl.DataFrame | None, names: Mapping[str, str]
+) -> pl.DataFrame:
+    """One table over the other (either may be missing), the models of the second under their new `names`."""
+    parts = [] if first is None else [first]
+    if second is not None:
+        parts.append(
+            second.with_columns(pl.col("model").replace(names)) if "model" in second.columns else second
+        )
+    table = pl.concat(parts, how="diagonal_relaxed")
+    if "curve" not in table.columns:
+        return table
+    # Models of one shape share a null.
+    again = (pl.col("curve") == "null") & ~pl.struct("curve", "null_shape").is_first_distinct()
+    return table.filter(~again)

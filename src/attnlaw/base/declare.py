@@ -1,0 +1,312 @@
+"""What a verb is: a record of settings, a table of quantities, and what it runs. All else is read off it.
+
+| derived | by |
+|---|---|
+| options and help of the command, `--json` | `attnlaw.command.app` |
+| keys of a study file, their values and their messages | `attnlaw.study.file` |
+| rows, JSON, the columns of saved tables and their check | `Verb.row`, `Verb.json`, `Verb.schema` |
+| labels of tables, axes and pages | `Verb.label` |
+| the Python function | `Verb.__call__` |
+
+The way of data is the same for every verb:
+
+    words | TOML | Python --Verb.cases--> [Settings] --run--> [Result] --Verb.row--> rows --> table, JSON
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from functools import cached_property, wraps
+from importlib import import_module
+from itertools import product
+from typing import Any, Generic, TypeVar
+
+from attnlaw.base.charts import Chart
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.estimate import Estimate, Outcome, Range
+from attnlaw.base.settings import Settings, declared, known_name
+
+S = TypeVar("S", bound=Settings)
+R = TypeVar("R")
+V = TypeVar("V")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number (or text, or list) that a verb finds: its column, its symbol, what it is.
+
+    `kind` is one of `attnlaw.base.tables.KINDS`. `error` says that it carries an error, `range` that it
+    carries an interval. `brief`: it stands in the table of several cases. `log`: its axis is logarithmic.
+    """
+
+    name: str
+    meaning: str = ""
+    symbol: str = ""
+    kind: str = "float"
+    error: bool = False
+    range: bool = False
+    brief: bool = False
+    log: bool = False
+
+    @property
+    def label(self) -> str:
+        words = self.name.replace("_", " ")
+        return f"{words} {self.symbol}" if self.symbol else words
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns with their kinds: `x`, and beside it `x_error`, or `x_low` and `x_high`."""
+        beside = ("error",) if self.error else ("low", "high") if self.range else ()
+        return {self.name: self.kind} | {f"{self.name}_{end}": "float" for end in beside}
+
+
+def columns(quantities: Iterable[Quantity]) -> dict[str, str]:
+    """The columns of some quantities with their kinds, in order."""
+    return {name: kind for one in quantities for name, kind in one.columns.items()}
+
+
+def flatten(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values (numbers, `Estimate`s, `Range`s) as the cells of a row; what is missing is null.
+
+    >>> flatten([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
+    {'x': 2.0, 'x_error': 0.5, 'y': None}
+    """
+    row: dict[str, Any] = {}
+    for one in quantities:
+        value = values.get(one.name)
+        if isinstance(value, Range):
+            row |= dict(zip(one.columns, value, strict=True))
+        else:
+            known = (value.value, value.error) if isinstance(value, Estimate) else (value, None)
+            row |= dict(zip(one.columns, (*known, None), strict=False))
+    return row
+
+
+def fold(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a row as JSON has them: `x` and `x_error` become one object.
+
+    >>> fold([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": None, "y": None})
+    {'x': {'value': 2.0, 'error': None}, 'y': None}
+    """
+    folded: dict[str, Any] = {}
+    for one in quantities:
+        cells = [row.get(name) for name in one.columns]
+        names = ["value", *(name.removeprefix(f"{one.name}_") for name in list(one.columns)[1:])]
+        alone = len(cells) == 1 or all(cell is None for cell in cells)
+        folded[one.name] = cells[0] if alone else dict(zip(names, cells, strict=True))
+    return folded
+
+
+@dataclass(frozen=True)
+class Table(Generic[R]):
+    """A table too large for a row: its name, its columns, and how it is taken from a result.
+
+    `rows` returns a polars table, or None where this result has none.
+    """
+
+    name: str
+    columns: tuple[Quantity, ...]
+    rows: Callable[[R], Any]
+
+
+@dataclass(frozen=True)
+class Verb(Generic[S, R]):
+    """A verb of the command line, of studies and of Python, declared once.
+
+    `run` takes cases together (a curve is solved at once) and yields a result for each in order, or the
+    `InputError` that this one case met. The attributes of a result are the quantities; `outcome` and
+    `remark`, where it has them, say how it ended.
+    `beside` is the verb that a command also runs where its settings are given: theory and its simulation.
+    `draws`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
+    `refuse` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
+    """
+
+    name: str
+    title: str
+    settings: type[S]
+    quantities: tuple[Quantity, ...]
+    run: Callable[[Sequence[S], Progress], Iterator[R | InputError]]
+    tables: tuple[Table[R], ...] = ()
+    charts: tuple[Chart, ...] = ()
+    beside: Verb[Any, Any] | None = None
+    draws: bool = False
+    refuse: Callable[[S], None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find, (self.settings.__module__, self.name)
+
+    def cases(self, given: Mapping[str, Any]) -> list[S]:
+        """The records of what was given: several where a setting has a list of values, the last fastest."""
+        known = declared(self.settings)
+        axes = {
+            name: self._values(known_name(name, known, self.name), value) for name, value in given.items()
+        }
+        return self.used([self.settings.of(case, self.name) for case in grid(axes)], given)
+
+    def _values(self, name: str, value: Any) -> list[Any]:
+        return list(value) if self._is_several(name, value) else [value]
+
+    def _is_several(self, name: str, value: Any) -> bool:
+        return declared(self.settings)[name].rule.many and isinstance(value, list | tuple)
+
+    def used(self, cases: list[S], given: Iterable[str]) -> list[S]:
+        """The cases; a `BadSetting` for a setting that was given and plays a part in none of them."""
+        known = declared(self.settings)
+        for name in given:
+            where = known[name].rule.where
+            if where is not None and all(name in case.unused() for case in cases):
+                variants = known[where[0]].rule.choices or {}
+                fitting = [key for key, one in variants.items() if getattr(one, where[1])]
+                raise BadSetting(name, f"needs {{{where[0]}}} {' or '.join(fitting)}")
+        return cases
+
+    def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Any:
+        """The result of these settings; a list of results where a setting has a list of values."""
+        places = [name for name, one in declared(self.settings).items() if one.rule.positional]
+        if len(words) > len(places):
+            raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
+        given |= dict(zip(places, words, strict=False))
+        cases = self.cases({name: value for name, value in given.items() if value is not None})
+        results = []
+        for found in self.run(cases, progress or silent):
+            if isinstance(found, InputError):
+                raise found
+            results.append(found)
+        known = declared(self.settings)
+        several = any(
+            known[name].rule.many and isinstance(value, list | tuple) for name, value in given.items()
+        )
+        return results if several else results[0]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The settings as arguments, for `help` and for editors."""
+        parameters = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD
+                if one.rule.positional
+                else inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if one.default is MISSING else one.default,
+            )
+            for one in sorted(declared(self.settings).values(), key=lambda one: not one.rule.positional)
+        ]
+        progress = inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None)
+        return inspect.Signature([*parameters, progress])
+
+    def values(self, found: R) -> dict[str, Any]:
+        """The quantities of a result, by name."""
+        return {one.name: getattr(found, one.name, None) for one in self.quantities}
+
+    def row(self, case: S, found: R) -> dict[str, Any]:
+        """One flat row: verb, settings, quantities with their errors, status, remark, version."""
+        return {
+            "verb": self.name,
+            **case.row(),
+            **flatten(self.quantities, self.values(found)),
+            "status": str(getattr(found, "outcome", Outcome.DONE)),
+            "remark": getattr(found, "remark", None),
+            "attnlaw_version": version(),
+        }
+
+    def json(self, case: S, found: R) -> dict[str, Any]:
+        """The row with its pairs folded, in the shape that every verb prints."""
+        row = self.row(case, found)
+        return {
+            "verb": self.name,
+            "settings": {name: _finite(value) for name, value in case.row().items()},
+            "quantities": fold(self.quantities, row),
+            "status": row["status"],
+            "remark": row["remark"],
+            "version": row["attnlaw_version"],
+        }
+
+    @cached_property
+    def schema(self) -> dict[str, str]:
+        """The columns of its rows with their kinds."""
+        found = {"verb": "text"}
+        for name, one in declared(self.settings).items():
+            if not one.rule.local:
+                found[name] = KIND_OF.get(one.kinds[0], "text")
+        return (
+            found | columns(self.quantities) | dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
+        )
+
+    def label(self, name: str) -> str:
+        """How tables, axes and pages call a column of its rows or of its tables."""
+        for own in (self.quantities, *(table.columns for table in self.tables)):
+            for one in own:
+                if one.name == name:
+                    return one.label
+        known = declared(self.settings)
+        return known[name].label if name in known else name.replace("_", " ")
+
+
+KIND_OF: dict[Any, str] = {
+    float: "float",
+    int: "int",
+    bool: "bool",
+    str: "text",
+    tuple[int, ...]: "ints",
+    tuple[str, ...]: "texts",
+}
+
+
+def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """All combinations of the values of the axes, the last one fastest.
+
+    >>> list(grid({"a": [1, 2], "b": [3]}))
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
+    """
+    return (dict(zip(axes, point, strict=True)) for point in product(*axes.values()))
+
+
+def each(work: Callable[[S, Progress], R]) -> Callable[[Sequence[S], Progress], Iterator[R | InputError]]:
+    """The `run` of a verb whose cases have nothing to share: what one cannot do, the others still do."""
+
+    @wraps(work)
+    def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
+        for case in cases:
+            try:
+                found: R | InputError = work(case, progress)
+            except InputError as error:
+                found = error
+            yield found
+
+    return run
+
+
+def table(*variants: V) -> dict[str, V]:
+    """Variants (students, masks, bounds, ...) by their names: the one table in which a new one is a line."""
+    return {one.name: one for one in variants}  # type: ignore[attr-defined]
+
+
+def named(path: str) -> Any:
+    """What stands at `module:name`, imported when it is asked for."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def find(module: str, name: str) -> Verb[Any, Any]:
+    """The verb of a name that a module declares: what a worker process makes of a verb that was sent."""
+    found = vars(import_module(module)).values()
+    return next(one for one in found if isinstance(one, Verb) and one.name == name)
+
+
+def silent(done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def version() -> str:
+    from attnlaw import __version__
+
+    return __version__
+
+
+def _finite(value: Any) -> Any:
+    """Infinity as JSON can hold it."""
+    return "inf" if value == math.inf else value

@@ -1,0 +1,293 @@
+"""Settings: a frozen record whose fields say what they mean, what they may be, and where they play a part.
+
+    @settings
+    class Coin(Settings):
+        bias: float = setting(0.5, "Probability of heads.", symbol="p", above=0, most=1, many=True)
+        tosses: int = setting(100, "How often.", symbol="n", least=1)
+
+Options of a command, keys of a study file, arguments of the Python function, columns of rows and labels are
+read off it. A value is checked when the record is made, wherever that is, and a mistake is one `BadSetting`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from types import NoneType, UnionType
+from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+from attnlaw.base.errors import BadSetting, InputError
+
+WORDS: dict[Any, str] = {
+    float: "a number",
+    int: "a whole number",
+    str: "a text",
+    bool: "true or false",
+    tuple[int, ...]: "whole numbers with commas, such as 1,2,3",
+    tuple[str, ...]: "names with commas, such as qk,vo",
+}
+LARGEST = 2**63  # a whole number of TOML
+MOST_POINTS = 100_000
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a record of settings: what it means, what it may be, and where it plays a part."""
+
+    help: str
+    symbol: str = ""
+    panel: str = "Settings"
+    above: float | None = None
+    least: float | None = None
+    most: float | None = None
+    infinite: bool = False  # inf is a value, too
+    choices: Mapping[str, Any] | None = None  # a table of variants
+    many: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
+    file: bool = False  # a path or a pattern: relative ones in a study start at its file
+    positional: bool = False  # a word of the command line without an option's name
+    needs: str | None = None  # another setting that must be given
+    unless: str | None = None  # another setting that takes its place
+    where: tuple[str, str] | None = None  # (setting, attribute of its chosen variant) that makes it count
+    local: bool = False  # how this machine works (threads): changes no number, is in no row and no study
+    metavar: str | None = None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A setting with its types and its default."""
+
+    name: str
+    rule: Setting
+    kinds: tuple[Any, ...]
+    default: Any
+
+    @property
+    def label(self) -> str:
+        words = self.name.replace("_", " ")
+        return f"{words} {self.rule.symbol}" if self.rule.symbol else words
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        rule = self.rule
+        if rule.choices is not None:
+            return f"expected one of {', '.join(rule.choices)}"
+        bounds = [
+            f"{word} {bound:.15g}"
+            for word, bound in (("above", rule.above), ("of at least", rule.least), ("of at most", rule.most))
+            if bound is not None
+        ]
+        kinds = " or ".join(WORDS.get(kind, "a value") for kind in self.kinds)
+        return " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
+
+    def checked(self, value: Any) -> Any:
+        """The value in its type; a `BadSetting` where it is not what was declared."""
+        if value is None and self.default is None:
+            return None
+        for kind in self.kinds:
+            fitted = _fitted(kind, value)
+            if fitted is not None and self._accepts(fitted):
+                return fitted
+        raise BadSetting(self.name, self.expected, value)
+
+    def _accepts(self, value: Any) -> bool:
+        rule = self.rule
+        if rule.choices is not None:
+            return value in rule.choices
+        numbers = value if isinstance(value, tuple) else (value,)
+        return all(_inside(rule, number) for number in numbers if isinstance(number, int | float))
+
+    def from_word(self, word: Any) -> Any:
+        """What a word of the command line stands for; the word itself where it is no such number."""
+        if not isinstance(word, str):
+            return word
+        if {int, float} & set(self.kinds):
+            try:
+                number = float(word.replace("∞", "inf"))
+            except ValueError:
+                return word
+            return int(word) if word.lstrip("+-").isdecimal() else number
+        return word
+
+    def from_words(self, word: Any) -> list[Any]:
+        """The values that words of the command line stand for: several where `many` of them make cases."""
+        if isinstance(word, list | tuple):
+            return [value for one in word for value in self.from_words(one)]
+        if not self.rule.many or self.rule.file or not isinstance(word, str):
+            return [self.from_word(word)]
+        if word.count(":") == 2 and {int, float} & set(self.kinds):
+            return list(span(self.name, word))
+        parts = [part.strip() for part in word.split(",") if part.strip()]
+        if not parts:
+            raise BadSetting(self.name, self.expected, word)
+        return list(dict.fromkeys(self.from_word(part) for part in parts))
+
+
+def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
+    """A field of a record of settings."""
+    return field(default=default, metadata={"setting": Setting(help, **rules)})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+def settings(cls: type[C]) -> type[C]:
+    """A frozen record whose fields are checked when it is made, wherever that is."""
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+class Settings:
+    """Base of all records of settings."""
+
+    def __post_init__(self) -> None:
+        for name, one in declared(type(self)).items():
+            object.__setattr__(self, name, one.checked(getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Rules between settings; raises a `BadSetting` that names one of them."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], verb: str) -> Self:
+        """The record of what was given: unknown names get a suggestion, contradictions one line."""
+        known = declared(cls)
+        for name in given:
+            known_name(name, known, verb)
+        for name, one in known.items():
+            if name not in given and one.default is MISSING:
+                raise BadSetting(name, "is missing")
+        for name in given:
+            rule = known[name].rule
+            if rule.needs is not None and given.get(rule.needs) is None:
+                raise BadSetting(name, f"needs {{{rule.needs}}}")
+            if rule.unless is not None and given.get(rule.unless) is not None:
+                raise BadSetting(name, f"cannot stand beside {{{rule.unless}}}; choose one")
+        return cls(**given)
+
+    def unused(self) -> set[str]:
+        """The settings that play no part here: null in rows, left out of labels."""
+        known = declared(type(self))
+        idle = set()
+        for name, one in known.items():
+            rule = one.rule
+            if rule.where is not None:
+                owner, attribute = rule.where
+                choices = known[owner].rule.choices or {}
+                if not getattr(choices[getattr(self, owner)], attribute):
+                    idle.add(name)
+            if rule.unless is not None and getattr(self, rule.unless) is not None:
+                idle.add(name)
+            if rule.needs is not None and not getattr(self, rule.needs):
+                idle.add(name)
+        return idle
+
+    def row(self) -> dict[str, Any]:
+        """All settings that a row states, under their names; null where one plays no part."""
+        idle = self.unused()
+        stated = [name for name, one in declared(type(self)).items() if not one.rule.local]
+        return {name: None if name in idle else _plain(getattr(self, name)) for name in stated}
+
+    def plain(self) -> dict[str, Any]:
+        """All settings that are not local as plain values, from which `of` makes the same record again."""
+        known = declared(type(self)).items()
+        return {name: _plain(getattr(self, name)) for name, one in known if not one.rule.local}
+
+
+def declared(cls: type) -> dict[str, Declared]:
+    """The settings of a record, by name, in their order."""
+    if cls not in _KNOWN:
+        _KNOWN[cls] = _read(cls)
+    return _KNOWN[cls]
+
+
+_KNOWN: dict[type, dict[str, Declared]] = {}
+
+
+def _read(cls: type) -> dict[str, Declared]:
+    hints = get_type_hints(cls)
+    found = {}
+    for one in fields(cls):
+        hint = hints[one.name]
+        union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        kinds = tuple(kind for kind in union if kind is not NoneType)
+        found[one.name] = Declared(one.name, one.metadata["setting"], kinds, one.default)
+    return found
+
+
+def known_name(name: str, known: Mapping[str, Any], verb: str) -> str:
+    """The name; an `InputError` with a suggestion where it is none of the known ones."""
+    if name in known:
+        return name
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"its settings: {', '.join(known)}"
+    raise InputError(f"{name} is not a setting of {verb}; {hint}")
+
+
+def span(name: str, text: str) -> list[float]:
+    """`0.05:1:40` as 40 values from 0.05 to 1, both ends included.
+
+    >>> span("alpha", "0:1:3")
+    [0.0, 0.5, 1.0]
+    """
+    try:
+        first, last, points = text.split(":")
+        low, high, count = float(first), float(last), int(points)
+    except ValueError:
+        raise BadSetting(name, "expected FROM:TO:COUNT such as 0.05:1:40", text) from None
+    if not -math.inf < low < high < math.inf:
+        raise BadSetting(name, "but FROM must be below TO, both finite", text)
+    if not 2 <= count <= MOST_POINTS:
+        raise BadSetting(name, f"but COUNT must be from 2 to {MOST_POINTS}", text)
+    step = (high - low) / (count - 1)
+    return [i * step + low for i in range(count - 1)] + [high]
+
+
+def _inside(rule: Setting, number: float) -> bool:
+    if isinstance(number, bool):
+        return True
+    low = -math.inf if rule.least is None else rule.least
+    high = math.inf if rule.most is None else rule.most
+    inside = low <= number <= high and (rule.above is None or number > rule.above)
+    return inside and (math.isfinite(number) or (rule.infinite and number > 0))
+
+
+def _fitted(kind: Any, value: Any) -> Any:
+    """The value as `kind`, None where it is not of that kind: 2.0 serves as 2, "inf" as a number."""
+    if kind is Any:
+        return value
+    if get_origin(kind) is tuple:
+        return _listed(get_args(kind)[0], value)
+    if kind is bool or isinstance(value, bool):
+        return value if kind is bool and isinstance(value, bool) else None
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return None
+    if kind is float:
+        number = float(value) if isinstance(value, int | float) or value == "inf" else math.nan
+        return None if math.isnan(number) else number
+    if kind is int:
+        whole = isinstance(value, int | float) and math.isfinite(value) and value == int(value)
+        return int(value) if whole else None
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value if isinstance(value, kind) else None
+
+
+def _listed(kind: type, value: Any) -> tuple[Any, ...] | None:
+    """A tuple of a list or of a text with commas; None where a part is of another kind."""
+    if isinstance(value, str):
+        parts: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
+        if kind is int:
+            parts = [int(part) if part.lstrip("+-").isdecimal() else part for part in parts]
+    elif isinstance(value, list | tuple):
+        parts = value
+    else:
+        return None
+    found = [_fitted(kind, part) for part in parts]
+    return None if None in found or not found else tuple(found)
+
+
+def _plain(value: Any) -> Any:
+    """A value as rows and JSON hold it."""
+    return list(value) if isinstance(value, tuple) else value

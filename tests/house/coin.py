@@ -1,0 +1,74 @@
+"""A toy verb in one file: what a contributor writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.settings import Settings, setting, settings
+
+
+@dataclass(frozen=True)
+class Metal:
+    """What a coin is made of; `worn` ones have an edge."""
+
+    name: str
+    label: str
+    worn: bool
+
+
+METALS = {one.name: one for one in (Metal("gold", "gold", True), Metal("paper", "a joke", False))}
+
+
+@settings
+class Coin(Settings):
+    """Toss a coin many times.
+
+    The share of heads comes with its standard error.
+    """
+
+    bias: float = setting(0.5, "Probability of heads.", symbol="p", above=0, most=1, many=True)
+    tosses: int = setting(100, "How often.", symbol="n", least=1)
+    metal: str = setting("gold", "What it is made of.", choices=METALS, many=True)
+    wear: float = setting(0.0, "Wear of its edge.", least=0, where=("metal", "worn"))
+
+    def check(self) -> None:
+        if self.wear > self.bias:
+            raise BadSetting("wear", f"expected at most the {{bias}}, {self.bias:g}", self.wear)
+
+
+@dataclass(frozen=True)
+class Tossed:
+    mean: Estimate
+    heads: int
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
+
+
+def toss(case: Coin, progress: Progress) -> Tossed:
+    if case.bias == 0.125:
+        raise InputError("a coin of bias 0.125 rolls away; choose another")
+    progress(1, 1)
+    error = (case.bias * (1 - case.bias) / case.tosses) ** 0.5
+    return Tossed(Estimate(case.bias - case.wear, error), round(case.bias * case.tosses))
+
+
+def _sides(found: Tossed) -> object:
+    import polars as pl
+
+    return pl.DataFrame({"side": ["heads", "tails"], "share": [found.mean.value, 1 - found.mean.value]})
+
+
+VERB = Verb(
+    "coin",
+    "Coins",
+    Coin,
+    (
+        Quantity("mean", "share of heads", "p̂", error=True, brief=True),
+        Quantity("heads", "how many came up", kind="int"),
+    ),
+    each(toss),
+    tables=(Table("sides", (Quantity("side", kind="text"), Quantity("share", "of all tosses")), _sides),),
+)
