@@ -142,9 +142,9 @@ class Verb(Generic[S, R]):
     def cases(self, given: Mapping[str, Any]) -> list[S]:
         """The records of what was given: several where a setting has a list of values, the last fastest."""
         known = declared(self.settings)
-        axes = {
-            name: self._values(known_name(name, known, self.name), value) for name, value in given.items()
-        }
+        for name in given:
+            known_name(name, known, self.name)
+        axes = {name: self._values(name, value) for name, value in given.items()}
         return self.used([self.settings.of(case, self.name) for case in grid(axes)], given)
 
     def _values(self, name: str, value: Any) -> list[Any]:
@@ -176,11 +176,7 @@ class Verb(Generic[S, R]):
             if isinstance(found, InputError):
                 raise found
             results.append(found)
-        known = declared(self.settings)
-        several = any(
-            known[name].rule.many and isinstance(value, list | tuple) for name, value in given.items()
-        )
-        return results if several else results[0]
+        return results if any(self._is_several(*pair) for pair in given.items()) else results[0]
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -232,9 +228,8 @@ class Verb(Generic[S, R]):
         for name, one in declared(self.settings).items():
             if not one.rule.local:
                 found[name] = KIND_OF.get(one.kinds[0], "text")
-        return (
-            found | columns(self.quantities) | dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
-        )
+        ends = dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
+        return found | columns(self.quantities) | ends
 
     def label(self, name: str) -> str:
         """How tables, axes and pages call a column of its rows or of its tables."""

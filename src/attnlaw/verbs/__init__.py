@@ -1,0 +1,27 @@
+"""The table of verbs: one file each, with its settings, its quantities, its charts and what it runs.
+
+A verb's module imports mathematics only where it runs: `attnlaw --help` and a bad value answer at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from attnlaw.base.declare import Verb
+from attnlaw.base.errors import InputError
+
+# Its name, the module that declares it as VERB, and what it does in one sentence.
+VERBS: dict[str, tuple[str, str]] = {}
+
+
+def verb(name: str) -> Verb[Any, Any]:
+    """The verb of a name; `learn.simulate` is the one that `learn` has beside it."""
+    first, _, beside = name.partition(".")
+    if first in VERBS:
+        found: Verb[Any, Any] = import_module(VERBS[first][0]).VERB
+        if not beside:
+            return found
+        if found.beside is not None and found.beside.name == name:
+            return found.beside
+    raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS)}")
