@@ -105,12 +105,18 @@ def fold(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, An
 class Table(Generic[R]):
     """A table too large for a row: its name, its columns, and how it is taken from a result.
 
-    `rows` returns a polars table, or None where this result has none.
+    `rows` returns a polars table, or None where this result has none. `json`: its rows also stand in JSON.
     """
 
     name: str
     columns: tuple[Quantity, ...]
     rows: Callable[[R], Any]
+    json: bool = False
+
+    def folded(self, found: R) -> list[dict[str, Any]] | None:
+        """Its rows as JSON has them."""
+        rows = self.rows(found)
+        return None if rows is None else [fold(self.columns, row) for row in rows.iter_rows(named=True)]
 
 
 @dataclass(frozen=True)
@@ -212,12 +218,14 @@ class Verb(Generic[S, R]):
     def json(self, case: S, found: R) -> dict[str, Any]:
         """The row with its pairs folded, in the shape that every verb prints."""
         row = self.row(case, found)
+        tables = {table.name: table.folded(found) for table in self.tables if table.json}
         return {
             "verb": self.name,
             "settings": {name: _finite(value) for name, value in case.row().items()},
             "quantities": fold(self.quantities, row),
             "status": row["status"],
             "remark": row["remark"],
+            **({"tables": tables} if tables else {}),
             "version": row["attnlaw_version"],
         }
 
