@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -51,19 +51,19 @@ def _show_rows(done: Done, console: Console) -> None:
     if any(_status(found) != Outcome.DONE for _, found in pairs):
         cells["status"] = [_status(found) for _, found in pairs]
     print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
+    names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
     for quantity in verb.quantities:
         lists = [getattr(found, quantity.name, None) or () for _, found in pairs]
         if quantity.brief and _is_list(quantity) and any(lists):
-            names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
-            columns = {
-                "": [str(i) for i in range(max(map(len, lists)))],
-                **{
-                    name: [_text(value) for value in values]
-                    for name, values in zip(names, lists, strict=True)
-                },
-            }
-            console.print(Text(f"{quantity.label}, {quantity.meaning}", style="bold"))
-            print_table(console, lambda out, cells=columns: column_table(cells, out), names[:-1])  # type: ignore[misc]
+            _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
+
+
+def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
+    """A quantity that is a list, a column for each case; a case without one has none."""
+    columns = {name: list(map(_text, values)) for name, values in lists.items() if values}
+    places = [str(i) for i in range(len(next(iter(columns.values()))))]
+    console.print(Text(quantity.meaning or quantity.label, style="bold"))
+    print_table(console, lambda left_out: column_table({"": places} | columns, left_out), list(columns)[:-1])
 
 
 def _list(done: Done) -> Table:
@@ -95,11 +95,9 @@ def _varied(cases: Sequence[Any]) -> list[str]:
 def _shared(verb: Verb[Any, Any], cases: Sequence[Any]) -> list[str]:
     """The settings that play a part and are the same in all cases, in words."""
     row, varied = cases[0].row(), _varied(cases)
-    told = {name: value for name, value in row.items() if value not in (None, False) and name not in varied}
-    return [
-        verb.label(name) if value is True else f"{verb.label(name)} {_text(value)}"
-        for name, value in told.items()
-    ]
+    told = {name: value for name, value in row.items() if value is not None and value is not False}
+    words = {name: "" if value is True else f" {_text(value)}" for name, value in told.items()}
+    return [f"{verb.label(name)}{word}" for name, word in words.items() if name not in varied]
 
 
 def _told(verb: Verb[Any, Any], case: Any, own: Sequence[tuple[Any, Any]]) -> str:
