@@ -38,7 +38,7 @@ class Stored(Settings):
 class Computed(Stored):
     """What `run` and `resume` share: where the tasks are computed."""
 
-    jobs: int | None = setting(None, "Workers of a local Dask cluster, or on Slurm.", panel=WHERE)
+    jobs: int | None = setting(None, "Workers of a local Dask cluster, or on Slurm.", least=1, panel=WHERE)
     dask: str | None = setting(
         None, "A running Dask cluster: tcp://HOST:PORT.", metavar="ADDRESS", panel=WHERE
     )
