@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 from attnlaw import command
+from attnlaw.command import console
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ def invoke(*words: object, status: int = 0, columns: int = 80) -> Ended:
     with (
         mock.patch.object(sys, "argv", ["attnlaw", *map(str, words)]),
         mock.patch.dict("os.environ", {"COLUMNS": str(columns)}),
+        mock.patch.object(console.output, "_width", columns),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -194,8 +194,10 @@ def test_nan_embeddings_are_named(tmp_path: Path) -> None:
 )
 def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) -> None:
     words = [str(EXAMPLE) if word == "EXAMPLE" else word for word in arguments.split()]
-    line = run("--width", "inf", *words, status=status).stderr if "--width" not in words else (
-        run(*words, status=status).stderr
+    line = (
+        run("--width", "inf", *words, status=status).stderr
+        if "--width" not in words
+        else (run(*words, status=status).stderr)
     )
     assert message in line
     assert line.startswith("attnlaw: ")

@@ -56,7 +56,9 @@ def test_an_empty_name_is_not_the_directory_one_is_in(
     """--out "$UNSET" would write among the user's files."""
     monkeypatch.chdir(tmp_path)
     refused = invoke(*arguments.split(), "--out", "", status=2)
-    assert refused.stderr == "attnlaw: --out found an empty name; give a directory (. is the one you are in)\n"
+    assert (
+        refused.stderr == "attnlaw: --out found an empty name; give a directory (. is the one you are in)\n"
+    )
     assert not list(tmp_path.iterdir())
 
 

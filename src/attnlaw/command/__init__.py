@@ -47,7 +47,7 @@ def main() -> None:
     """Run `attnlaw`; bad input, and what the system refuses, end in one line and an exit status."""
     from attnlaw.base.errors import BadSetting, InputError, as_option
 
-    _prepare_streams()
+    prepare_streams()
     try:
         status = _run(sys.argv[1:])
         sys.stdout.flush()
@@ -72,7 +72,8 @@ def main() -> None:
         sys.exit(status)
 
 
-def _prepare_streams() -> None:
+def prepare_streams() -> None:
+    """Make the streams fit to be written to, whatever they are."""
     if sys.stderr is None:  # closed: there is nowhere to say anything
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:

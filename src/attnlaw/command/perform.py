@@ -16,8 +16,13 @@ from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Declared, Settings, declared, setting, settings
 
 FORMATS = ("pdf", "svg", "png")
-# Verbs with tables of their own: a module of this room with `show` (one result), `show_together` and `save`.
-TABLES = {"audit": "attnlaw.command.audit_table", "fit": "attnlaw.command.fit_table"}
+# Verbs with tables of their own: a module of this room with `show` (one result), and `show_together` and
+# `save` where these are its own, too.
+TABLES = {
+    "audit": "attnlaw.command.audit_table",
+    "fit": "attnlaw.command.fit_table",
+    "lens": "attnlaw.command.lens_table",
+}
 OUTPUT = "Output"
 Done = list[tuple[Any, Any]]  # settings and result of each case that came to its end
 
@@ -132,7 +137,8 @@ def _show(done: Sequence[tuple[Verb[Any, Any], Done]], json: bool, several: bool
         objects = [one.json(case, found) for one, pairs in done for case, found in pairs]
         print_json(objects if several else objects[0])
     elif (tables := _tables(verb)) is not None:
-        tables.show_together([found for _, found in own], output)
+        if hasattr(tables, "show_together"):
+            tables.show_together([found for _, found in own], output)
     else:
         from attnlaw.command.tables import show
 
@@ -145,7 +151,7 @@ def _write(done: Sequence[tuple[Verb[Any, Any], Done]], shown: Shown) -> None:
     verb, own = done[0]
     if shown.out is not None:
         folder, tables = Path(shown.out), _tables(verb)
-        if tables is not None:
+        if hasattr(tables, "save"):
             say(tables.save(own, folder, shown.figures))
         else:
             from attnlaw.report.write import save
