@@ -13,7 +13,8 @@ from attnlaw.base.files import require_plain, require_possible
 from attnlaw.models.adapters import Adapted, open_adapter
 from attnlaw.models.assembly import build_model
 from attnlaw.models.config import Config, read_config
-from attnlaw.models.families import FAMILIES, read_family
+from attnlaw.models.families import known_families
+from attnlaw.models.families.read_toml import read_family
 from attnlaw.models.formats.gguf_file import GgufFile
 from attnlaw.models.formats.in_memory import InMemory
 from attnlaw.models.formats.onnx_file import OnnxFile
@@ -74,7 +75,7 @@ def open_model(
     """
     if heads is not None and heads < 1:
         raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
-    families = FAMILIES if map is None else (read_family(map),)
+    families = known_families() if map is None else (read_family(map),)
     label, tensors, config, known_heads = _opened(source, name)
     tensors = with_scales(tensors, config)
     model = build_model(label, tensors, config, heads or known_heads, families)
