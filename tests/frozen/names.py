@@ -103,6 +103,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("*", "*/task_seconds", "a time, not a number of the theory"),
     ("*", "*/task", "a task's key holds the version and the name of its function"),
     ("*", "*_part", "parts are named by their task's key"),
+    ("study-atlas", "tables/fits/0/status", "a digest of many statuses; fits.parquet has them one by one"),
     ("learn*", "*/problem/target/kind", "said by target_rank or target_exponent"),
 )
 
