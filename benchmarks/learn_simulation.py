@@ -29,14 +29,14 @@ import sys
 import time
 
 import numpy as np
+from attnlaw.learning.students.convex import train_proximal, train_splitting
+from attnlaw.learning.students.factors import train_factors
+from attnlaw.learning.students.train import train
 
 from attnlaw.learning.agreement import agreement
 from attnlaw.learning.problem import ObservationGroup, Problem, Target
 from attnlaw.learning.simulate import QUANTITIES, draw_risk, simulate
 from attnlaw.learning.state_evolution import state_evolution
-from attnlaw.learning.students.convex import train_proximal, train_splitting
-from attnlaw.learning.students.factors import train_factors
-from attnlaw.learning.students.train import train
 
 SEED = 250924914
 SIZES = {"goe": (20, 32, 48), "tokens": (40, 60, 80, 100)}
