@@ -97,7 +97,7 @@ def test_state_evolution_and_the_fit_speak_of_the_same_law():
     assert fit.noise_level.low <= prediction.noise_level.value <= fit.noise_level.high
     assert fit.threshold.low <= prediction.threshold.value <= fit.threshold.high
     assert fit.target_rank.low <= 0.5 <= fit.target_rank.high
-    assert fit.rank_fraction.value == pytest.approx(prediction.rank_fraction.value, abs=1 / size)
+    assert fit.rank_fraction == pytest.approx(prediction.rank_fraction.value, abs=1 / size)
 
 
 def test_a_threshold_in_a_wide_gap_is_identified_and_scales_with_the_matrix():
@@ -140,7 +140,7 @@ def test_a_random_head_is_not_plausible_and_its_parameters_are_withheld():
     product = rng.standard_normal((256, 64)) @ rng.standard_normal((64, 256))
     fit = fit_learned(np.linalg.svd(product, compute_uv=False)[:64], 256)
     assert not fit.plausible
-    for parameter in (fit.noise_level.value, fit.threshold.value, fit.target_rank, fit.scale):
+    for parameter in (fit.noise_level, fit.threshold, fit.target_rank, fit.scale):
         assert (parameter.value, parameter.low, parameter.high) == (None, None, None)
 
 
@@ -149,7 +149,7 @@ def test_density_and_distribution_function_belong_to_the_positive_part():
     fit = fit_learned(values, 256)
     atom = fit.law.mass_of_atoms
     # Two values of the table, each right to 5e-4 as above, over the mass of the positive part.
-    error = 2 * 5e-4 / fit.rank_fraction.value
+    error = 2 * 5e-4 / fit.rank_fraction
     assert fit.cdf(values) == pytest.approx((fit.law.cdf(values) - atom) / (1 - atom), abs=error)
     assert fit.density(values) == pytest.approx(fit.law.density(values) / (1 - atom), rel=5e-3, abs=1e-3)
 

@@ -86,8 +86,8 @@ def test_the_overlap_is_how_fast_an_outlier_moves_with_its_spike() -> None:
         find_outliers(base.with_spikes(s), a, 0.3, 1.0)[0] for s in (6.0 - step, 6.0, 6.0 + step)
     )
     # A central difference: its error is step^2 times a third derivative of order 1, round-off 1e-12.
-    assert here.overlap.value == pytest.approx((high.location - low.location) / (2 * step), abs=1e-7)
-    assert 0.5 < here.overlap.value < 0.8
+    assert here.overlap == pytest.approx((high.location - low.location) / (2 * step), abs=1e-7)
+    assert 0.5 < here.overlap < 0.8
 
 
 def test_the_overlap_of_a_weak_spike_is_that_of_a_random_matrix() -> None:

@@ -139,9 +139,7 @@ def test_noise_has_the_stated_variance() -> None:
 
 def test_progress() -> None:
     seen: list[tuple[int, int]] = []
-    simulate(
-        PLAIN, size=8, seeds=3, seed=0, jobs=2, progress=lambda done, total: seen.append((done, total))
-    )
+    simulate(PLAIN, size=8, seeds=3, seed=0, jobs=2, progress=lambda done, total: seen.append((done, total)))
     assert seen[0] == (0, 3)
     assert seen[-1] == (3, 3)
     assert seen == sorted(set(seen))

@@ -213,8 +213,8 @@ def test_more_samples_help_along_a_warm_started_curve(monkeypatch: pytest.Monkey
     problems = [replace(REFERENCE, alpha=alpha) for alpha in (0.3, 0.1)]
     many, few = state_evolutions(problems)
     assert many.problem.alpha == 0.3
-    assert many.estimation_error.value < few.estimation_error
-    assert many.prediction_error.value < few.prediction_error
+    assert many.estimation_error.value < few.estimation_error.value
+    assert many.prediction_error.value < few.prediction_error.value
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,7 @@ POWERS = {"estimation_error": 2, "training_loss": 2, "noise_level": 1, "threshol
 def test_beyond_recovery_all_quantities_scale_with_the_weight_decay(target: Target, decay: float) -> None:
     found = state_evolution(Problem(0.6, target=target, weight_decay=decay))
     assert found.converged
-    for name, value in scale_free_limit(target.rank_fraction.value, 0.6).items():
+    for name, value in scale_free_limit(target.rank_fraction, 0.6).items():
         # The limit leaves out terms of relative order delta times the mean of 1/s, which is at most 3 here.
         scaled = getattr(found, name).value / decay ** POWERS[name]
         assert scaled == pytest.approx(value, rel=10 * found.noise_level.value + 1e-9), name
@@ -281,9 +281,9 @@ def test_clean_labels_without_a_penalty_give_the_target(student: str, target: Ta
     Q = target.second_moment
     assert (found.estimation_error.value, found.training_loss.value, found.noise_level.value) == (0, 0, 0)
     assert (found.overlap.value, found.norm.value, found.trace.value) == (Q, Q, target.mean)
-    assert (found.rank_fraction.value, found.spectrum) == (target.rank_fraction.value, target.law)
+    assert (found.rank_fraction.value, found.spectrum) == (target.rank_fraction, target.law)
     assert found.outliers[0].location == pytest.approx(found.outliers[0].target, rel=1e-12)
-    assert found.atom_at_zero == pytest.approx(1 - target.rank_fraction.value)
+    assert found.atom_at_zero == pytest.approx(1 - target.rank_fraction)
     assert found.bulk == list(target.law.intervals)
 
 

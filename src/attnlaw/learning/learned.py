@@ -18,11 +18,12 @@ Densities = list[dict[str, float]]
 class Learned(Prediction):
     """What `attnlaw learn` finds. Thresholds (samples per d^2) and `density` are None unless asked for.
 
-    `outlier` is where the trained matrix shows the spike of the target; `leading_error` and
-    `predicted_exponent` are the leading-order law of a power-law target.
+    `outlier` is where the trained matrix shows the spike of the target. `observations` is N/d of a power-law
+    target, `leading_error` and `predicted_exponent` its leading-order law.
     """
 
     outlier: float | None = None
+    observations: float | None = None
     leading_error: float | None = None
     predicted_exponent: float | None = None
     threshold_recovery: float | None = None
@@ -48,11 +49,13 @@ def learned(prediction: Prediction, *, thresholds: bool = False, spectrum: bool 
     spikes = problem.target.spikes
     seen = (one.location for one in prediction.outliers if one.target in spikes)
     leading, exponent = leading_order(problem)
+    dimension = problem.target.dimension
     known = problem_thresholds(problem) if thresholds else None
     more: dict[str, Any] = {} if known is None else known.describe()
     return Learned(
         **vars(prediction),
         outlier=next(seen, None),
+        observations=None if dimension is None else problem.observations * dimension,
         leading_error=leading,
         predicted_exponent=exponent,
         **{f"threshold_{name}": value for name, value in more.items()},

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.declare import named
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.learning.outputs import SENSINGS
 
 Array = NDArray[np.float64]
@@ -166,8 +167,7 @@ def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.ran
 
 def check_sensing(name: str, *, samples: int, tokens: int, size: int) -> None:
     """An `InputError` for a sensing that has no name here or does not fit into memory."""
-    if name not in SENSINGS:
-        raise BadSetting("sensing", f"expected one of {', '.join(SENSINGS)}", name)
+    require("sensing", name, str, choices=SENSINGS)
     _check_dense(*SENSINGS[name].dense(samples, tokens, size), SENSINGS[name].remedy, size)
 
 

@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 from attnlaw.base.declare import Progress, named, silent
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.settings import require
 from attnlaw.learning.outputs import OUTPUTS, SENSINGS
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.risk import Risk
@@ -115,9 +116,8 @@ def simulate(
     >>> measured.samples, str(measured.outcome), measured.eigenvalues.shape
     (120, 'done', (2, 20))
     """
-    for name, value, least in (("seeds", seeds, 1), ("jobs", jobs or 1, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise InputError(f"{name}: found {value}, expected a whole number of at least {least}")
+    seeds, seed = require("seeds", seeds, int, least=1), require("seed", seed, int, least=0)
+    jobs = usable_cores() if jobs is None else require("jobs", jobs, int, least=1)
     samples, tell = check_simulation(problem, size, sensing), progress or silent
     target = problem.target.quantiles(size)
     children = np.random.SeedSequence(seed).spawn(seeds)
@@ -130,7 +130,7 @@ def simulate(
     tell(0, seeds)
     with (
         threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(min(jobs or usable_cores(), seeds)) as pool,
+        ThreadPoolExecutor(min(jobs, seeds)) as pool,
     ):
         try:
             futures = [
@@ -174,8 +174,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         raise BadSetting(
             "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
         )
-    if isinstance(size, bool) or int(size) != size or size < 2:
-        raise InputError(f"size: found {size}, expected a whole number of at least 2")
+    size = require("size", size, int, least=2)
     problem.target.quantiles(size)
     samples = round(problem.alpha * size * size)
     if samples < 1:

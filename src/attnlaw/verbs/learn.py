@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Cells, Curves
+from attnlaw.base.charts import Cells, Curves, Density, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import setting, settings
@@ -96,6 +96,7 @@ QUANTITIES = (
     Quantity("outlier_overlaps", "their squared overlaps with the target's", kind="floats"),
     Quantity("outlier_targets", "the target's eigenvalues they belong to", kind="floats"),
     Quantity("outlier", "where the target's spike is seen"),
+    Quantity("observations", "of S over its dimension, for a power-law target", "N/d"),
     Quantity("leading_error", "E of the leading-order scaling law", log=True),
     Quantity("predicted_exponent", "of E in N/d"),
     Quantity("threshold_recovery", "factorized recovery, clean labels"),
@@ -183,6 +184,51 @@ DENSITY = (
     Quantity("density", "of the learned spectrum"),
     Quantity("interval", "which of the spectrum's", kind="int"),
 )
+RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")
+CHARTS = (
+    Cells(
+        "phases",
+        "Phase diagram",
+        caption="Error over that of predicting nothing, by target rank and samples: dark is learned. White "
+        "lines are thresholds, where learning changes its nature.",
+        x="target_rank",
+        y="alpha",
+        colour=("relative_error",),
+        lines=(*RECOVERIES, "threshold_interpolation"),
+        domain=(0.0, 1.0),
+    ),
+    Curves(
+        "learning",
+        "Learning curves",
+        caption="Lines: theory in the limit of large dimension.",
+        unless="phases",
+        x="alpha",
+        y="estimation_error",
+        by="student",
+        points="simulate",
+        thresholds=(*RECOVERIES, "threshold_interpolation"),
+    ),
+    Own(
+        "scaling",
+        "Scaling laws",
+        caption="Error against the observations for targets whose eigenvalues fall as a power: full "
+        "equations (lines), leading-order law (dashed). Exponents are fitted to the lines, with an error where the "
+        "digits show it; predicted ones stand in brackets.",
+        draw="attnlaw.report.learn_charts:scaling",
+    ),
+    Density(
+        "spectrum",
+        "Spectrum of the learned matrix",
+        caption="Line: the predicted density of the learned matrix's eigenvalues.",
+        table="predicted_spectra",
+        x="x",
+        detail="interval",
+        bars=("eigenvalues", "eigenvalue"),
+        sizes="simulate",
+        atom="atom_at_zero",
+        outliers="outlier_locations",
+    ),
+)
 SIMULATE = Verb(
     "learn.simulate",
     "Trained students",
@@ -205,10 +251,7 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(Table("predicted_spectra", DENSITY, _density),),
-    charts=(
-        Curves("learning", "Learning curves", x="alpha", y="estimation_error", by="student", points=True),
-        Cells("phases", "Phase diagram", x="target_rank", y="alpha", colour="relative_error"),
-    ),
+    charts=CHARTS,
     beside=SIMULATE,
     refuse=solvable,
 )
