@@ -25,6 +25,7 @@ from attnlaw.learning.softmax_channel import (
     loss,
     softmax_rows,
 )
+from attnlaw.learning.softmax_prediction import errors
 from attnlaw.learning.state_evolution import state_evolution, state_evolutions
 
 MP = Target.marchenko_pastur(0.5)
@@ -274,7 +275,7 @@ def test_what_the_iteration_leaves_is_part_of_the_error() -> None:
     point = softmax.solve(REFERENCE, softmax.FACTORS, log2_draws=7)
     exact = replace(point, iteration=replace(point.iteration, error=0.0))
     rough = replace(point, iteration=replace(point.iteration, error=0.01))
-    scatter, error = (softmax.errors(REFERENCE, softmax.FACTORS, one) for one in (exact, rough))
+    scatter, error = (errors(REFERENCE, softmax.FACTORS, one) for one in (exact, rough))
     assert error["estimation_error"] == pytest.approx(np.hypot(scatter["estimation_error"], 0.01 * point.E))
     assert error["rank_fraction"] == pytest.approx(np.hypot(scatter["rank_fraction"], 0.01 * point.rank))
 

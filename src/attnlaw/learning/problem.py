@@ -22,9 +22,9 @@ nuclear-norm-regularised sensing of a positive semidefinite S.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from attnlaw.base.declare import table
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Settings, setting
 from attnlaw.learning.outputs import OUTPUTS
@@ -37,12 +37,24 @@ __all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
 DEFAULT_TARGET = Target.marchenko_pastur(0.5)
 SHARED = ("alpha", "tokens", "output", "beta", "noise", "weight_decay", "student")
 STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
-# Distinct entries (a <= b) of a sample of T tokens.
-ENTRIES: dict[str, Callable[[int], int]] = {
-    "all": lambda tokens: tokens * (tokens + 1) // 2,
-    "diagonal": lambda tokens: tokens,
-    "off-diagonal": lambda tokens: tokens * (tokens - 1) // 2,
-}
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Which entries (a, b) of a sample: those with a = b, those with a < b, or both."""
+
+    name: str
+    diagonal: bool
+    off_diagonal: bool
+
+    def count(self, tokens: int) -> int:
+        """How many a sample of T tokens has."""
+        return self.diagonal * tokens + self.off_diagonal * (tokens * (tokens - 1) // 2)
+
+
+ENTRIES = table(
+    Entries("all", True, True), Entries("diagonal", True, False), Entries("off-diagonal", False, True)
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class ObservationGroup(Settings):
 
     def count(self, tokens: int) -> int:
         """Distinct entries (a <= b) per sample."""
-        return ENTRIES[self.entries](tokens)
+        return ENTRIES[self.entries].count(tokens)
 
 
 @dataclass(frozen=True)
@@ -118,10 +130,11 @@ class Problem:
             raise BadSetting("groups", f"need {{output}} {able}")
         if self.noise:
             raise InputError("groups: the noise stands in each group; leave the problem's own noise at 0")
-        for entry, exists in (("diagonal", True), ("off-diagonal", self.tokens > 1)):
-            total = sum(group.share for group in self.groups if group.entries in ("all", entry))
+        for place, exists in (("diagonal", True), ("off_diagonal", self.tokens > 1)):
+            total = sum(group.share for group in self.groups if getattr(ENTRIES[group.entries], place))
             if exists and abs(total - 1.0) > 1e-9:
-                raise InputError(f"groups: the shares of {entry} entries sum to {total:g}, expected 1")
+                name = place.replace("_", "-")
+                raise InputError(f"groups: the shares of {name} entries sum to {total:g}, expected 1")
 
     def _check_interpolation(self) -> None:
         """Without a penalty the minimiser is unique only beyond the interpolation threshold."""

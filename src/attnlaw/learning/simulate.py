@@ -28,7 +28,7 @@ from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.settings import require
 from attnlaw.learning.outputs import OUTPUTS, SENSINGS
-from attnlaw.learning.problem import Problem
+from attnlaw.learning.problem import ENTRIES, Problem
 from attnlaw.learning.risk import Risk
 from attnlaw.learning.sensing import TEST_SEQUENCES, Array, check_sensing, draw_sensing, upper
 from attnlaw.learning.students import STUDENTS
@@ -252,10 +252,10 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Array, Array]:
     first, second = upper(problem.tokens)
     weights = np.ones((samples, first.size))
     noise = np.full((samples, first.size), problem.noise)
-    for entries, columns in (("diagonal", first == second), ("off-diagonal", first != second)):
+    for place, columns in (("diagonal", first == second), ("off_diagonal", first != second)):
         reached = 0.0
         for group in problem.groups:
-            if group.entries in ("all", entries):
+            if getattr(ENTRIES[group.entries], place):
                 block = slice(round(reached * samples), round((reached + group.share) * samples))
                 weights[block, columns] = group.weight
                 noise[block, columns] = group.noise

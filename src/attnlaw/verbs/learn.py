@@ -212,8 +212,8 @@ CHARTS = (
         "scaling",
         "Scaling laws",
         caption="Error against the observations for targets whose eigenvalues fall as a power: full "
-        "equations (lines), leading-order law (dashed). Exponents are fitted to the lines, with an error where the "
-        "digits show it; predicted ones stand in brackets.",
+        "equations (lines), leading-order law (dashed). Exponents are fitted to the lines, with an error "
+        "where the digits show it; predicted ones stand in brackets.",
         draw="attnlaw.report.learn_charts:scaling",
     ),
     Density(

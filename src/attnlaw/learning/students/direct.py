@@ -67,7 +67,8 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """One after the other, each from the one before."""
-    from attnlaw.learning.softmax import RIDGE, predictions
+    from attnlaw.learning.softmax import RIDGE
+    from attnlaw.learning.softmax_prediction import predictions
 
     return predictions(problems, RIDGE, report)
 

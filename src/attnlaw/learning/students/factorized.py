@@ -70,7 +70,8 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """One after the other, each from the one before."""
-    from attnlaw.learning.softmax import FACTORS, predictions
+    from attnlaw.learning.softmax import FACTORS
+    from attnlaw.learning.softmax_prediction import predictions
 
     return predictions(problems, FACTORS, report)
 
