@@ -11,16 +11,16 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
+    "AttentionLayer": "attnlaw.limits",
     "Audit": "attnlaw.auditing",
+    "Depth": "attnlaw.limits",
     "Fit": "attnlaw.fits.fit",
     "Fits": "attnlaw.auditing.fits",
     "GivenInputs": "attnlaw.limits",
     "InputError": "attnlaw.base.errors",
-    "Layer": "attnlaw.limits",
     "Lens": "attnlaw.forward",
     "Problem": "attnlaw.learning.problem",
     "RandomInputs": "attnlaw.limits",
-    "Stack": "attnlaw.limits",
     "Target": "attnlaw.learning.target",
     "agreement": "attnlaw.learning.agreement",
     "audit": "attnlaw.auditing",

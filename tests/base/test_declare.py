@@ -185,7 +185,7 @@ def test_a_variant_with_a_parameter() -> None:
             Minted(finish=bad)
         assert str(caught.value) == line
         with pytest.raises(BadSetting) as caught:
-            FINISHES.chosen("finish", bad)
+            require("finish", bad, str, choices=FINISHES)
         assert str(caught.value) == line
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Generic, Protocol, Self, TypeVar
 
-from attnlaw.base.errors import BadSetting
-
 
 class Variant(Protocol):
     """One of them: `name` is `relu`, or `clip:C` where it has a parameter, which `at` then gives a value."""
@@ -19,44 +17,46 @@ class Variant(Protocol):
         """How one with a parameter is written, such as `clip:2`; None without one."""
 
     def at(self, parameter: str) -> Self:
-        """The variant whose parameter is written so; a ValueError where that is none."""
+        """The one whose parameter is written so, without an example; a ValueError where that is none."""
 
 
 V = TypeVar("V", bound=Variant)
 
 
 class Variants(Mapping[str, V], Generic[V]):
-    """Variants by their names, a table in which a new one is a line; the `choices` of a setting."""
+    """Variants by their names, a table in which a new one is a line; the `choices` of a setting.
+
+    All are listed, also `clip:C`, but only `clip:2` is one that can be chosen, and so `in` it.
+    """
 
     def __init__(self, *variants: V) -> None:
-        self._plain = {one.name: one for one in variants if one.example is None}
+        self._listed = {one.name: one for one in variants}
         self._open = {one.name.partition(":")[0]: one for one in variants if one.example is not None}
-        self._names = [one.name for one in variants]
 
     def __getitem__(self, name: str) -> V:
-        if name in self._plain:
-            return self._plain[name]
+        if name in self._listed:
+            return self._listed[name]
         kind, _, parameter = name.partition(":")
         try:
             return self._open[kind].at(parameter)
         except ValueError as error:
             raise KeyError(name) from error
 
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self[name].example is None
+        except KeyError:
+            return False
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._listed)
 
     @property
     def expected(self) -> str:
         """What a name must be, in words."""
         examples = [one.example for one in self._open.values() if one.example is not None]
         ending = f", for example {' or '.join(examples)}" if examples else ""
-        return f"expected one of {', '.join(self._names)}{ending}"
-
-    def chosen(self, setting: str, name: str) -> V:
-        """The variant of a name; a `BadSetting` of this setting where there is none."""
-        if not isinstance(name, str) or name not in self:
-            raise BadSetting(setting, self.expected, name)
-        return self[name]
+        return f"expected one of {', '.join(self)}{ending}"

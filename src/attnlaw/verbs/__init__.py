@@ -12,7 +12,16 @@ from attnlaw.base.declare import Verb
 from attnlaw.base.errors import InputError
 
 # Its name, the module that declares it as VERB, and what it does in one sentence.
-VERBS: dict[str, tuple[str, str]] = {}
+VERBS: dict[str, tuple[str, str]] = {
+    "lens": (
+        "attnlaw.verbs.lens",
+        "The forward pass over some tokens as one exact affine map.",
+    ),
+    "limit": (
+        "attnlaw.verbs.limit",
+        "The law of an attention layer's output at initialisation: exactly at any width, against the limit.",
+    ),
+}
 
 
 def verb(name: str) -> Verb[Any, Any]:
