@@ -165,7 +165,7 @@ FINISHES = Variants(Finish("plain"), Finish("worn:YEARS", "worn:3"))
 @settings
 class Minted(Settings):
     finish: str = setting("plain", "How it looks.", choices=FINISHES)
-    size: float = setting(2.0, "Width in cm.", least=1, infinite=True, unless=("weight", "copy"))
+    size: float = setting(2.0, "Width in cm.", least=1, most=9, infinite=True, unless=("weight", "copy"))
     weight: float | None = setting(None, "Or its weight.", above=0)
     copy: str | None = setting(None, "Or a coin like it.", needs="year")
     year: int | None = setting(None, "Of which year.", needs="copy")
@@ -198,8 +198,9 @@ def test_what_takes_the_place_of_a_setting() -> None:
         assert Minted.of(case.plain(), "mint") == case
     with pytest.raises(BadSetting, match="copy needs year"):
         Minted.of({"copy": "penny"}, "mint")
-    with pytest.raises(BadSetting, match="expected a number of at least 1, or inf"):
+    with pytest.raises(BadSetting, match="expected a number of at least 1 and of at most 9, or inf"):
         Minted(size=0.5)
+    assert Minted(size=math.inf).size == math.inf
 
 
 def test_a_value_of_a_function_is_checked_like_a_setting() -> None:

@@ -271,10 +271,11 @@ def span(name: str, text: str) -> list[float]:
 def _inside(rule: Setting, number: float) -> bool:
     if isinstance(number, bool):
         return True
+    if math.isinf(number):
+        return rule.infinite and number > 0
     low = -math.inf if rule.least is None else rule.least
     high = math.inf if rule.most is None else rule.most
-    inside = low <= number <= high and (rule.above is None or number > rule.above)
-    return inside and (math.isfinite(number) or (rule.infinite and number > 0))
+    return low <= number <= high and (rule.above is None or number > rule.above)
 
 
 def _fitted(kind: Any, value: Any) -> Any:
