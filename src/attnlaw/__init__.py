@@ -29,6 +29,8 @@ _PUBLIC: dict[str, str] = {
     "fit": "attnlaw.fits.fit",
     "fit_model": "attnlaw.auditing.fitting",
     "fit_spectra": "attnlaw.auditing.fitting",
+    "lens": "attnlaw.verbs.lens:VERB",
+    "limit": "attnlaw.verbs.limit:VERB",
     "linearise": "attnlaw.forward",
     "open_model": "attnlaw.models",
     "simulate": "attnlaw.learning.simulate",
@@ -41,7 +43,8 @@ __all__ = ["__version__", *sorted(_PUBLIC)]
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+        module, _, attribute = _PUBLIC[name].partition(":")
+        return getattr(import_module(module), attribute or name)
     raise AttributeError(f"module 'attnlaw' has no attribute {name!r}")
 
 

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from attnlaw.limits.distance import gaussian_kde
 from scipy import stats
 
 from attnlaw.base.errors import InputError
@@ -24,6 +23,7 @@ from attnlaw.limits import (
     sample_stack,
     stack_law,
 )
+from attnlaw.limits.distance import gaussian_kde
 from attnlaw.limits.mixture import _kurtosis, jackknife
 
 

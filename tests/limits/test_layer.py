@@ -140,7 +140,7 @@ def test_other_bad_options():
     with pytest.raises(InputError, match="not all finite"):
         Scores(frequencies=(math.inf,))
     layer = AttentionLayer(RandomInputs(2), width=4)
-    with pytest.raises(InputError, match="coordinates: found 5, expected .* of at most 4"):
+    with pytest.raises(InputError, match=r"coordinates: found 5, expected .* of at most 4"):
         sample(layer, 10, 0, coordinates=5)
     for draws in (0, 10**400):
         with pytest.raises(InputError, match=rf"draws: found {draws}, expected .* of at most 100000000"):

@@ -58,7 +58,10 @@ def test_the_peak_is_told_beforehand(stack, draws):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RandomInputs(20_000), "tokens: found 20000, expected at most 8757: .* more than 4 GiB of memory"),
+        (
+            lambda: RandomInputs(20_000),
+            "tokens: found 20000, expected at most 8757: .* more than 4 GiB of memory",
+        ),
         (lambda: RandomInputs(10**12), "more than 4 GiB"),
         (
             lambda: law(AttentionLayer(RandomInputs(4, "relu"), width=10**9)),

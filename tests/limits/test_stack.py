@@ -139,7 +139,10 @@ def test_compress_survives_rank_deficiency():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"depth": 0}, "depth: found 0"), ({"depth": 2, "mlp": "tanh"}, "mlp: found 'tanh', expected one of identity, relu, gelu")],
+    [
+        ({"depth": 0}, "depth: found 0"),
+        ({"depth": 2, "mlp": "tanh"}, "mlp: found 'tanh', expected one of identity, relu, gelu"),
+    ],
 )
 def test_bad_stacks_are_refused(options, message):
     with pytest.raises(InputError, match=message):

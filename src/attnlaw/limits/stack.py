@@ -47,7 +47,7 @@ MLPS = {name: one for name, one in ACTIVATIONS.items() if one.kernel is not None
 class Depth:
     """`depth` copies of a layer with fresh weights; optional residual, MLP blocks and RMSNorm before blocks.
 
-    `mlp` is `relu`, `gelu` or `identity`: each attention block is then followed by an MLP block with the same residual.
+    With `mlp` (one of MLPS), each attention block is followed by an MLP block with the same residual.
 
     >>> from attnlaw.limits import RandomInputs
     >>> Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True).blocks
