@@ -16,7 +16,8 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 import attnlaw
-from attnlaw.command.audit_table import show, show_together, sparkline
+from attnlaw.command.audit_table import show, show_together
+from attnlaw.command.console import sparkline
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 

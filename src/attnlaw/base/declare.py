@@ -40,7 +40,8 @@ class Quantity:
     """One number (or text, or list) that a verb finds: its column, its symbol, what it is.
 
     `kind` is one of `attnlaw.base.tables.KINDS`. `error` says that it carries an error, `range` that it
-    carries an interval. `brief`: it stands in the table of several cases. `log`: its axis is logarithmic.
+    carries an interval. `brief`: it stands in the terminal's table of several
+    cases, `quiet`: in none of its tables. `log`: its axis is logarithmic.
     `called`: how tables and axes call it, where the words of its name would not do. `choices`: the table of
     variants whose names it holds.
     """
@@ -52,6 +53,7 @@ class Quantity:
     error: bool = False
     range: bool = False
     brief: bool = False
+    quiet: bool = False
     log: bool = False
     called: str = ""
     choices: Mapping[str, Any] | None = None
@@ -67,7 +69,8 @@ class Quantity:
     def columns(self) -> dict[str, str]:
         """Its columns with their kinds: `x`, and beside it `x_error`, or `x_low` and `x_high`."""
         beside = ("error",) if self.error else ("low", "high") if self.range else ()
-        return {self.name: self.kind} | {f"{self.name}_{end}": "float" for end in beside}
+        kind = "floats" if self.kind == "floats" else "float"
+        return {self.name: self.kind} | {f"{self.name}_{end}": kind for end in beside}
 
 
 def columns(quantities: Iterable[Quantity]) -> dict[str, str]:
@@ -76,7 +79,7 @@ def columns(quantities: Iterable[Quantity]) -> dict[str, str]:
 
 
 def flatten(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values (numbers, `Estimate`s, `Range`s) as the cells of a row; what is missing is null.
+    """Values (numbers, `Estimate`s and lists of them, `Range`s) as the cells of a row; missing is null.
 
     >>> flatten([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -87,9 +90,18 @@ def flatten(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[s
         if isinstance(value, Range):
             row |= dict(zip(one.columns, value, strict=True))
         else:
-            known = (value.value, value.error) if isinstance(value, Estimate) else (value, None)
-            row |= dict(zip(one.columns, (*known, None), strict=False))
+            row |= dict(zip(one.columns, (*_pair(value), None), strict=False))
     return row
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """A value and its error, of a list a list of each."""
+    if isinstance(value, Estimate):
+        return value.value, value.error
+    if isinstance(value, list) and any(isinstance(one, Estimate) for one in value):
+        pairs = [_pair(one) for one in value]
+        return [known for known, _ in pairs], [error for _, error in pairs]
+    return value, None
 
 
 def fold(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:

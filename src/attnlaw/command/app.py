@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -64,9 +64,11 @@ def _command(name: str, module: str) -> App:
     """The command of a verb, or the commands over verbs that a module of this room declares."""
     if name in VERBS:
         one = verb(name)
-        beside = {} if one.beside is None else declared(one.beside.settings)
-        known = declared(one.settings) | beside
-        return _app(name, one.settings, known | declared(Shown), lambda given: perform(one, given))
+        known = declared(one.settings) | declared(Shown)
+        if one.beside is not None:  # what it must be given plays a part only where it is given
+            more = declared(one.beside.settings).items()
+            known = {name: replace(other, default=None) for name, other in more if name not in known} | known
+        return _app(name, one.settings, known, lambda given: perform(one, given))
     from importlib import import_module
 
     commands = import_module(module).COMMANDS
@@ -120,23 +122,27 @@ def _flowing(text: str | None) -> str:
 
 def _parameter(one: Declared, group: Group) -> inspect.Parameter:
     rule, flag = one.rule, one.kinds == (bool,)
+    default = ",".join(map(str, rule.cases)) if rule.cases else one.default
     words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.many and {int, float} & set(one.kinds) else ""]
-    choices = "|".join(rule.choices) if rule.choices is not None else None
     shown = Parameter(
         name=None if rule.positional else as_option(one.name),
         help=" ".join(filter(None, words)),
         group=group,
-        metavar=rule.metavar or choices or METAVARS.get(one.kinds[0]),
-        show_default=not (flag or one.default in (None, MISSING)),
-        required=one.default is MISSING,
+        metavar=rule.metavar or "|".join(rule.choices or ()) or METAVARS.get(one.kinds[0]),
+        show_default=not (flag or default in (None, MISSING)),
+        required=default is MISSING,
         negative=(),
         allow_leading_hyphen=bool({int, float} & set(one.kinds)),
     )
     if rule.positional:
         kind = inspect.Parameter.VAR_POSITIONAL if _is_list(one) else inspect.Parameter.POSITIONAL_ONLY
         return inspect.Parameter((rule.metavar or one.name).lower(), kind, annotation=Annotated[str, shown])
-    default = inspect.Parameter.empty if one.default is MISSING else one.default
-    if default not in (inspect.Parameter.empty, None) and not flag:
-        default = str(default)
     hint = Annotated[bool if flag else str, shown]
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+    usual = (
+        inspect.Parameter.empty
+        if default is MISSING
+        else default
+        if flag or default is None
+        else str(default)
+    )
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=usual)

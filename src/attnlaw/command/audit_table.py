@@ -11,37 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing import Audit
+from attnlaw.base.estimate import with_error
 from attnlaw.base.remarks import proxy_entries, remarks
-from attnlaw.command.console import print_table
-from attnlaw.command.uncertain import with_error
+from attnlaw.command.console import bar, print_table, sparkline
 from attnlaw.report.saved import short_names
-
-BLOCKS = "▁▂▃▄▅▆▇█"
-
-
-def sparkline(values: Sequence[float], top: float) -> str:
-    """One block per value, as high as the value is against `top`.
-
-    >>> sparkline([0.0, 1.0, 2.0], top=2.0)
-    '▁▅█'
-    """
-    steps = len(BLOCKS) - 1
-    return "".join(BLOCKS[round(steps * value / top) if top > 0 else 0] for value in values)
 
 
 def _bins(values: Sequence[float], size: int) -> list[float]:
     """The maxima of `size` neighbours each."""
     return [max(values[i : i + size]) for i in range(0, len(values), size)]
-
-
-def bar(fraction: float, width: int = 8) -> str:
-    """A horizontal bar, in eighths of a character.
-
-    >>> bar(0.5, width=4)
-    '██'
-    """
-    eighths = round(fraction * width * 8)
-    return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")
 
 
 def show(audit: Audit, console: Console) -> None:

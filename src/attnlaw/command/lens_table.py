@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.command.audit_table import sparkline
-from attnlaw.command.console import print_table, say
+from attnlaw.base.estimate import Outcome
+from attnlaw.command.console import print_table, say, sparkline
 
 SHOWN = 32
 
@@ -22,7 +22,7 @@ def show(lens: Any, console: Console) -> None:
     console.print(
         f"{lens.family}, {lens.layers} layers, {tokens} tokens of width {lens.operator.width}", style="dim"
     )
-    console.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({lens.outcome})")
+    console.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({"exact" if lens.outcome is Outcome.DONE else lens.outcome})")
     console.print(f"offset |c| / |F(X)|   {lens.offset_share:.3g}")
     if lens.singular_values:
         values = "  ".join(f"{value:.4g}" for value in lens.singular_values)

@@ -77,7 +77,8 @@ def _asked(verb: Verb[Any, Any], words: Mapping[str, Any]) -> list[tuple[Verb[An
     """The verb with its cases and, where its own settings were given, the verb beside it."""
     known = declared(verb.settings)
     own = {name: word for name, word in words.items() if name in known}
-    asked = [(verb, verb.cases(read_words(known, own)))]
+    tables = {name: list(one.rule.cases) for name, one in known.items() if one.rule.cases}
+    asked = [(verb, verb.cases(tables | read_words(known, own)))]
     if verb.beside is None or len(own) == len(words):
         return asked
     more = declared(verb.beside.settings)

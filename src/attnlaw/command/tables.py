@@ -38,7 +38,7 @@ def _show_rows(done: Done, console: Console) -> None:
     """A row for each case: what varies, and the quantities in brief; lists as columns of a second table."""
     verb, pairs = done[0]
     varied = _varied([case for case, _ in pairs])
-    cells = {verb.label(name): [_text(getattr(case, name)) for case, _ in pairs] for name in varied}
+    cells = {verb.label(name): [_text(case.row()[name]) for case, _ in pairs] for name in varied}
     less = []
     for one, own in done:
         for quantity in one.quantities:
@@ -80,7 +80,7 @@ def _list(done: Done) -> Table:
     for quantity in verb.quantities:
         values = [getattr(found, quantity.name, None)]
         values += [getattr(other, quantity.name, None) for _, other in others]
-        if any(map(_text, values)):
+        if not quantity.quiet and any(map(_text, values)):
             name = quantity.name.replace("_", " ")
             table.add_row(name, quantity.symbol, *map(_text, values), quantity.meaning)
     return table
@@ -89,7 +89,7 @@ def _list(done: Done) -> Table:
 def _varied(cases: Sequence[Any]) -> list[str]:
     """The settings that differ between cases."""
     rows = [case.row() for case in cases]
-    return [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
+    return [name for name in rows[0] if len({str(row[name]) for row in rows if row[name] is not None}) > 1]
 
 
 def _shared(verb: Verb[Any, Any], cases: Sequence[Any]) -> list[str]:

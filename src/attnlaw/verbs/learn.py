@@ -79,19 +79,19 @@ MEASURED = (
     Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
     Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
 )
-RESIDUAL = Quantity("residual", "what the equations miss at the solution, relative to their size")
+RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", quiet=True)
 QUANTITIES = (
     *MEASURED,
     Quantity(
         "noise_level", "of the matrix the student effectively sees (softmax, Bayes: a)", "δ", error=True
     ),
     Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
-    Quantity("shrinkage", "of the eigenvalues that are left"),
+    Quantity("shrinkage", "of the eigenvalues that are left", quiet=True),
     Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues that are zero"),
     Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),
-    Quantity("top_edge", "upper end of the spectrum without outliers"),
+    Quantity("top_edge", "upper end of the spectrum without outliers", quiet=True),
     Quantity("outlier_locations", "where eigenvalues stand out of the spectrum", kind="floats"),
     Quantity("outlier_overlaps", "their squared overlaps with the target's", kind="floats"),
     Quantity("outlier_targets", "the target's eigenvalues they belong to", kind="floats"),

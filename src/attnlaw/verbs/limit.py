@@ -126,14 +126,12 @@ QUANTITIES = (
     Quantity("kl_to_limit", "relative entropy to the limit", "KL", error=True, brief=True, log=True),
     Quantity("w1_to_limit", "Wasserstein distance to the limit", "W1", error=True, brief=True, log=True),
     Quantity("ks_to_limit", "Kolmogorov-Smirnov distance", "KS", error=True, brief=True, log=True),
-    Quantity("residual_of_distances", "error of the quadrature behind the distances"),
+    Quantity("residual_of_distances", "error of the quadrature behind the distances", quiet=True),
     Quantity("kl_to_other_limit", "to the limit of the other scaling", "KL", error=True, log=True),
     Quantity("kl_to_gaussian", "to the Gaussian of the same mean and variance", "KL", error=True, log=True),
     Quantity("kernel_kl_to_limit", "by kernel estimates, as in arXiv 2506.00846", "KL", log=True),
-    Quantity("path_squared_length", "of the token that is read, by depth", kind="floats"),
-    Quantity("path_squared_length_error", "its standard errors", kind="floats"),
-    Quantity("path_cosine", "mean cosine between tokens, by depth", kind="floats"),
-    Quantity("path_cosine_error", "its standard errors", kind="floats"),
+    Quantity("path_squared_length", "of the token that is read, by depth", kind="floats", error=True),
+    Quantity("path_cosine", "mean cosine between tokens, by depth", kind="floats", error=True, brief=True),
 )
 
 
