@@ -3,7 +3,7 @@
 A value has a path such as `learn/0/prediction/norm` (the verb, the case, the keys of JSON) or
 `matrices.parquet/17/share` (the file, the row, the column). Before rules apply, the JSON of 0.1.0 is laid
 out by case, as that of 0.2.0 is: `limit` a case for each (heads, width), `learn --simulate` a second one
-beside each, `lens` with a row for each pair of tokens.
+beside each, and its edges and outliers as lists of numbers, `lens` with a row for each pair of tokens.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         (r"problem/target/spikes/0", (r"settings/target_spike",)),
         (r"problem/(.*)", (r"settings/\1",)),
         (r"prediction/error/(\w+)", (r"quantities/\1/error",)),
-        (r"prediction/spectrum/edges/(\d+)/0", (r"tables/edges/\1/low",)),
-        (r"prediction/spectrum/edges/(\d+)/1", (r"tables/edges/\1/high",)),
-        (r"prediction/spectrum/outliers/(\d+)/(\w+)", (r"tables/outliers/\1/\2",)),
+        (r"prediction/spectrum/(edges|outlier_\w+)/(\d+)", (r"quantities/\1/\2",)),
         (r"prediction/spectrum/(\w+)", (r"quantities/\1/value", r"quantities/\1")),
         (r"prediction/status", (r"status",)),
         (r"prediction/(\w+)", (r"quantities/\1/value", r"quantities/\1")),
@@ -88,7 +86,7 @@ OUTCOMES = {
     "measured": "done",
     "done": "done",
     "recovered": "recovered",
-    "residual": "not converged",
+    "residual": "ill-conditioned",
     "not converged": "not converged",
     "not fitted": "not fitted",
     "lognormal": "done",  # of a fit: one of its laws was left out, the others stand
@@ -125,7 +123,20 @@ def new_cases(verb: str, content: Any) -> Cases:
 def _learn_cases(objects: list[Any]) -> Cases:
     trained = [one["simulation"] for one in objects if one["simulation"] is not None]
     theory = [{key: value for key, value in one.items() if key != "simulation"} for one in objects]
+    for one in theory:
+        one["prediction"] = one["prediction"] | {"spectrum": _as_lists(one["prediction"]["spectrum"])}
     return {"learn": theory, "learn.simulate": trained}
+
+
+def _as_lists(spectrum: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "atom_at_zero": spectrum["atom_at_zero"],
+        "edges": [end for pair in spectrum["edges"] for end in pair],
+        **{
+            f"outlier_{name}s": [one[name] for one in spectrum["outliers"]]
+            for name in ("target", "location", "overlap")
+        },
+    }
 
 
 def _limit_cases(objects: list[Any]) -> Cases:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +114,7 @@ def run(cases: Sequence[Learn], progress: Progress) -> Iterator[Learned | InputE
     from attnlaw.learning.learned import learned
     from attnlaw.learning.state_evolution import state_evolutions
 
-    refusals = [_or_error(solvable, case) for case in cases]
+    refusals = [_refusal(case) for case in cases]
     problems = [case.problem for case, refusal in zip(cases, refusals, strict=True) if refusal is None]
     solved = iter(state_evolutions(problems, progress))
     for case, refusal in zip(cases, refusals, strict=True):
@@ -128,25 +128,31 @@ def solvable(case: Learn) -> None:
     check_size(case.problem)
 
 
+def _refusal(case: Learn) -> InputError | None:
+    try:
+        solvable(case)
+    except InputError as error:
+        return error
+    return None
+
+
 def train(cases: Sequence[Simulate], progress: Progress) -> Iterator[Measurement | InputError]:
     """One case after the other; the students of a case in threads."""
     from attnlaw.learning.simulate import simulate
 
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
-        before = done
-
-        def measured(case: Simulate = case, before: int = before) -> Measurement:
-            return simulate(
+        try:
+            yield simulate(
                 case.problem,
                 size=case.simulate,
                 seeds=case.seeds,
                 seed=case.seed,
                 sensing=case.sensing,
-                progress=lambda so_far, _: progress(before + so_far, total),
+                progress=lambda so_far, _, before=done: progress(before + so_far, total),  # type: ignore[misc]
             )
-
-        yield _or_error(measured)
+        except InputError as error:
+            yield error
         done += case.seeds
 
 
@@ -155,13 +161,6 @@ def trainable(case: Simulate) -> None:
     from attnlaw.learning.simulate import check_simulation
 
     check_simulation(case.problem, case.simulate, case.sensing)
-
-
-def _or_error(work: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return work(*arguments)
-    except InputError as error:
-        return error
 
 
 def _density(found: Learned) -> Any:
