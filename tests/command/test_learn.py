@@ -100,7 +100,7 @@ def test_interpolation_is_that_of_the_student(tmp_path: Path) -> None:
 
 def test_hardmax_has_no_thresholds() -> None:
     options = ("--output", "hardmax", "--tokens", 2, "--student", "bayes", "--alpha", 0.1)
-    assert "never reveal" in learn(*options, "--thresholds", status=2).stderr
+    assert "--thresholds needs --output linear or softmax" in learn(*options, "--thresholds", status=2).stderr
     learn(*options)
 
 
@@ -147,7 +147,7 @@ def test_figure_of_a_student_that_learned_nothing(tmp_path: Path, simulate: tupl
 def test_outliers_have_a_row_where_there_are_any(student: str) -> None:
     arguments = ("--alpha", 0.3, "--noise", 0.5, "--student", student)
     (found,) = objects(*arguments, "--target-spike", 8)
-    (place,) = found["quantities"]["outliers"]
+    (place,) = found["quantities"]["outlier_locations"]
     assert f"{place:.6g}" in learn(*arguments, "--target-spike", 8).stdout
     assert "outlier" not in learn(*arguments).stdout
 
@@ -177,7 +177,7 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
 
 
 def test_one_student_has_no_error() -> None:
-    words = "one trained student has no standard error"
+    words = "one seed has no standard error"
     assert words in learn("--simulate", 12, "--seeds", 1).stderr
     assert words not in learn("--simulate", 12, "--seeds", 2).stderr
 
@@ -189,11 +189,11 @@ def test_one_student_has_no_error() -> None:
         ("--alpha -1", "--alpha -1: expected a number above 0"),
         ("--alpha 1:0.5:3", "--alpha 1:0.5:3: but FROM must be below TO"),
         ("--alpha 0:0.5:3", "--alpha 0: expected a number above 0"),
-        ("--target-rank -0.5", "--target-rank -0.5: expected a number above 0"),
+        ("--target-rank -0.5", "--target-rank -0.5: expected a number of at least 1e-09"),
         ("--noise -1", "--noise -1: expected a number of at least 0"),
         ("--tokens 0", "--tokens 0: expected a whole number of at least 1"),
         ("--output tanh", "--output tanh: expected one of linear, softmax, hardmax"),
-        ("--weight-decay 0", "set a small weight decay"),
+        ("--weight-decay 0", "set a small one such as 1e-4"),
         ("--target-exponent 1 --target-dimension 1000000000000", "of at most 10000000"),
         ("--figure curve.txt", "--figure curve.txt: expected a name that ends in .pdf"),
         ("--simulate 20 --figure x.jpg", "--figure x.jpg: expected a name that ends in .pdf"),

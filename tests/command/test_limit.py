@@ -44,7 +44,7 @@ def test_json_is_the_library_call() -> None:
     for case, expected in zip(found, rows, strict=True):
         told = {"tokens": 4, "heads": 2, "activation": "identity", "draws": 2000, "seed": 3}
         assert told.items() <= case["settings"].items()
-        assert case["quantities"]["residual_of_distances"] == expected.residual
+        assert case["quantities"]["residual_of_distances"] == expected.residual_of_distances
         for name in TITLES.values():
             estimate = getattr(expected, name)
             assert case["quantities"][name] == (
@@ -84,7 +84,7 @@ def test_terminal_table_and_figure(tmp_path: Path) -> None:
 def test_depth_adds_the_path_of_the_tokens() -> None:
     stack = ("--depth", 3, "--residual", "--mask", "causal", "--token", 4)
     arguments = ("--width", "8,inf", "--draws", 400, *stack)
-    paths = [case["quantities"]["path_cosine"] for case in objects(*arguments)]
+    paths = [case["quantities"]["path_cosine"]["value"] for case in objects(*arguments)]
     assert [len(path) for path in paths] == [4, 4]
     shown = run(*arguments).stdout.splitlines()
     start = next(i for i, line in enumerate(shown) if "cosine" in line)
@@ -186,10 +186,10 @@ def test_nan_embeddings_are_named(tmp_path: Path) -> None:
         ("--embeddings somewhere", "--embeddings needs --ids", 2),
         ("--gram a.npy --tokens 3", "--tokens cannot stand beside --gram", 2),
         ("--gram a.npy --embeddings somewhere --ids 1", "cannot stand beside", 2),
-        ("--tokens 20000 --width inf", "their Gram matrix and its root take more", 1),
+        ("--tokens 20000 --width inf", "their Gram matrix and its root take more", 2),
         ("--tokens 6000 --heads 1 --depth 2 --width 8", "more than 4: choose fewer tokens", 1),
         ("--gram missing.npy", "cannot be read", 1),
-        ("--embeddings EXAMPLE --ids 1,999999", "token id 999999 is outside the vocabulary", 1),
+        ("--embeddings EXAMPLE --ids 1,999999", "--ids 999999: outside the vocabulary", 2),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) -> None:

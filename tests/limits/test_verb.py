@@ -71,8 +71,9 @@ def test_row_json_and_schema():
     assert whole["quantities"]["kl_to_limit"] is None
     assert whole["quantities"]["score_variance"].keys() == {"value", "error"}
     path = found.path.path()
-    assert whole["quantities"]["path_cosine"] == [point.cosine.value for point in path]
-    assert whole["quantities"]["path_squared_length_error"] == [point.squared_length.error for point in path]
+    cosines, lengths = (whole["quantities"][name] for name in ("path_cosine", "path_squared_length"))
+    assert cosines["value"] == [point.cosine.value for point in path]
+    assert lengths["error"] == [point.squared_length.error for point in path]
 
 
 def test_further_distances():

@@ -22,7 +22,8 @@ def show(lens: Any, console: Console) -> None:
     console.print(
         f"{lens.family}, {lens.layers} layers, {tokens} tokens of width {lens.operator.width}", style="dim"
     )
-    console.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({"exact" if lens.outcome is Outcome.DONE else lens.outcome})")
+    ended = "exact" if lens.outcome is Outcome.DONE else lens.outcome
+    console.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({ended})")
     console.print(f"offset |c| / |F(X)|   {lens.offset_share:.3g}")
     if lens.singular_values:
         values = "  ".join(f"{value:.4g}" for value in lens.singular_values)

@@ -78,7 +78,8 @@ def _asked(verb: Verb[Any, Any], words: Mapping[str, Any]) -> list[tuple[Verb[An
     known = declared(verb.settings)
     own = {name: word for name, word in words.items() if name in known}
     tables = {name: list(one.rule.cases) for name, one in known.items() if one.rule.cases}
-    asked = [(verb, verb.cases(tables | read_words(known, own)))]
+    values = tables | read_words(known, own)
+    asked = [(verb, verb.cases({name: values[name] for name in known if name in values}))]
     if verb.beside is None or len(own) == len(words):
         return asked
     more = declared(verb.beside.settings)

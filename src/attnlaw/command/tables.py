@@ -32,6 +32,8 @@ def show(done: Done, console: Console) -> None:
         for case, found in own:
             if getattr(found, "remark", None):
                 say(f"{one.name}{_told(one, case, own)}: {_status(found)}: {found.remark}")
+        if any(getattr(case, "seeds", None) == 1 for case, _ in own):
+            say("one seed has no standard error; --seeds 2 or more gives one")
 
 
 def _show_rows(done: Done, console: Console) -> None:
@@ -54,7 +56,8 @@ def _show_rows(done: Done, console: Console) -> None:
     names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
     for quantity in verb.quantities:
         lists = [getattr(found, quantity.name, None) or () for _, found in pairs]
-        if quantity.brief and _is_list(quantity) and any(lists):
+        there = any(value is not None for values in lists for value in values)
+        if quantity.brief and _is_list(quantity) and there:
             _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
 
 
