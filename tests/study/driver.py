@@ -8,10 +8,10 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
-    from study.sample_verbs import VERBS
+    from study.sample_verbs import find
 
     from attnlaw.study import Place, read_study, run
 
     file, out, *rest = sys.argv[1:]
-    report = run(read_study(file, VERBS), out, Place(jobs=int(rest[0]) if rest else None))
-    sys.stdout.write(json.dumps(report.describe()))
+    standing = run(read_study(file, find), out, Place(jobs=int(rest[0]) if rest else None))
+    sys.stdout.write(json.dumps(standing.describe()))

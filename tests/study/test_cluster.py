@@ -16,13 +16,13 @@ import polars as pl
 import pytest
 from distributed import Client
 from distributed.comm import CommClosedError
-from study.sample_verbs import VERBS, calls, rows, study
+from study.sample_verbs import calls, find, rows, study
 
 from attnlaw.base.errors import InputError
 from attnlaw.study import Place, read_study, run, status
 from attnlaw.study.cluster import AHEAD, Dask
 from attnlaw.study.engine import Policy, Stop
-from attnlaw.study.run import Estimate
+from attnlaw.study.run import Cost
 
 DRIVER = Path(__file__).parent / "driver.py"
 PATIENCE = 60.0  # seconds that any awaited state may take on a busy machine
@@ -45,11 +45,11 @@ def until(condition: Callable[[], object]) -> None:
 
 def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, two_workers: Place) -> None:
     text = 'verb = "draw"\n[grid]\nx = "0:1:8"\n[run]\nseed = 3\nseeds = 4\n'
-    estimates: list[Estimate] = []
+    costs: list[Cost] = []
     for name, place in (("none", None), ("one", Place(jobs=1)), ("two", two_workers)):
-        report = run(study(tmp_path, text), tmp_path / name, place, announce=estimates.append)
+        report = run(study(tmp_path, text), tmp_path / name, place, announce=costs.append)
         assert report.done == 32
-    assert [estimate.workers for estimate in estimates] == [1, 1, 2]
+    assert [cost.workers for cost in costs] == [1, 1, 2]
     for name in ("one", "two"):
         for place in ("rows", "tables/values"):
             first = sorted((tmp_path / "none" / place).iterdir())
@@ -76,7 +76,7 @@ def test_a_poisoned_task_does_not_stop_the_others(
         study(tmp_path, text + "[run]\nretries = 1\ntime_limit = 1\n"), tmp_path / "out", two_workers
     )
     (failure,) = report.failures
-    assert failure.arguments["x"] == 20
+    assert failure.settings["x"] == 20
     assert failure.error.startswith(error)
     assert (report.done, report.missing) == (59, 0)
     assert calls(tmp_path).count(20) == attempts
@@ -105,7 +105,7 @@ def test_workers_killed_in_mid_run_and_in_mid_write(tmp_path: Path) -> None:
     assert tables.group_by("task").len()["len"].to_list() == [1000] * 24
     sums = found.join(tables.group_by("task").agg(pl.col("value").sum()), on="task", maintain_order="left")
     assert sums["value"].to_list() == [499_500 * x for x in range(1, 25)]
-    run(read_study(file, VERBS), out)
+    run(read_study(file, find), out)
     assert not list((out / "drafts").iterdir())  # swept by the next run
 
 

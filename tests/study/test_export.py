@@ -18,7 +18,7 @@ from attnlaw.report.study_rows import read_rows
 from attnlaw.study import resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import locked, open_store
-from attnlaw.study.task import Outcome, write_part
+from attnlaw.study.task import Ending, write_part
 
 SQUARES = 'verb = "square"\n[grid]\nx = [3, 1, 2]\n'
 OTHERS = 'verb = "square"\n[grid]\nx = [7, 8]\n'
@@ -90,7 +90,7 @@ def test_a_table_changes_with_its_row_and_not_before(tmp_path: Path) -> None:
     with open_store(out) as store:
         export(found, store)
         assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
-        store.add([Outcome(found.tasks[0].key, 0.0, '{"largest": 0.5}', (("values", late),))])
+        store.add([Ending(found.tasks[0].key, 0.0, '{"largest": 0.5}', (("values", late),))])
         export(found, store)
     first = rows(out).filter(task=found.tasks[0].key)
     assert first.select("largest", "values_part").rows() == [(0.5, late)]
@@ -138,7 +138,7 @@ def test_parts_of_the_first_version_are_read_and_replaced(tmp_path: Path) -> Non
     run(found, out)
     tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
     with open_store(out) as store:
-        for key, outcome in store.outcomes().items():
+        for key, outcome in store.endings().items():
             ((name, path),) = outcome.parts
             (out / path).rename(out / "parts" / name / f"{key}.parquet")
             store.add([replace(outcome, parts=((name, f"parts/{name}/{key}.parquet"),))])

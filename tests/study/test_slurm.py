@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from dask.utils import parse_bytes
-from study.sample_verbs import VERBS
+from study.sample_verbs import find
 
 from attnlaw.base.errors import InputError
 from attnlaw.study import Place, read_study, run
@@ -46,7 +46,7 @@ def test_a_study_on_the_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
     file = tmp_path / "study.toml"
     file.write_text('verb = "draw"\n[grid]\nx = "1:8:8"\n[run]\nseeds = 2\n')
-    study = read_study(file, VERBS)
+    study = read_study(file, find)
     workers = []
     report = run(
         study,
@@ -68,14 +68,14 @@ def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     file.write_text('verb = "draw"\n[fixed]\nx = 1\n')
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="there is no sbatch here"):
-        run(read_study(file, VERBS), tmp_path / "out", Place(slurm="cores=1"))
+        run(read_study(file, find), tmp_path / "out", Place(slurm="cores=1"))
     refusing = tmp_path / "sbatch"
     refusing.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
     refusing.chmod(0o755)
     with pytest.raises(
         InputError, match="sbatch took no job: sbatch: error: invalid partition specified: gpu"
     ):
-        run(read_study(file, VERBS), tmp_path / "out", Place(slurm="partition=gpu"))
+        run(read_study(file, find), tmp_path / "out", Place(slurm="partition=gpu"))
 
 
 LONG = f"cores={'9' * 5000}"

@@ -215,7 +215,7 @@ class Verb(Generic[S, R]):
         row = self.row(case, found)
         return {
             "verb": self.name,
-            "settings": {name: _finite(value) for name, value in case.row().items()},
+            "settings": {name: finite(value) for name, value in case.row().items()},
             "quantities": fold(self.quantities, row),
             "status": row["status"],
             "remark": row["remark"],
@@ -303,6 +303,6 @@ def version() -> str:
     return __version__
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Infinity as JSON can hold it."""
     return "inf" if value == math.inf else value

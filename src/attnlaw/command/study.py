@@ -14,7 +14,7 @@ from attnlaw.command.options import directory
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
     from attnlaw.study.places import Place
-    from attnlaw.study.run import Estimate, Report
+    from attnlaw.study.run import Cost, Standing
 
 app = typer.Typer(
     help="Sweeps that run in process or on a cluster, and never lose a row.",
@@ -55,11 +55,11 @@ def run_command(
 ) -> None:
     """Compute what is missing of a study and export its rows to DIR/rows.
 
-    The same from Python: attnlaw.study.run(read_study(FILE, VERBS), DIR, Place(jobs=...), force=...)
+    The same from Python: attnlaw.study.run(read_study(FILE), DIR, Place(jobs=...), force=...)
     """
     from attnlaw.study import Place, run
 
-    _compute(run, file, out, Place(jobs, dask, slurm), json, force=force)
+    _compute(run, file, out, Place(jobs=jobs, dask=dask, slurm=slurm), json, force=force)
 
 
 @app.command("resume")
@@ -74,18 +74,18 @@ def resume_command(
 ) -> None:
     """Go on with a study that was stopped or killed: only what is missing is computed.
 
-    The same from Python: attnlaw.study.resume(read_study(FILE, VERBS), DIR, Place(...), retry_failed=...)
+    The same from Python: attnlaw.study.resume(read_study(FILE), DIR, Place(...), retry_failed=...)
     """
     from attnlaw.study import Place, resume
 
-    _compute(resume, file, out, Place(jobs, dask, slurm), json, retry_failed=failed)
+    _compute(resume, file, out, Place(jobs=jobs, dask=dask, slurm=slurm), json, retry_failed=failed)
 
 
 @app.command("status")
 def status_command(file: File, out: Out, json: Json = False) -> None:
     """How far a study has come, also while it runs.
 
-    The same from Python: attnlaw.study.status(read_study(FILE, VERBS), DIR)
+    The same from Python: attnlaw.study.status(read_study(FILE), DIR)
     """
     from attnlaw.command.console import print_json
     from attnlaw.study.run import status
@@ -101,7 +101,7 @@ def status_command(file: File, out: Out, json: Json = False) -> None:
 def export_command(file: File, out: Out) -> None:
     """Write the finished rows to DIR/rows and the tables to DIR/tables, also while the study runs.
 
-    The same from Python: attnlaw.study.export.export(read_study(FILE, VERBS), store)
+    The same from Python: attnlaw.study.export.export(read_study(FILE), store)
     """
     from attnlaw.command.console import say
     from attnlaw.study.export import export
@@ -115,13 +115,12 @@ def export_command(file: File, out: Out) -> None:
 
 def _read(file: Path) -> Study:
     from attnlaw.study.file import read_study
-    from attnlaw.study.verbs import VERBS
 
-    return read_study(file, VERBS)
+    return read_study(file)
 
 
 def _compute(
-    function: Callable[..., Report], file: Path, out: Path, place: Place, json: bool, **options: bool
+    function: Callable[..., Standing], file: Path, out: Path, place: Place, json: bool, **options: bool
 ) -> None:
     from attnlaw.command.console import print_json, progress, say
 
@@ -143,7 +142,7 @@ def _compute(
         raise typer.Exit(130 if report.stopped else 1)
 
 
-def _cost(cost: Estimate) -> str:
+def _cost(cost: Cost) -> str:
     """What a run will cost, in a line."""
     tasks = f"{cost.tasks} task{'s' if cost.tasks > 1 else ''} to compute"
     if cost.first is None or cost.seconds is None:
@@ -164,7 +163,7 @@ def _time(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1g} ms"
 
 
-def _tell(report: Report, file: Path, out: Path) -> None:
+def _tell(report: Standing, file: Path, out: Path) -> None:
     """Where the study stands, what failed, and what to do next."""
     from attnlaw.command.console import output, say
     from attnlaw.study.run import reasons
