@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from pathlib import Path
 
+CPU_SECONDS = 120  # far more than any of these runs needs
+
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     sys.path.insert(0, str(Path(__file__).parent.parent))
     from study.sample_verbs import find
 

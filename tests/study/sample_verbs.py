@@ -88,8 +88,8 @@ def draw(case: Draw, progress: Progress) -> Found:
 
 
 def _refuse(case: Draw) -> None:
-    if case.x == 13:
-        raise InputError("x: 13 brings bad luck; choose another")
+    if case.x == -13:
+        raise InputError("x: -13 brings bad luck; choose another")
 
 
 @settings
@@ -214,6 +214,10 @@ def find(name: str) -> Verb[Any, Any]:
     if name not in VERBS:
         raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS)}")
     return VERBS[name]
+
+
+# Where processes of their own find these verbs, and attnlaw.
+PYTHONPATH = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
 
 
 def study(folder: Path, text: str) -> Study:

@@ -31,7 +31,7 @@ with locked(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
 """
 
 
-def test_an_outcome_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+def test_an_ending_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Path) -> None:
     first = Ending("k", 0.5, None, (), "failed", attempts=3)
     second = Ending("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
     with open_store(tmp_path / "out", create=True) as store:
@@ -43,14 +43,14 @@ def test_an_outcome_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: P
         assert list(store.ends()) == [("k", 1.5, None)]
 
 
-def test_an_outdated_outcome_stays_until_another_takes_its_place(tmp_path: Path) -> None:
+def test_an_outdated_ending_stays_until_another_takes_its_place(tmp_path: Path) -> None:
     with open_store(tmp_path / "out", create=True) as store:
         store.add([Ending("k", 0.5, '{"x": 1}'), Ending("l", 0.5, '{"x": 2}')])
         store.outdate(["k", "unknown"])
-        assert store.outdated() == {"k"}
+        assert store.outdated() == {"k", "unknown"}
         assert store.endings()["k"].row == '{"x": 1}'
         store.add([Ending("k", 0.7, '{"x": 3}')])
-        assert store.outdated() == set()
+        assert store.outdated() == {"unknown"}
         assert store.endings()["k"] == Ending("k", 0.7, '{"x": 3}')
 
 

@@ -53,7 +53,7 @@ def parse_options(text: str) -> Job:
             name, _, value = (part.strip() for part in item.partition("="))
             if name in given or not value:
                 raise InputError(f"found {item!r}, expected NAME=VALUE, each name once")
-            given[known_name(name, known, "a job")] = known[name].from_word(value)
+            given[name] = known[known_name(name, known, "a job")].from_word(value)
         return Job.of(given, "a job")
     except InputError as error:
         raise BadSetting("slurm", f"cannot be read: {error}") from error
