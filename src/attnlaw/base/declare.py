@@ -222,16 +222,17 @@ class Verb(Generic[S, R]):
         """The quantities of a result, by name."""
         return {one.name: getattr(found, one.name, None) for one in self.quantities}
 
-    def row(self, case: S, found: R) -> dict[str, Any]:
-        """One flat row: verb, settings, quantities with their errors, status, remark, version."""
+    def cells(self, found: R) -> dict[str, Any]:
+        """What a result adds to a row: quantities with their errors, status, remark."""
         return {
-            "verb": self.name,
-            **case.row(),
             **flatten(self.quantities, self.values(found)),
             "status": str(getattr(found, "outcome", Outcome.DONE)),
             "remark": getattr(found, "remark", None),
-            "attnlaw_version": version(),
         }
+
+    def row(self, case: S, found: R) -> dict[str, Any]:
+        """One flat row: verb, settings, quantities with their errors, status, remark, version."""
+        return {"verb": self.name, **case.row(), **self.cells(found), "attnlaw_version": version()}
 
     def json(self, case: S, found: R) -> dict[str, Any]:
         """The row with its pairs folded, in the shape that every verb prints."""
@@ -239,7 +240,7 @@ class Verb(Generic[S, R]):
         tables = {table.name: table.folded(found) for table in self.tables if table.json}
         return {
             "verb": self.name,
-            "settings": {name: _finite(value) for name, value in case.row().items()},
+            "settings": {name: finite(value) for name, value in case.row().items()},
             "quantities": fold(self.quantities, row),
             "status": row["status"],
             "remark": row["remark"],
@@ -330,6 +331,6 @@ def version() -> str:
     return __version__
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Infinity as JSON can hold it."""
     return "inf" if value == math.inf else value
