@@ -11,7 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
-    "Audit": "attnlaw.auditing",
+    "Audit": "attnlaw.auditing.audit",
     "Fit": "attnlaw.fits.fit",
     "Fits": "attnlaw.auditing.fits",
     "GivenInputs": "attnlaw.limits",
@@ -23,14 +23,14 @@ _PUBLIC: dict[str, str] = {
     "Stack": "attnlaw.limits",
     "Target": "attnlaw.learning.target",
     "agreement": "attnlaw.learning.agreement",
-    "audit": "attnlaw.auditing",
+    "audit": "attnlaw.verbs.audit:VERB",
     "compare_widths": "attnlaw.limits",
     "curve": "attnlaw.learning.sweep",
-    "fit": "attnlaw.fits.fit",
-    "fit_model": "attnlaw.auditing.fitting",
-    "fit_spectra": "attnlaw.auditing.fitting",
+    "fit": "attnlaw.verbs.fit:VERB",
+    "fit_law": "attnlaw.fits.fit",
+    "fit_spectra": "attnlaw.auditing.fits",
     "linearise": "attnlaw.forward",
-    "open_model": "attnlaw.models",
+    "open_model": "attnlaw.models.open",
     "simulate": "attnlaw.learning.simulate",
     "state_evolution": "attnlaw.learning.state_evolution",
     "thresholds": "attnlaw.learning.thresholds",
@@ -41,7 +41,8 @@ __all__ = ["__version__", *sorted(_PUBLIC)]
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+        module, _, attribute = _PUBLIC[name].partition(":")
+        return getattr(import_module(module), attribute or name)
     raise AttributeError(f"module 'attnlaw' has no attribute {name!r}")
 
 

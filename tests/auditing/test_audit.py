@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from attnlaw.auditing.result import holds_audit
 from safetensors.numpy import load_file
 
 import attnlaw
 from attnlaw.auditing.fits import Fits
-from attnlaw.auditing.result import holds_audit
 from attnlaw.base.files import to_json
 from attnlaw.report.write import write_report
 
@@ -62,7 +62,7 @@ def test_state_dict_and_module_give_the_rows_of_the_file():
 def test_unknown_activation_leaves_the_proxies_out_and_says_why():
     block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
     model = attnlaw.open_model(block, heads=2)
-    assert model.activation == "identity"
+    assert model.network.activation == "identity"
     state = {f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}
     odd = attnlaw.audit(_Configured(state, {"hidden_act": "wiggle", "num_attention_heads": 2}))
     assert odd.summary["proxies"] is None

@@ -12,10 +12,10 @@ from typing import get_args, get_type_hints
 import numpy as np
 import polars as pl
 import pytest
+from attnlaw.auditing.fitting import fit_model
 from rich.console import Console
 
 from attnlaw.auditing.fits import Fits
-from attnlaw.auditing.fitting import fit_model
 from attnlaw.command import fit
 from attnlaw.command.fit_table import show, show_together
 

@@ -16,7 +16,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.command import limit
 from attnlaw.command.uncertain import with_error
 from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widths
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 QUANTITIES = {"score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit"}

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from attnlaw.base.laws import LAW_NAMES
 from scipy import stats
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.laws import LAW_NAMES
 from attnlaw.fits.describe import describe, null_shape
 from attnlaw.fits.fit import LAWS, fit, ks_distance, shape_ratio
 from attnlaw.laws.htmp import beta_laguerre

@@ -5,17 +5,17 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from attnlaw.auditing.fitting import fit_model, fit_spectra
+from attnlaw.base.fit_schema import CURVES, FITS
+from attnlaw.base.schema import SPECTRA
 from real_checkpoints import real_checkpoint
 
 from attnlaw.auditing import audit
 from attnlaw.auditing.fits import Fits
-from attnlaw.auditing.fitting import fit_model, fit_spectra
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import to_json
-from attnlaw.base.fit_schema import CURVES, FITS
-from attnlaw.base.schema import SPECTRA
 from attnlaw.fits.tail import power_law_tail
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 from attnlaw.report.payload import audit_payload
 
 

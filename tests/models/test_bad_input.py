@@ -12,7 +12,7 @@ import torch
 from models.spoiled import LAYER, QUERY, bert_state, config_with, refusal, write_good
 from safetensors.torch import save_file
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import torch
 import transformers
 from models.forward_pass import VOCABULARY, Run, check, make, recording, tokens
 
-from attnlaw.models import Attention, open_model
+from attnlaw.models.model import Attention
+from attnlaw.models.open import open_model
 
 SIZES = {
     "vocab_size": VOCABULARY,

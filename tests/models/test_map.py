@@ -16,8 +16,8 @@ import attnlaw.models.families as families
 from attnlaw import audit
 from attnlaw.base.errors import InputError
 from attnlaw.command.app import app
-from attnlaw.models import open_model
 from attnlaw.models.families import FAMILIES, Family, Stack, read_family
+from attnlaw.models.open import open_model
 
 MINE = """
 name = "mine"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.measure import Selection, expected_seconds
 

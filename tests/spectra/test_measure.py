@@ -11,7 +11,7 @@ from real_checkpoints import real_checkpoint
 from scipy.linalg import svdvals
 
 from attnlaw.base.errors import InputError
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.measure import GROUPS, Selection, measure
 

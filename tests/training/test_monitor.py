@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from attnlaw.base.steps_schema import STEP_GROUPS, STEP_MATRICES, STEPS
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
-from attnlaw.base.steps_schema import STEP_GROUPS, STEP_MATRICES, STEPS
 from attnlaw.report.series_charts import STEP_QUANTITIES
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor

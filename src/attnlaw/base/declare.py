@@ -105,12 +105,13 @@ def fold(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, An
 class Table(Generic[R]):
     """A table too large for a row: its name, its columns, and how it is taken from a result.
 
-    `rows` returns a polars table, or None where this result has none.
+    `rows` returns a polars table, or None where this result has none. `in_json`: JSON tells its rows, too.
     """
 
     name: str
     columns: tuple[Quantity, ...]
     rows: Callable[[R], Any]
+    in_json: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
 
     `run` takes cases together (a curve is solved at once) and yields a result for each in order, or the
-    `InputError` that this one case met. The attributes of a result are the quantities; `outcome` and
-    `remark`, where it has them, say how it ended.
+    `InputError` that this one case met. The attributes of a result are the quantities, or it has all of them
+    by name in a mapping `quantities`; `outcome` and `remark`, where it has them, say how it ended.
     `beside` is the verb that a command also runs where its settings are given: theory and its simulation.
     `draws`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
     `refuse` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
@@ -196,6 +197,9 @@ class Verb(Generic[S, R]):
 
     def values(self, found: R) -> dict[str, Any]:
         """The quantities of a result, by name."""
+        known = getattr(found, "quantities", None)
+        if known is not None:
+            return {one.name: known.get(one.name) for one in self.quantities}
         return {one.name: getattr(found, one.name, None) for one in self.quantities}
 
     def row(self, case: S, found: R) -> dict[str, Any]:
@@ -212,12 +216,19 @@ class Verb(Generic[S, R]):
     def json(self, case: S, found: R) -> dict[str, Any]:
         """The row with its pairs folded, in the shape that every verb prints."""
         row = self.row(case, found)
+        told = {table.name: table.rows(found) for table in self.tables if table.in_json}
+        tables = {
+            table.name: [fold(table.columns, own) for own in told[table.name].iter_rows(named=True)]
+            for table in self.tables
+            if told.get(table.name) is not None
+        }
         return {
             "verb": self.name,
             "settings": {name: _finite(value) for name, value in case.row().items()},
             "quantities": fold(self.quantities, row),
             "status": row["status"],
             "remark": row["remark"],
+            **({"tables": tables} if tables else {}),
             "version": row["attnlaw_version"],
         }
 

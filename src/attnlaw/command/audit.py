@@ -44,8 +44,8 @@ def command(
     The same from Python: attnlaw.audit(MODEL, layers=..., only=..., heads=..., map=..., adapter=...,
     samples=..., approximate=..., jobs=...); with --out DIR also .fitted().save(DIR, figures=...)
     """
-    from attnlaw.auditing import audit
-    from attnlaw.auditing.result import holds_audit
+    from attnlaw import audit
+    from attnlaw.auditing.audit import holds_audit
     from attnlaw.command.audit_table import show, show_together
     from attnlaw.command.console import output, progress, say
     from attnlaw.command.models import each_model, require_figures, results_in
@@ -68,7 +68,6 @@ def command(
                 approximate=approximate,
                 jobs=jobs,
                 progress=report,
-                expect=_tell_expected,
             ),
             lambda one: show(one, output),
             lambda every: show_together(every, output),
@@ -86,12 +85,3 @@ def command(
             say(f"wrote {out / 'report.html'} and the rows beside it{more}")
         if failed:
             raise typer.Exit(1)
-
-
-def _tell_expected(seconds: float) -> None:
-    """Say how long the work will take, where that is long enough to matter."""
-    from attnlaw.command.console import say
-
-    if seconds > 20:
-        words = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-        say(f"expected time: about {words} (very large matrices: see --approximate)")

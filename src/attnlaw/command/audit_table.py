@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.auditing import Audit
-from attnlaw.base.remarks import proxy_entries, remarks
+from attnlaw.auditing.audit import Audit
+from attnlaw.auditing.remarks import proxy_entries, remarks
 from attnlaw.command.console import print_table
 from attnlaw.command.uncertain import with_error
 from attnlaw.report.saved import short_names

@@ -35,10 +35,10 @@ def command(
     heavy-tailed: high-temperature Marchenko-Pastur (arXiv 2506.03470), heavier than the null
     power-law tail: the bulk follows none of these, the tail a power of exponent alpha
 
-    The same from Python: attnlaw.fit_model(MODEL, layers=..., only=..., heads=..., map=...,
+    The same from Python: attnlaw.fit(MODEL, layers=..., only=..., heads=..., map=...,
     adapter=..., jobs=..., seed=...); with --out DIR also .save(DIR, figures=...)
     """
-    from attnlaw.auditing.fitting import fit_model
+    from attnlaw import fit
     from attnlaw.command.console import output, say
     from attnlaw.command.fit_table import show, show_together
     from attnlaw.command.models import each_model, require_figures, results_in
@@ -48,7 +48,7 @@ def command(
         done, failed = each_model(
             "fit",
             models,
-            lambda model, report: fit_model(
+            lambda model, report: fit(
                 model,
                 layers=layers,
                 only=only,

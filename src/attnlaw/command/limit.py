@@ -136,7 +136,7 @@ def _inputs(
 
 def _read_embeddings(path: str, ids: str) -> Any:
     from attnlaw.base.errors import InputError
-    from attnlaw.models import open_model
+    from attnlaw.models.open import open_model
 
     numbers = [_integer(item.strip(), "--ids") for item in ids.split(",")]
     embedding = open_model(path).embedding()

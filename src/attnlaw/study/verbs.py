@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attnlaw.base.laws import LAW_NAMES
 from attnlaw.study.learn_verbs import check_learn, check_simulate, learn, simulate
 from attnlaw.study.limit_verb import check_limit, limit
 from attnlaw.study.task import Result
@@ -30,7 +29,7 @@ def audit(
     approximate: bool = False,
 ) -> Result:
     """`attnlaw audit MODEL`: the summary as a row; matrices, spectra and layers as tables."""
-    from attnlaw.auditing import audit as run_audit
+    from attnlaw import audit as run_audit
     from attnlaw.report.summary_row import to_row
 
     found = run_audit(
@@ -59,19 +58,10 @@ def fit(
     seed: int = 0,
 ) -> Result:
     """`attnlaw fit MODEL`: how many matrices follow which law as a row; fits and curves as tables."""
-    from attnlaw.auditing.fitting import fit_model
+    from attnlaw import fit as run_fit
 
-    found = fit_model(
-        model, layers=layers, only=only, heads=heads, map=map, adapter=adapter, seed=seed, jobs=1
-    )
-    laws = dict(found.matrices["law"].drop_nulls().value_counts().iter_rows())
-    (rejections,) = found.rejections().values()
-    values = {
-        "matrix_count": found.matrices.height,
-        **{f"{law.replace(' ', '_').replace('-', '_')}_count": laws.get(law, 0) for law in LAW_NAMES},
-        **{f"not_random_{name}": value for name, value in vars(rejections).items()},
-    }
-    return Result(values, {"fits": found.matrices, "curves": found.curves})
+    found = run_fit(model, layers=layers, only=only, heads=heads, map=map, adapter=adapter, seed=seed, jobs=1)
+    return Result(found.quantities, {"fits": found.matrices, "curves": found.curves})
 
 
 def _check_model(*, model: str, **_: Any) -> None:

@@ -12,7 +12,10 @@ from attnlaw.base.declare import Verb
 from attnlaw.base.errors import InputError
 
 # Its name, the module that declares it as VERB, and what it does in one sentence.
-VERBS: dict[str, tuple[str, str]] = {}
+VERBS: dict[str, tuple[str, str]] = {
+    "audit": ("attnlaw.verbs.audit", "Spectra, null tests and proxies of a checkpoint."),
+    "fit": ("attnlaw.verbs.fit", "The law that each matrix of a checkpoint follows."),
+}
 
 
 def verb(name: str) -> Verb[Any, Any]:
