@@ -202,7 +202,7 @@ def test_the_depth_of_shared_layers_is_bounded(tmp_path: Path, depth: int, taken
     config = {"model_type": "albert", "num_attention_heads": 2, "num_hidden_layers": depth}
     (tmp_path / "config.json").write_text(json.dumps(config))
     if taken:
-        assert open_model(tmp_path).applications == (0,) * depth
+        assert open_model(tmp_path).network.applications == (0,) * depth
     else:
         refusal(tmp_path, "num_hidden_layers is 1001, expected at most 1000")
 

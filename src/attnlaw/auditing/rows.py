@@ -58,7 +58,7 @@ def matrix_table(
     bounds: Proxies | None,
 ) -> pl.DataFrame:
     """Norms and ranks of every measured matrix, its null test, and what it contributes to the proxy."""
-    parts = [] if bounds is None else [part for _, part in bounds.contributions.leaves()]
+    parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf
     contributions = iter(parts)
     rows = []

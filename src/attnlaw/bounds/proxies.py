@@ -41,6 +41,11 @@ class Proxies:
     per_layer_adaptivity: tuple[Estimate | None, ...]
     rank_count: bool
 
+    @property
+    def parts(self) -> list[Contribution]:
+        """The contributions in the order of rows."""
+        return [part for _, part in self.contributions.leaves()]
+
 
 def obstacle(network: Network[Spectrum | None]) -> str | None:
     """Why a network has no proxies; None where it has."""

@@ -109,7 +109,7 @@ def require_whole(model: Any) -> None:
 
 def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:
     """log10 of what each matrix adds; matrices beside the layers add nothing."""
-    parts = [] if bounds is None else [part for _, part in bounds.contributions.leaves()]
+    parts = [] if bounds is None else bounds.parts
     return [_value(log10(Estimate(part.log_value))) for part in parts] + [None] * (count - len(parts))
 
 
