@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bounds.plain_numbers import logs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from bounds.plain_numbers import logs
 
 from attnlaw import audit
 from attnlaw.bounds.proxies import obstacle, proxies

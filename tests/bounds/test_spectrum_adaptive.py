@@ -21,9 +21,7 @@ LOG_SCALES = st.floats(-60, 900)
 
 def of(spectrum, log_scale, depth, hidden_size):
     """The contribution of a matrix whose scale gamma alpha L is given."""
-    factors = MatrixFactors(
-        Place(0, "ffn_in"), spectrum, Estimate(log_scale - np.log(depth)), Estimate(0.0)
-    )
+    factors = MatrixFactors(Place(0, "ffn_in"), spectrum, Estimate(log_scale - np.log(depth)), Estimate(0.0))
     return contribution(factors, depth, hidden_size)
 
 
