@@ -13,14 +13,14 @@ ROUND_OFF = 1e-9
 def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
     """(label, log10, error or None) of every proxy, in the order of `BOUNDS`.
 
-    An error of round-off is none. A summary of an older version may lack a norm-based one.
+    An error of round-off is none. A summary of an older version may lack one.
     """
     fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
     known = proxies | fixed
     return [
         (bound.label, known[name]["log10"], _beyond_round_off(known[name].get("error")))
         for name, bound in BOUNDS.items()
-        if name in known or bound.norm is None
+        if name in known
     ]
 
 
