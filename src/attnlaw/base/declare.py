@@ -142,8 +142,8 @@ class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
 
     `run` takes cases together (a curve is solved at once) and yields a result for each in order, or the
-    `InputError` that this one case met. The attributes of a result are the quantities; `outcome` and
-    `remark`, where it has them, say how it ended.
+    `InputError` that this one case met. The attributes of a result are the quantities, or it has all of them
+    by name in a mapping `quantities`; `outcome` and `remark`, where it has them, say how it ended.
     `beside` is the verb that a command also runs where its settings are given: theory and its simulation.
     `draws`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
     `refuse` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
@@ -220,6 +220,9 @@ class Verb(Generic[S, R]):
 
     def values(self, found: R) -> dict[str, Any]:
         """The quantities of a result, by name."""
+        known = getattr(found, "quantities", None)
+        if known is not None:
+            return {one.name: known.get(one.name) for one in self.quantities}
         return {one.name: getattr(found, one.name, None) for one in self.quantities}
 
     def cells(self, found: R) -> dict[str, Any]:

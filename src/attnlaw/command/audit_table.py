@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.auditing import Audit
+from attnlaw.auditing.audit import Audit
+from attnlaw.auditing.remarks import proxy_entries, remarks
 from attnlaw.base.estimate import with_error
-from attnlaw.base.remarks import proxy_entries, remarks
 from attnlaw.command.console import bar, print_table, sparkline
 from attnlaw.report.saved import short_names
 

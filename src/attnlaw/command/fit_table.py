@@ -11,14 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
-from attnlaw.base.laws import LAW_NAMES
 from attnlaw.command.console import print_table
+from attnlaw.fits import LAWS
 from attnlaw.fits.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
 from attnlaw.report.saved import short_names
 
 # The letter that stands for each law in a map of heads, and its colour.
-_STYLES = (("r", "bright_black"), ("L", "green"), ("H", "red"), ("P", "yellow"), ("·", "default"))
-LETTERS: dict[str | None, tuple[str, str]] = dict(zip(LAW_NAMES, _STYLES, strict=True))
+LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
 # What stands where no law could be fitted.
 UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
 # The medians and their columns, and which of them a narrow screen goes without, in this order.

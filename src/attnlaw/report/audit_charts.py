@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.remarks import proxy_entries
+from attnlaw.auditing.remarks import proxy_entries
 from attnlaw.report.style import PALETTE, as_title, inline, whole_axis
 
 KIND_NAMES = {

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from attnlaw.base.remarks import proxy_entries, remarks
-from attnlaw.base.schema import PLACE
+from attnlaw.auditing.quantities import PLACE
+from attnlaw.auditing.remarks import proxy_entries, remarks
+from attnlaw.base.declare import columns
 from attnlaw.report.saved import HEADLINE, AuditRows, short_names
 
 # Said elsewhere on the page, or packed.
@@ -70,7 +71,7 @@ def _beside(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
     Matrices that the other table cannot tell apart are taken in their order.
     """
-    place = [name for name in PLACE if name in rows.columns and name in others.columns]
+    place = [name for name in columns(PLACE) if name in rows.columns and name in others.columns]
     new = [name for name in others.columns if name in place or name not in rows.columns]
     turn = pl.int_range(pl.len()).over(place).alias("turn")
     joined = rows.with_columns(turn).join(
@@ -88,7 +89,7 @@ def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}
-    place = [name for name in PLACE if name in rows.columns and name in curves.columns]
+    place = [name for name in columns(PLACE) if name in rows.columns and name in curves.columns]
     laws = flat.filter(pl.col("curve") == "law").select(*place, drawn="law", points="points")
     # A curve that could belong to several matrices is not drawn.
     own = _beside(rows.select(place), laws.filter(pl.struct(place).is_unique()))

@@ -10,12 +10,12 @@ from typing import Any, Self
 
 import polars as pl
 
+from attnlaw.auditing.quantities import CURVES, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.auditing.remarks import proxy_entries, remarks
+from attnlaw.base.declare import columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import read_bounded
-from attnlaw.base.fit_schema import CURVES, FITS
-from attnlaw.base.remarks import proxy_entries, remarks
-from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA
-from attnlaw.base.tables import Schema, distinct_names, read_table, stacked, without_nan
+from attnlaw.base.tables import Schema, distinct_names, read_table, schema_of, stacked, without_nan
 from attnlaw.report.audit_charts import KIND_NAMES
 from attnlaw.report.study_rows import EXPORT
 from attnlaw.report.summary_row import COLUMNS, from_row
@@ -24,7 +24,8 @@ TABLES = ("matrices", "spectra", "layers")
 # Written where laws were fitted to the spectra.
 FIT_TABLES = ("fits", "curves")
 KEPT = TABLES + FIT_TABLES
-SCHEMAS = {"matrices": MATRICES, "spectra": SPECTRA, "layers": LAYERS, "fits": FITS, "curves": CURVES}
+DECLARED = {"matrices": MATRICES, "spectra": SPECTRA, "layers": LAYERS, "fits": FITS, "curves": CURVES}
+SCHEMAS = {name: schema_of(columns(quantities)) for name, quantities in DECLARED.items()}
 MOST_SUMMARY = 64  # megabytes of summary.json
 SUMMARY = (
     *("model", "family", "layers", "hidden_size", "heads", "matrices", "proxies", "per_application"),

@@ -13,9 +13,10 @@ import polars as pl
 
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import replace_all, usable_directory
-from attnlaw.base.steps_schema import read_steps
+from attnlaw.base.tables import read_table
 from attnlaw.report.audit_figures import audit_figures
 from attnlaw.report.figure import Figure
+from attnlaw.report.fit_charts import law_map
 from attnlaw.report.leads import failures, same
 from attnlaw.report.page import audit_page, figure_section, rows_page
 from attnlaw.report.paper import ENDINGS, save_figures
@@ -23,8 +24,10 @@ from attnlaw.report.saved import AuditRows, read_audit, read_audit_study
 from attnlaw.report.series_charts import step_charts
 from attnlaw.report.study_figures import study_figures
 from attnlaw.report.study_rows import ROWS, read_rows
+from attnlaw.training.quantities import read_steps
 
 STEPS = Path("steps.parquet")
+FITS = "fits.parquet"
 STORE = "store.sqlite"  # of a study that runs
 TITLES = {"learn": "What attention learns", "limit": "The law of attention layers"}
 # More audited models than this are compared by their proxies alone.
@@ -126,13 +129,19 @@ def _part(folder: Path) -> Part:
         return _study(folder)
     if steps:
         return _steps(folder)
+    if (folder / FITS).exists():
+        rows = read_table(folder / FITS, "write it again with: attnlaw fit MODEL --out DIR")
+        drawn = Figure(
+            "laws", "Laws of all matrices", "The law that each matrix follows.", lambda: law_map(rows)
+        )
+        return Part(printable(folder.name), rows=rows, title="Fitted laws", figures=(drawn,))
     if store:
         raise InputError(
             f"{folder}: holds a study that is not exported yet; attnlaw study export FILE --out {folder}"
         )
     raise InputError(
         f"{folder}: found neither summary.json (an audit), {ROWS} (a study) nor {STEPS} (a monitored run); "
-        "give a directory that one of these wrote; laws are on the page of an audit, not of fit or lens"
+        "give a directory that one of these wrote"
     )
 
 
