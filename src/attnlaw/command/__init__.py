@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, cast
 
 
 class Unprintable(Exception):
@@ -82,7 +82,7 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.stdout = Output(sys.stdout)  # type: ignore[assignment]
+    sys.stdout = cast(TextIOWrapper, Output(sys.stdout))
     # On a screen of width 0, as some terminals tell it, nothing could be shown: it counts as not told.
     if not os.environ.get("COLUMNS", "0").strip("0"):
         os.environ.pop("COLUMNS", None)

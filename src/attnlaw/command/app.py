@@ -137,12 +137,9 @@ def _parameter(one: Declared, group: Group) -> inspect.Parameter:
     if rule.positional:
         kind = inspect.Parameter.VAR_POSITIONAL if _is_list(one) else inspect.Parameter.POSITIONAL_ONLY
         return inspect.Parameter((rule.metavar or one.name).lower(), kind, annotation=Annotated[str, shown])
-    hint = Annotated[bool if flag else str, shown]
-    usual = (
-        inspect.Parameter.empty
-        if default is MISSING
-        else default
-        if flag or default is None
-        else str(default)
-    )
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=usual)
+    hint: Any = Annotated[bool, shown] if flag else Annotated[str, shown]
+    if default is MISSING:
+        default = inspect.Parameter.empty
+    elif not flag and default is not None:
+        default = str(default)
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,8 +16,9 @@ from rich.text import Text
 from attnlaw.auditing.audit import Audit
 from attnlaw.auditing.remarks import proxy_entries, remarks
 from attnlaw.base.estimate import with_error
-from attnlaw.command.console import bar, print_table, sparkline
+from attnlaw.command.console import bar, print_table, progress, sparkline
 from attnlaw.report.saved import short_names
+from attnlaw.verbs.audit import AuditSettings
 
 
 def _bins(values: Sequence[float], size: int) -> list[float]:
@@ -50,8 +54,9 @@ def show(audit: Audit, console: Console) -> None:
         console.print(Text(f"warning: {warning}", style="yellow"))
 
 
-def show_together(audit: Audit, console: Console) -> None:
+def show_together(found: Sequence[Audit], console: Console) -> None:
     """Print the proxies of all models side by side, and once each what is to be known about them."""
+    audit = reduce(add, found)
     names = short_names(audit.names)
     bounded = {
         names[summary["model"]]: summary for summary in audit.summaries if summary["proxies"] is not None
@@ -68,6 +73,17 @@ def show_together(audit: Audit, console: Console) -> None:
         whose = "" if len(models) == len(audit.summaries) else f"{', '.join(models)}: "
         console.print(Text(f"{whose}{line}", style="dim"))
     console.print()
+
+
+def save(done: Sequence[tuple[AuditSettings, Audit]], folder: Path, figures: str | None) -> str:
+    """Write the audits of all models, with fitted laws unless they are not wanted; what was written."""
+    audit = reduce(add, (found for _, found in done))
+    if not done[0][0].no_laws:
+        with progress("fit laws") as report:
+            audit = audit.fitted(progress=report)
+    audit.save(folder, as_list=len(done) > 1, figures=figures)
+    more = "" if figures is None else f", and {folder / 'figures'}"
+    return f"wrote {folder / 'report.html'} and the rows beside it{more}"
 
 
 def _show_layers(audit: Audit, console: Console) -> None:

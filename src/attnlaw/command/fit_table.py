@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -48,8 +51,9 @@ def show(fits: Fits, console: Console) -> None:
         )
 
 
-def show_together(fits: Fits, console: Console) -> None:
+def show_together(found: Sequence[Fits], console: Console) -> None:
     """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
+    fits = reduce(add, found)
     legend = Text("\n")
     for law, (letter, colour) in _letters(fits).items():
         legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
@@ -64,6 +68,13 @@ def show_together(fits: Fits, console: Console) -> None:
             style="dim",
         )
     )
+
+
+def save(done: Sequence[tuple[Any, Fits]], folder: Path, figures: str | None) -> str:
+    """Write the laws of all models; what was written."""
+    reduce(add, (found for _, found in done)).save(folder, figures)
+    more = "" if figures is None else f", and {folder / 'figures'}"
+    return f"wrote {folder / 'report.html'} and the rows beside it{more}"
 
 
 def _map(rows: pl.DataFrame) -> Table:

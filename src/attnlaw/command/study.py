@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.study.places import Place
 
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
     from attnlaw.study.run import Cost, Standing
-
-WHERE = "Where it runs"
 
 
 @settings
@@ -35,20 +34,18 @@ class Stored(Settings):
 
 
 @settings
-class Computed(Stored):
+class Computed(Stored, Place):
     """What `run` and `resume` share: where the tasks are computed."""
 
-    jobs: int | None = setting(None, "Workers of a local Dask cluster, or on Slurm.", least=1, panel=WHERE)
-    dask: str | None = setting(
-        None, "A running Dask cluster: tcp://HOST:PORT.", metavar="ADDRESS", panel=WHERE
-    )
-    slurm: str | None = setting(
-        None,
-        "Slurm jobs: also memory, walltime, account, interface; needs --jobs for their number.",
-        metavar="partition=...,cores=...",
-        panel=WHERE,
-    )
     json: bool = setting(False, "Print JSON and nothing else.")
+
+    def check(self) -> None:
+        Stored.check(self)
+        Place.check(self)
+
+    @property
+    def place(self) -> Place:
+        return Place(jobs=self.jobs, dask=self.dask, slurm=self.slurm)
 
 
 @settings
@@ -130,9 +127,8 @@ COMMANDS = {
 
 def _compute(function: Callable[..., Standing], asked: Computed, **options: bool) -> int:
     from attnlaw.command.console import progress, say
-    from attnlaw.study.places import Place
 
-    study, place = asked.read(), Place(asked.jobs, asked.dask, asked.slurm)
+    study, place = asked.read(), asked.place
     with progress(f"study {Path(asked.file).name}") as shown:
         standing = function(
             study,

@@ -184,7 +184,7 @@ class _Sweep:
             return True
         rule = self.keys[key].rule
         waits = rule.needs is not None and case.get(rule.needs) is None
-        return waits or (rule.unless is not None and case.get(rule.unless) is not None)
+        return waits or any(case.get(other) is not None for other in rule.rivals)
 
 
 def _sweeps(

@@ -8,7 +8,7 @@ from attnlaw.auditing.quantities import LAYERS, MATRICES, SPECTRA
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.bounds import BOUNDS
-from attnlaw.models.settings import ModelSettings, require_there
+from attnlaw.models.settings import MACHINE, ModelSettings, require_there
 
 if TYPE_CHECKING:
     from attnlaw.auditing.audit import Audit
@@ -30,6 +30,7 @@ class AuditSettings(ModelSettings):
     approximate: bool = setting(
         False, "Estimate matrices of shorter side 4096 and more, with errors.", panel=BOUNDED
     )
+    no_laws: bool = setting(False, "With --out: leave the fitted laws out.", local=True, panel=MACHINE)
 
 
 NOT_RANDOM = (

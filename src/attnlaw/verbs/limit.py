@@ -232,7 +232,7 @@ def _inputs(case: Limit) -> Inputs:
 
 
 def _embedded(path: str, ids: tuple[int, ...]) -> Any:
-    from attnlaw.models import open_model
+    from attnlaw.models.open import open_model
 
     embedding = open_model(path).embedding()
     for number in ids:
