@@ -40,12 +40,11 @@ _PUBLIC: dict[str, str] = {
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
-    from attnlaw.verbs import VERBS, verb
-
-    if name in VERBS:
-        return verb(name)
+    verbs = import_module("attnlaw.verbs")
+    if name in verbs.VERBS:
+        return verbs.verb(name)
     if name == "__all__":
-        return ["__version__", *sorted({*_PUBLIC, *VERBS})]
+        return ["__version__", *sorted({*_PUBLIC, *verbs.VERBS})]
     raise AttributeError(f"module 'attnlaw' has no attribute {name!r}")
 
 
