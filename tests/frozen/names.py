@@ -51,15 +51,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
         (r"(\w+)", (r"quantities/\1/value", r"quantities/\1")),
     ),
     "limit": (
-        (r"path/(\d+)/depth", (r"tables/path/\1/depth",)),
-        (r"path/(\d+)/(\w+)/value", (r"tables/path/\1/\2/value", r"tables/path/\1/\2")),
-        (r"path/(\d+)/(\w+)/error", (r"tables/path/\1/\2/error", r"tables/path/\1/\2_error")),
+        (r"path/(\d+)/(\w+)/value", (r"quantities/path_\2/\1",)),
+        (r"path/(\d+)/(\w+)/error", (r"quantities/path_\2_error/\1",)),
         (r"(\w+)/(value|error)", (r"quantities/\1/\2",)),
         (r"(\w+)", (r"settings/\1", r"quantities/\1/value", r"quantities/\1")),
     ),
     "lens": (
         (r"ids/(\d+)", (r"settings/ids/\1",)),
-        (r"singular_values/values/(\d+)", (r"tables/singular_values/\1/value", r"tables/singular_values/\1")),
+        (r"singular_values/values/(\d+)", (r"quantities/singular_values/\1",)),
         (r"singular_values/residual", (r"quantities/singular_values_residual",)),
         (r"pairs/(\d+)/norm", (r"tables/token_map/\1/norm/value", r"tables/token_map/\1/norm")),
         (r"pairs/(\d+)/error", (r"tables/token_map/\1/norm/error", r"tables/token_map/\1/norm_error")),
@@ -102,6 +101,10 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("*", "*/task", "a task's key holds the version and the name of its function"),
     ("*", "*_part", "parts are named by their task's key"),
     ("study-atlas", "tables/fits/0/status", "a digest of many statuses; fits.parquet has them one by one"),
+    ("limit*", "*/path/*/depth", "the place in the list"),
+    ("limit-gram", "*/tokens", "as many as the matrix has rows"),
+    ("limit-embeddings", "*/tokens", "as many as ids"),
+    ("lens*", "*/singular_values/status", "said by status and remark"),
     ("learn*", "*/problem/target/kind", "said by target_rank or target_exponent"),
 )
 

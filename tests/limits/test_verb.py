@@ -130,8 +130,8 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ({"width": 16, "head_width": 5}, "head_width: found 5, expected a divisor of the width, 16"),
         (
             {"head_width": 5},
-            "head_width: found 5, but heads are infinitely wide at width inf, the limit; choose finite widths: kl"
-            "_to_limit compares them with it",
+            "head_width: found 5, but heads are infinitely wide at width inf, the limit; choose finite "
+            "widths: kl_to_limit compares them with it",
         ),
         ({"ids": [1]}, "ids needs embeddings"),
         ({"embeddings": "m"}, "embeddings needs ids"),
