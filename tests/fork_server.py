@@ -1,4 +1,4 @@
-"""An interpreter that imports modules once, then forks for every command: `python -P fork_server.py [MODULE...]`.
+"""An interpreter that imports modules once and forks for every command: `python -P fork_server.py MODULE...`.
 
 It reads requests and writes replies, one line of JSON each, and ends when its input does. A fork bounds and
 watches itself, then calls `attnlaw.command.main` and ends as any interpreter does. `PACKAGE.*` stands for all
