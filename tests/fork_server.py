@@ -84,7 +84,8 @@ def become(request: dict[str, Any]) -> None:
     sys.modules["__main__"] = types.ModuleType("__main__")  # processes that it starts do not import this file
     watch(os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT), request["kill_at_rename"])
     for name, limit in request["limits"].items():
-        resource.setrlimit(getattr(resource, name), (limit, limit))
+        kind = getattr(resource, name)
+        resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
 
 
 def watch(log: int, kill_at_rename: int) -> None:

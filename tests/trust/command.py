@@ -56,6 +56,7 @@ def run(
     interpreter: Interpreter = CORE,
     memory: int | None = 6 * GIGABYTE,
     seconds: int = 60,
+    clock: float = 600.0,
     file_size: int | None = None,
     kill_at_rename: int = 0,
     output: Path | None = None,
@@ -64,7 +65,7 @@ def run(
     """Run `attnlaw ARGUMENTS` in `folder` under limits of address space, CPU time and the size of files.
 
     A command that draws needs `memory=None`: its JavaScript engine reserves more addresses than memory.
-    A command that waits for ever takes no CPU time; it is killed when ten times as much has passed.
+    A command that waits for ever takes no CPU time; it is killed when the clock strikes.
     """
     watched = folder / ".watched"
     watched.mkdir(exist_ok=True)
@@ -82,7 +83,7 @@ def run(
         "log": str(log),
         "environment": dict(environment or {}),
         "limits": {name: limit for name, limit in limits.items() if limit is not None},
-        "clock": 10 * seconds,
+        "clock": clock,
         "kill_at_rename": kill_at_rename,
     }
     server.stdin.write(json.dumps(request).encode() + b"\n")
@@ -104,7 +105,7 @@ def _start(interpreter: Interpreter) -> subprocess.Popen[bytes]:
         [sys.executable, "-P", str(FORK_SERVER), *interpreter.modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=os.environ | one | {"COLUMNS": "200", "PYTHONHASHSEED": "random"},
+        env=os.environ | one | {"COLUMNS": "200", "PYTHONHASHSEED": "random", "PYTHONUNBUFFERED": ""},
     )
     atexit.register(server.communicate)
     return server
