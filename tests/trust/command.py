@@ -88,7 +88,9 @@ def run(
     }
     server.stdin.write(json.dumps(request).encode() + b"\n")
     server.stdin.flush()
-    reply = json.loads(server.stdout.readline())
+    line = server.stdout.readline()
+    assert line, f"the interpreter {interpreter.name!r} has ended; its standard error says why"
+    reply = json.loads(line)
     return Outcome(
         reply["status"],
         "" if output else streams[0].read_text(errors="surrogateescape"),

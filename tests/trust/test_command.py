@@ -6,15 +6,21 @@ import signal
 from pathlib import Path
 
 import pytest
-from trust.command import GIGABYTE, NEW, Outcome, run
+from trust.command import GIGABYTE, NEW, Interpreter, Outcome, run
 
 
-def misbehaved(folder: Path, code: str, clock: float = 60.0, output: Path | None = None) -> Outcome:
-    (folder / "attnlaw").mkdir()
+def misbehaved(
+    folder: Path,
+    code: str,
+    clock: float = 60.0,
+    output: Path | None = None,
+    interpreter: Interpreter = NEW,
+) -> Outcome:
+    (folder / "attnlaw").mkdir(exist_ok=True)
     (folder / "canary.py").touch()
     (folder / "attnlaw" / "__init__.py").touch()
     (folder / "attnlaw" / "command.py").write_text(f"import os, sys, time\ndef main():\n    {code}\n")
-    return run(folder=folder, interpreter=NEW, memory=GIGABYTE, seconds=1, clock=clock, output=output)
+    return run(folder=folder, interpreter=interpreter, memory=GIGABYTE, seconds=1, clock=clock, output=output)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,12 @@ def test_an_output_that_is_full_is_told(tmp_path: Path) -> None:
     outcome = misbehaved(tmp_path, "sys.stdout.write('x')", output=Path("/dev/full"))
     assert outcome.status == 120
     assert "No space left" in outcome.errors
+
+
+def test_interpreters_differ_in_their_hashes_and_their_forks_do_not(tmp_path: Path) -> None:
+    one, two = NEW, Interpreter("another")
+    found = [
+        misbehaved(tmp_path, "sys.stdout.write(str(hash('a')))", interpreter=interpreter).output
+        for interpreter in (one, one, two)
+    ]
+    assert found[0] == found[1] != found[2]
