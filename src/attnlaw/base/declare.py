@@ -41,6 +41,8 @@ class Quantity:
 
     `kind` is one of `attnlaw.base.tables.KINDS`. `error` says that it carries an error, `range` that it
     carries an interval. `brief`: it stands in the table of several cases. `log`: its axis is logarithmic.
+    `called`: how tables and axes call it, where the words of its name would not do. `choices`: the table of
+    variants whose names it holds.
     """
 
     name: str
@@ -51,9 +53,13 @@ class Quantity:
     range: bool = False
     brief: bool = False
     log: bool = False
+    called: str = ""
+    choices: Mapping[str, Any] | None = None
 
     @property
     def label(self) -> str:
+        if self.called:
+            return self.called
         words = self.name.replace("_", " ")
         return f"{words} {self.symbol}" if self.symbol else words
 

@@ -129,3 +129,14 @@ def stacked(
     # Models of one shape share a null.
     again = (pl.col("curve") == "null") & ~pl.struct("curve", "null_shape").is_first_distinct()
     return table.filter(~again)
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """The last part of every path, or the whole name where that would not tell models apart.
+
+    >>> short_names(["a/bert", "a/gpt"]), short_names(["a/x", "b/x"])
+    ({'a/bert': 'bert', 'a/gpt': 'gpt'}, {'a/x': 'a/x', 'b/x': 'b/x'})
+    """
+    every = list(names)
+    ends = {name: name.rstrip("/").rpartition("/")[2] or name for name in every}
+    return ends if len(set(ends.values())) == len(every) else {name: name for name in every}
