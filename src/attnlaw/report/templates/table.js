@@ -80,9 +80,14 @@ class Table {
   cell(row, name) {
     const value = this.value(row, name);
     if (name === "model" && this.data.models) return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
-    const text = name === "kind" ? nameOf(value) : cellText(this.data.columns, name, row, this.aligned[name]);
+    const text = name === "kind" ? nameOf(value) : cellText(this.data.columns, name, row, this.aligned[name]) + this.error(row, name);
     if (name === "error") return element("td", { class: "text name", title: value }, text);
     return element("td", { class: this.texts.has(name) ? "text" : null }, text);
+  }
+
+  error(row, name) {
+    const error = this.data.columns[this.data.errors?.[name]]?.[row] ?? null;
+    return error === null ? "" : ` ± ${format(error, 2)}`;
   }
 
   sort(name) {

@@ -1,0 +1,184 @@
+"""The data of an audit's page: plain values for JSON, long arrays as packed 32-bit floats.
+
+A page of a large model stays small: spectra and curves travel as base64 of little-endian float32; the page
+unpacks one matrix at a time. What its quantities, kinds of matrix and laws are called comes with the data, from
+the declaration of the verb.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from attnlaw.base.tables import short_names
+from attnlaw.report.audited import AUDIT, KINDS, KNOWN, LAWS, PLACE, AuditRows
+
+# Said elsewhere on the page, or packed.
+LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
+# Columns of the page's table; the download has all.
+SHOWN = (
+    *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm", "stable_rank", "effective_rank"),
+    *("p", "share", "law", "outliers", "random_p_value", "alpha"),
+)
+# Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
+MAPPED: dict[str, dict[str, Any]] = {
+    "spectral_norm": {
+        "read": "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
+    },
+    "stable_rank": {"read": "Near 1, one direction carries the matrix; dark cells are nearly rank one."},
+    "effective_rank": {"read": "Dark cells use few of the dimensions they have."},
+    "p": {
+        "read": "0 counts ranks, 2 uses the Frobenius norm; values in between mean a spectrum that decays.",
+        "domain": [0, 2],
+    },
+    "share": {"read": "Bright cells are the ones that keep the proxy large."},
+    "law": {"read": ". ".join(f"{name}: {law.says}" for name, law in LAWS.items()), "category": True},
+    "outliers": {"read": "Each is a direction that random entries do not explain.", "zero": True},
+    "random_p_value": {"read": "Dark: unlike random entries; bright: as good as random."},
+    "alpha": {"read": "Small α is a heavy tail; read it together with its p-value."},
+}
+# Numbers of the chosen matrix.
+FACTS = (
+    *("spectral_norm", "frobenius_norm", "stable_rank", "effective_rank", "p", "share", "law", "outliers"),
+    *("random_p_value", "alpha", "alpha_p_value"),
+)
+
+
+def audit_payload(audit: AuditRows) -> dict[str, Any]:
+    """Everything that the page's script draws, as values that JSON can hold."""
+    index = {name: i for i, name in enumerate(audit.names)}
+    short = short_names(audit.names)
+    rows = _rows(audit)
+    curves = audit.tables.get("curves")
+    return {
+        **declared(),
+        "models": [{"name": name, "short": short[name]} for name in audit.names],
+        "columns": _columns(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
+        "spectra": pack(rows["singular_values"].to_list()),
+        "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
+        "fits": None if curves is None or "null_shape" not in rows.columns else _fits(rows, curves),
+        "shown": [(name, AUDIT.label(name)) for name in SHOWN],
+    }
+
+
+def declared() -> dict[str, Any]:
+    """What the script calls things, how it colours them, and what it says of them."""
+    mapped = [
+        {"key": name, "name": KNOWN[name].label, "log": KNOWN[name].log}
+        | {"says": f"{_sentence(KNOWN[name].meaning)} {how['read']}", **how}
+        for name, how in MAPPED.items()
+    ]
+    return {
+        "quantities": mapped,
+        "facts": [(name, AUDIT.label(name)) for name in FACTS],
+        "kinds": {name: {"label": kind.label, "group": kind.group} for name, kind in KINDS.items()},
+        "laws": {name: f"var(--c{law.colour})" for name, law in LAWS.items()},
+    }
+
+
+def _sentence(meaning: str) -> str:
+    return f"{meaning[:1].upper()}{meaning[1:]}."
+
+
+def _rows(audit: AuditRows) -> pl.DataFrame:
+    """One row per matrix with its spectrum and, where laws were fitted, its fit."""
+    rows = _beside(audit.matrices, audit.tables["spectra"])
+    fits = audit.tables.get("fits")
+    if fits is None:
+        return rows
+    # A fit repeats the null test of an audit; rows of 0.1 have it there alone.
+    told = [name for name in rows.columns if name in PLACE or rows[name].count()]
+    return _beside(rows.select(told), fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False))
+
+
+def _beside(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the columns that they lack of another table's row for the same matrix.
+
+    Matrices that the other table cannot tell apart are taken in their order.
+    """
+    place = [name for name in PLACE if name in rows.columns and name in others.columns]
+    new = [name for name in others.columns if name in place or name not in rows.columns]
+    turn = pl.int_range(pl.len()).over(place).alias("turn")
+    joined = rows.with_columns(turn).join(
+        others.select(new).with_columns(turn),
+        on=[*place, "turn"],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return joined.drop("turn")
+
+
+def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
+    """The nulls, kept once per shape, and the fitted law of every matrix: x, then density, in one array."""
+    flat = curves.with_columns(points=pl.concat_list("x", "density"))
+    nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
+    number = {shape: i for i, shape in enumerate(nulls["null_shape"])}
+    place = [name for name in PLACE if name in rows.columns and name in curves.columns]
+    laws = flat.filter(pl.col("curve") == "law").select(*place, drawn="law", points="points")
+    # A curve that could belong to several matrices is not drawn.
+    own = _beside(rows.select(place), laws.filter(pl.struct(place).is_unique()))
+    return {
+        "nulls": pack(nulls["points"].to_list()),
+        "shape": [number.get(shape) for shape in rows["null_shape"]],
+        "scale": rows["null_scale"].to_list(),
+        "laws": pack(own["points"].to_list()),
+        "drawn": own["drawn"].to_list(),
+    }
+
+
+def _columns(table: pl.DataFrame, index: dict[str, int]) -> dict[str, list[Any]]:
+    """Column by column; models by their number."""
+    columns = plain_columns(table)
+    columns["model"] = [index[name] for name in columns["model"]]
+    return columns
+
+
+def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
+    """Column by column, as values that JSON can hold."""
+    return {name: [finite(value) for value in table[name].to_list()] for name in table.columns}
+
+
+def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
+    """The rows in which a column is infinite: JSON has no such number, the page puts it back.
+
+    >>> infinite_places(pl.DataFrame({"width": [16.0, float("inf"), None], "heads": [1, 2, 3]}))
+    {'width': [1]}
+    """
+    found = {
+        name: (table[name] == math.inf).arg_true().to_list()
+        for name, dtype in table.schema.items()
+        if dtype.is_float()
+    }
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def finite(value: Any) -> Any:
+    """The value, lists included; None for a float that JSON cannot hold."""
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def pack(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:
+    """Arrays of any lengths as `{"lengths": [...], "values": base64}`; a missing array has length null.
+
+    >>> pack([[1.0, 2.0], None])
+    {'lengths': [2, None], 'values': 'AACAPwAAAEA='}
+    """
+    every = list(arrays)
+    parts = [np.asarray(array, dtype="<f4") for array in every if array is not None]
+    joined = np.concatenate(parts) if parts else np.zeros(0, dtype="<f4")
+    lengths = [None if array is None else len(array) for array in every]
+    return {"lengths": lengths, "values": base64.b64encode(joined.tobytes()).decode("ascii")}
+
+
+def _whole(curve: list[float | None] | None) -> list[float] | None:
+    """The curve; None where it or one of its points is missing."""
+    known = [value for value in curve or [] if value is not None]
+    return known if curve and len(known) == len(curve) else None

@@ -1,0 +1,85 @@
+"""The chart of scaling laws: error against observations for targets whose eigenvalues fall as a power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from attnlaw.report.labels import free, varied
+from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour, palette
+from attnlaw.report.style import inline
+
+if TYPE_CHECKING:
+    from attnlaw.base.charts import Own
+    from attnlaw.report.charts import Source
+
+
+def scaling(chart: Own, source: Source) -> Iterator[Figure]:
+    """Error against N/d, with the fitted and the predicted exponent of every line."""
+    if not source.has(source.rows, "target_dimension", "estimation_error", "leading_error"):
+        return
+    # What is not above zero has no place on logarithmic axes.
+    placed = _observed(source, source.rows.drop_nulls(["target_dimension", "leading_error"]))
+    told = placed.filter(pl.all_horizontal(pl.col("observations", "estimation_error", "leading_error") > 0))
+    names = free(told, [name for name in varied(told, source.settings) if name != "alpha"], ["alpha"])
+    lines = [
+        own.sort("observations").with_columns(label=pl.lit(_exponents(source, own, names)))
+        for _, own in (told.group_by(names, maintain_order=True) if names else [((), told)])
+        if own["observations"].n_unique() > 1
+    ]
+    if lines:
+        rows = pl.concat(lines).select("label", "estimation_error", "observations", "leading_error")
+        yield source.figure(chart, {}, partial(scaling_law, rows, source.verb.label("estimation_error")))
+
+
+def _observed(source: Source, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with N/d, the observations of the target over its dimension."""
+    outputs = source.names.variants["output"]
+    told = zip(*(rows[name] for name in ("alpha", "output", "tokens", "target_dimension")), strict=True)
+    counts = [alpha * outputs[output].observations(tokens) * size for alpha, output, tokens, size in told]
+    return rows.with_columns(observations=pl.Series(counts, dtype=pl.Float64))
+
+
+def scaling_law(rows: pl.DataFrame, y: str) -> Any:
+    """Full equations as lines, the leading-order law dashed, on logarithmic axes.
+
+    `rows`: observations, label, estimation_error, leading_error.
+    """
+    import altair as alt
+
+    across = alt.X("observations:Q", title="observations N/d", scale=alt.Scale(type="log", nice=False))
+    scale = alt.Scale(type="log", nice=False)
+    lowest = min(rows["estimation_error"].to_list() + rows["leading_error"].to_list())
+    decades = [10.0**power for power in range(math.floor(math.log10(lowest)), 2)]
+    up = alt.Y("estimation_error:Q", title=y, scale=scale, axis=alt.Axis(values=decades, format="~g"))
+    hue = colour(palette(rows["label"]), "label", always=True)
+    base = alt.Chart(inline(rows.to_dicts())).encode(x=across, color=hue)
+    dashed = base.mark_line(strokeDash=[4, 3], strokeWidth=1.1)
+    both = alt.layer(
+        base.mark_line().encode(y=up), dashed.encode(y=alt.Y("leading_error:Q", scale=scale))
+    )
+    title = "full equations (solid) and leading order (dashed)"
+    return both.properties(width=WIDTH, height=HEIGHT, title=title)
+
+
+def _exponents(source: Source, rows: pl.DataFrame, names: list[str]) -> str:
+    """A line's label: its setting, the fitted power of N/d with its standard error, the predicted one."""
+    slope, error = _slope(rows["observations"], rows["estimation_error"])
+    fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
+    predicted = rows["predicted_exponent"][0]
+    exponents = (fitted if predicted is None else f"{fitted} ({predicted:.2f})").replace("-", "−")
+    setting = source.names.told({name: rows[name][0] for name in names}).replace("target exponent", "γ")
+    return f"{setting}: {exponents}" if setting else exponents
+
+
+def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
+    """The slope of a line through the logarithms by least squares, and its standard error beyond two points."""
+    a, b = (np.log(values.to_numpy()) - np.log(values.to_numpy()).mean() for values in (x, y))
+    slope = float(a @ b / (a @ a))
+    left = float(((b - slope * a) ** 2).sum())
+    return slope, math.sqrt(left / (a.size - 2) / float(a @ a)) if a.size > 2 else None

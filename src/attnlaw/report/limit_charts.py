@@ -1,0 +1,142 @@
+"""Charts of the law of a layer: distances to the limit, and the path of tokens along the depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.report import marks
+from attnlaw.report.charts import averaged, called
+from attnlaw.report.labels import MOST_CASES, cases, free, varied
+from attnlaw.report.marks import Figure, palette
+
+if TYPE_CHECKING:
+    from attnlaw.base.charts import Own
+    from attnlaw.report.charts import Source
+
+# Slope against the width, and that slope in words. At width n the density is off by a term of order 1/n: so
+# is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
+DISTANCES = {"kl_to_limit": (-2, "the squared width"), "w1_to_limit": (-1, "the width")}
+KERNEL = (
+    "The kernel estimate is the paper's, mean and standard deviation over seeds: it levels off at its own bias."
+)
+
+
+def distances(chart: Own, source: Source) -> Iterator[Figure]:
+    """Distances against the width, or against the heads where each number of them has one width."""
+    finite = source.rows.filter(pl.col("width").is_finite())
+    if not finite.height:
+        return
+    widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
+    x = "width" if max(widths) > 1 else "heads"
+    if finite[x].n_unique() == 1:
+        return
+    names = [name for name in varied(finite, source.settings) if name not in ("width", "heads")]
+    others = free(finite, names, ["width", "heads"])
+    lines = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
+    split = bool(lines) and finite.select(lines).n_unique() > MOST_CASES
+    across = source.verb.label(x) if x == "width" else _heads_axis(source, finite)
+    for case, own in cases(finite, others if split else []):
+        by = [name for name in lines if not split or name == "heads"]
+        for column, (power, falls) in DISTANCES.items():
+            drawn = _lines(source, own, x, column, by)
+            if not (drawn["y"] > 0).any():
+                continue
+            slope = power if x == "width" else None
+            notes = ["Averages over seeds with one standard error."]
+            notes += [KERNEL] if "kernel estimate" in drawn["series"] else []
+            if slope is not None:
+                notes.append(f"Along the dashed guide of slope −{-slope} the distance falls with {falls}.")
+            quantity = source.quantity(column)
+            title = quantity.meaning if quantity and quantity.meaning else source.verb.label(column)
+            figure = source.figure(
+                chart,
+                case,
+                partial(
+                    marks.curves,
+                    drawn,
+                    across,
+                    source.verb.label(column),
+                    palette(drawn["series"]),
+                    log=True,
+                    slope=slope,
+                ),
+                " ".join(notes),
+            )
+            told = source.names.told(case)
+            whole = f"{title[0].upper()}{title[1:]}"
+            yield Figure(column, f"{whole}: {told}" if told else whole, figure.caption, figure.draw)
+
+
+def _lines(source: Source, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
+    """The points of every line: the distance to the limit, and KL to another limit or by kernels."""
+    own = _means(source, rows, x, column, by)
+    if column != "kl_to_limit":
+        return own
+    if source.has(rows, "kl_to_other_limit"):
+        parts = [own.with_columns(series=pl.format("{}, its limit", "series"))]
+        told = rows.drop_nulls("kl_to_other_limit")
+        for (scaling,), other in told.group_by("other_scaling", maintain_order=True):
+            named = pl.format("{}, limit of {}", "series", pl.lit(scaling))
+            parts.append(_means(source, other, x, "kl_to_other_limit", by).with_columns(series=named))
+        return pl.concat(parts)
+    if source.has(rows, "kernel_kl_to_limit") and not by:
+        kernel = rows.group_by(x, maintain_order=True).agg(
+            y=pl.col("kernel_kl_to_limit").mean(), error=pl.col("kernel_kl_to_limit").std()
+        )
+        placed = kernel.drop_nulls("y").select(
+            pl.col(x).cast(pl.Float64).alias("x"), "y", "error", series=pl.lit("kernel estimate")
+        )
+        return pl.concat([own.with_columns(series=pl.lit("averages of normals")), placed])
+    return own
+
+
+def _means(source: Source, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
+    found = averaged(rows.drop_nulls(column), x, column, by, source.quantity(column))
+    told, _ = called(source, found, by)
+    return told.select(pl.col("x").cast(pl.Float64), "y", "error", "series")
+
+
+def _heads_axis(source: Source, rows: pl.DataFrame) -> str:
+    widths = rows["head_width"].unique().to_list() if "head_width" in rows.columns else [None]
+    label = source.verb.label("heads")
+    return label if len(widths) > 1 or widths[0] is None else f"{label}, each of width {widths[0]:g}"
+
+
+def path(chart: Own, source: Source) -> Iterator[Figure]:
+    """Squared length of a token and mean cosine between tokens against depth, of first repetitions."""
+    names = [f"path_{name}{end}" for name in ("squared_length", "cosine") for end in ("", "_error")]
+    if not source.has(source.rows, *names):
+        return
+    told = source.rows.drop_nulls(names)
+    by = varied(told, source.settings)
+    first = told.unique(by, keep="first", maintain_order=True) if by else told.head(1)
+    whole = first.filter(
+        pl.all_horizontal(pl.col(name).list.len() == pl.col(names[0]).list.len() for name in names)
+    )
+    named, colours = called(source, whole.select(*by, *names), by)
+    long = named.explode(names).with_columns(x=pl.int_range(pl.len()).over("series"))
+    if long.height:
+        yield source.figure(chart, {}, partial(_path, long, colours))
+
+
+def _path(rows: pl.DataFrame, colours: dict[str, str]) -> Any:
+    import altair as alt
+
+    panels = [
+        marks.curves(
+            rows.select("x", "series", y=f"path_{name}", error=f"path_{name}_error"),
+            "depth",
+            title,
+            colours,
+            size=marks.PANEL,
+        )
+        for name, title in (
+            ("squared_length", "squared length of a token"),
+            ("cosine", "mean cosine between tokens"),
+        )
+    ]
+    return alt.hconcat(*panels, spacing=28)
