@@ -71,7 +71,7 @@ def main() -> int:
     bayes = Problem(0.1, tokens=2, output="softmax", target=target, student="bayes")
     curve(bayes, alphas[:2])  # imports and tables
     fast, found = min((seconds(lambda: curve(bayes, alphas)) for _ in range(3)), key=lambda pair: pair[0])
-    errors = np.array([prediction.estimation_error for prediction in found])  # type: ignore[attr-defined]
+    errors = np.array([prediction.estimation_error.value for prediction in found])  # type: ignore[attr-defined]
     chosen = np.arange(EVERY // 2, POINTS, EVERY)
     slow, plain = seconds(lambda: [plain_point(float(alphas[i])) for i in chosen])
     values = np.array([value for value, _ in plain])  # type: ignore[attr-defined]

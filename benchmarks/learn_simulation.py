@@ -34,9 +34,8 @@ from attnlaw.learning.agreement import agreement
 from attnlaw.learning.problem import ObservationGroup, Problem, Target
 from attnlaw.learning.simulate import QUANTITIES, draw_risk, simulate
 from attnlaw.learning.state_evolution import state_evolution
-from attnlaw.learning.students.convex import train_proximal, train_splitting
-from attnlaw.learning.students.factors import train_factors
-from attnlaw.learning.students.train import train
+from attnlaw.learning.students import STUDENTS
+from attnlaw.learning.training import go_on, train_factors, train_proximal, train_splitting
 
 SEED = 250924914
 SIZES = {"goe": (20, 32, 48), "tokens": (40, 60, 80, 100)}
@@ -90,7 +89,7 @@ def cost() -> None:
         rng = np.random.default_rng(SEED)
         risk = draw_risk(problem, problem.target.quantiles(size), round(0.2 * size**2), "tokens", rng)
         start = time.perf_counter()
-        trained = train(problem, risk, rng)
+        trained = STUDENTS[problem.student].train(problem, risk, rng, go_on)
         times.append(time.perf_counter() - start)
         row = (size, risk.labels.size, trained.steps, times[-1], 1e3 * times[-1] / trained.steps)
         print("{:5d} {:8d} {:6d} {:8.2f} {:8.2f}".format(*row), flush=True)
@@ -137,7 +136,7 @@ def compare(sensing: str) -> None:
             for size, count in zip(sizes, seeds, strict=True)
         ]
         result = agreement(prediction, runs)
-        statuses = {prediction.status} | {run.status for run in runs}
+        statuses = {str(one.outcome) for one in (prediction, *runs)}
         print(
             f"{name}: spectrum KS {result.spectrum_distance:.4f} at d = {sizes[-1]}, {runs[0].solver}, "
             f"{'; '.join(sorted(statuses))}, {time.perf_counter() - start:.0f} s"
@@ -148,7 +147,7 @@ def compare(sensing: str) -> None:
             scores.append(row.z)
             if abs(row.z) > 3:
                 misses.append(f"{name}: {row.quantity} z = {row.z:.1f}")
-            means = " ".join(f"{getattr(run, row.quantity).mean:.5f}" for run in runs)
+            means = " ".join(f"{getattr(run, row.quantity).value:.5f}" for run in runs)
             misfit = "-" if row.misfit is None else f"{row.misfit:.1f}"
             print(
                 f"    {row.quantity:17} {row.theory:9.5f} | {row.value:9.5f}({row.standard_error:.5f}) | "
@@ -172,7 +171,7 @@ def misses() -> None:
         for quantity in ("estimation_error", "prediction_error", "norm"):
             row = result[quantity]
             found = f"{row.theory:.5f} | {row.value:.5f}({row.standard_error:.5f}) | {row.z:+5.1f}"
-            means = " ".join(f"{getattr(run, quantity).mean:.5f}" for run in runs)
+            means = " ".join(f"{getattr(run, quantity).value:.5f}" for run in runs)
             print(f"{letter} {sensing:7} {quantity:17} {found}   d = {sizes}: {means}", flush=True)
 
 

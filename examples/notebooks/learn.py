@@ -13,9 +13,8 @@ from attnlaw import Problem, Target, agreement, curve, simulate, state_evolution
 
 problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
 prediction = state_evolution(problem)
-print(
-    f"E = {prediction.estimation_error:.4f}, {prediction.rank_fraction:.0%} of the eigenvalues are not zero"
-)
+print(f"E = {prediction.estimation_error.value:.4f}")
+print(f"{prediction.rank_fraction.value:.0%} of the eigenvalues are not zero")
 
 # %% [markdown]
 # The trained matrix has a sharp spectrum: an atom at zero and a bulk.
@@ -40,7 +39,7 @@ for name in ("estimation_error", "overlap", "norm"):
 # %%
 for student in ("factorized", "direct", "bayes"):
     line = curve(replace(problem, student=student), np.linspace(0.1, 0.9, 5))
-    print(f"{student:11}", " ".join(f"{point.estimation_error:.3f}" for point in line))
+    print(f"{student:11}", " ".join(f"{point.estimation_error.value:.3f}" for point in line))
 
 # %% [markdown]
 # Clean labels: how many samples until the target can be found at all?

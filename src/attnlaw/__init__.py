@@ -29,6 +29,7 @@ _PUBLIC: dict[str, str] = {
     "fit": "attnlaw.fits.fit",
     "fit_model": "attnlaw.auditing.fitting",
     "fit_spectra": "attnlaw.auditing.fitting",
+    "learn": "attnlaw.verbs.learn:VERB",
     "linearise": "attnlaw.forward",
     "open_model": "attnlaw.models",
     "simulate": "attnlaw.learning.simulate",
@@ -41,7 +42,8 @@ __all__ = ["__version__", *sorted(_PUBLIC)]
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+        module, _, attribute = _PUBLIC[name].partition(":")
+        return getattr(import_module(module), attribute or name)
     raise AttributeError(f"module 'attnlaw' has no attribute {name!r}")
 
 

@@ -90,14 +90,14 @@ def test_state_evolution_and_the_fit_speak_of_the_same_law():
     problem = Problem(alpha=0.3, noise=0.5, weight_decay=0.6, target=Target.marchenko_pastur(0.5))
     prediction = state_evolution(problem)
     size = 300
-    k = round(prediction.rank_fraction * size)
-    levels = 1 - prediction.rank_fraction * (np.arange(k) + 0.5) / k
+    k = round(prediction.rank_fraction.value * size)
+    levels = 1 - prediction.rank_fraction.value * (np.arange(k) + 0.5) / k
     fit = fit_learned(prediction.spectrum.quantile(levels), size)
     assert fit.plausible
-    assert fit.noise_level.low <= prediction.noise_level <= fit.noise_level.high
-    assert fit.threshold.low <= prediction.threshold <= fit.threshold.high
+    assert fit.noise_level.low <= prediction.noise_level.value <= fit.noise_level.high
+    assert fit.threshold.low <= prediction.threshold.value <= fit.threshold.high
     assert fit.target_rank.low <= 0.5 <= fit.target_rank.high
-    assert fit.rank_fraction == pytest.approx(prediction.rank_fraction, abs=1 / size)
+    assert fit.rank_fraction == pytest.approx(prediction.rank_fraction.value, abs=1 / size)
 
 
 def test_a_threshold_in_a_wide_gap_is_identified_and_scales_with_the_matrix():

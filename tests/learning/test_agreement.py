@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import ks_1samp
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Estimate
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.semicircle import Semicircle
 from attnlaw.learning.agreement import agreement, extrapolate, spectrum_distance
@@ -78,13 +79,13 @@ def test_agreement_reports_every_quantity() -> None:
     assert [row.quantity for row in result.comparisons] == list(QUANTITIES)
     assert (result.sizes, result.sensing) == ((16, 24), "goe")
     row = result["norm"]
-    fit = extrapolate([16, 24], [m.norm.mean for m in measured], [m.norm.standard_error for m in measured])
+    fit = extrapolate([16, 24], [m.norm.value for m in measured], [m.norm.error for m in measured])
     assert (row.value, row.standard_error) == (fit.value, fit.standard_error)
-    assert row.z == pytest.approx((fit.value - prediction.norm) / fit.standard_error)
+    assert row.z == pytest.approx((fit.value - prediction.norm.value) / fit.standard_error)
     assert result.worst == max(abs(each.z) for each in result.comparisons if each.z is not None)
     assert len(result.rows()) == len(QUANTITIES)
     single = agreement(prediction, measured[:1])["norm"]
-    assert single.value == measured[0].norm.mean
+    assert single.value == measured[0].norm.value
     assert single.slope is None
 
 
@@ -92,9 +93,9 @@ def test_the_error_of_the_theory_counts() -> None:
     """A theory whose error is that of the measurement lies nearer by the root of two."""
     measured = [simulate(PROBLEM, 16, seeds=6, seed=3, sensing="goe")]
     exact = state_evolution(PROBLEM)
-    averaged = replace(exact, error={"norm": measured[0].norm.standard_error})
+    averaged = replace(exact, norm=Estimate(exact.norm.value, measured[0].norm.error))
     plain, shared = (agreement(prediction, measured)["norm"] for prediction in (exact, averaged))
-    assert (plain.theory_error, shared.theory_error) == (0.0, measured[0].norm.standard_error)
+    assert (plain.theory_error, shared.theory_error) == (0.0, measured[0].norm.error)
     assert plain.z == pytest.approx(shared.z * np.sqrt(2.0), rel=1e-12)
     assert agreement(averaged, measured)["trace"].theory_error == 0.0
 

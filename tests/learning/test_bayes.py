@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal
 
+from attnlaw.base.estimate import Outcome
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.learning.bayes import bivariate_normal_cdf, denoising_error, label_information
 from attnlaw.learning.problem import Problem, Target
@@ -23,19 +24,19 @@ HARDMAX = Problem(alpha=0.1, tokens=2, output="hardmax", target=MP, student="bay
 
 def test_softmax_reference_values() -> None:
     curve = state_evolutions([replace(SOFTMAX, alpha=alpha) for alpha in (0.02, 0.05, 0.1, 0.15)])
-    found = [prediction.estimation_error for prediction in curve]
+    found = [prediction.estimation_error.value for prediction in curve]
     assert found == pytest.approx([0.906634, 0.723677, 0.392196, 0.128131], abs=0.5e-6)
 
 
 def test_hardmax_reference_values() -> None:
     curve = state_evolutions([replace(HARDMAX, alpha=alpha) for alpha in (0.1, 0.5, 1.0)])
-    found = [prediction.estimation_error for prediction in curve]
+    found = [prediction.estimation_error.value for prediction in curve]
     assert found == pytest.approx([0.7451, 0.2131, 0.0789], abs=0.5e-4)
 
 
 def test_reference_of_the_linear_output() -> None:
     problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5, student="bayes")
-    assert state_evolution(problem).estimation_error == pytest.approx(0.3401, abs=0.5e-4)
+    assert state_evolution(problem).estimation_error.value == pytest.approx(0.3401, abs=0.5e-4)
 
 
 @pytest.mark.parametrize(("k0", "a"), [(0.1, 0.3), (0.5, 1.0), (2.0, 0.6)])
@@ -65,18 +66,18 @@ def test_the_denoiser_on_a_random_matrix() -> None:
 
 def test_no_data_leaves_the_prior_and_much_data_recovers() -> None:
     nothing = state_evolution(replace(SOFTMAX, alpha=1e-6))
-    assert nothing.estimation_error == pytest.approx(MP.second_moment - MP.mean**2, abs=1e-4)
+    assert nothing.estimation_error.value == pytest.approx(MP.second_moment - MP.mean**2, abs=1e-4)
     everything = state_evolution(replace(SOFTMAX, alpha=0.19))
-    assert everything.estimation_error < 1e-10
-    assert "recovered" in everything.status
-    assert "lower alpha or add noise for a resolved value" in everything.status
+    assert everything.estimation_error.value < 1e-10
+    assert everything.outcome is Outcome.RECOVERED
+    assert "lower alpha or add noise for a resolved value" in everything.remark
 
 
 def test_bayes_is_below_every_student() -> None:
     for alpha in (0.1, 0.3, 0.6):
         problem = Problem(alpha, target=MP, noise=0.5, weight_decay=0.4)
         errors = [
-            state_evolution(replace(problem, student=student)).estimation_error
+            state_evolution(replace(problem, student=student)).estimation_error.value
             for student in ("bayes", "factorized", "direct")
         ]
         assert errors[0] < errors[1]
@@ -85,9 +86,9 @@ def test_bayes_is_below_every_student() -> None:
 
 def test_hardmax_knows_less_than_softmax() -> None:
     hard, soft = state_evolution(HARDMAX), state_evolution(SOFTMAX)
-    assert hard.estimation_error > soft.estimation_error
+    assert hard.estimation_error.value > soft.estimation_error.value
     noisy = state_evolution(replace(HARDMAX, noise=0.5))
-    assert noisy.estimation_error > hard.estimation_error
+    assert noisy.estimation_error.value > hard.estimation_error.value
 
 
 def test_bivariate_normal_cdf_against_scipy() -> None:
@@ -169,7 +170,9 @@ def test_label_information_by_panels(q: float, V: float) -> None:
 def test_hardmax_with_much_data() -> None:
     """`E alpha^2` tends to a constant: E = (1 - (1-k0)^2) a^2 and 1/a^2 = 4 alpha C / sqrt(2 pi Q E)."""
     curve = state_evolutions([replace(HARDMAX, alpha=alpha) for alpha in (40.0, 1e3, 1e5)])
-    found = np.array([prediction.estimation_error * prediction.problem.alpha**2 for prediction in curve])
+    found = np.array(
+        [prediction.estimation_error.value * prediction.problem.alpha**2 for prediction in curve]
+    )
     limit = (0.75 * np.sqrt(2 * np.pi * 1.5) / (4 * one_label())) ** 2
     # The first corrections are of order a, and a falls as 1/alpha.
     assert np.abs(found / limit - 1) * [40.0, 1e3, 1e5] == pytest.approx([0.0] * 3, abs=0.5)

@@ -30,7 +30,7 @@ def test_a_weak_mode_inside_the_bulk_leaves_the_bulk(student: str) -> None:
     """The fourth mode has an overlap of 2% by the formula for spikes, but no gap parts it from the bulk."""
     found = state_evolution(Problem(**{**vars(WEAK), "student": student}))
     values, weights = WEAK.target.law.arrays
-    a, b = found.noise_level, found.threshold or 0.0
+    a, b = found.noise_level.value, found.threshold.value if found.threshold else 0.0
     gaps = [gap_between(values, weights, a, values.size - 2 - k) for k in range(5)]
     alone = next(k for k, gap in enumerate(gaps) if gap is None)
     assert [outlier.target for outlier in found.outliers] == pytest.approx(values[::-1][:alone])
@@ -42,7 +42,7 @@ def test_a_weak_mode_inside_the_bulk_leaves_the_bulk(student: str) -> None:
         xtol=1e-12,
     )
     top = found.shrinkage * (edge + a**2 * (weights / (edge - values)).sum() - b)
-    ((low, high),) = found.describe()["spectrum"]["edges"]
+    low, high = found.edges
     assert high == pytest.approx(top, rel=1e-9)
     assert low == 0.0 if student == "factorized" else low < 0
     assert all(outlier.location > high for outlier in found.outliers)
@@ -65,7 +65,7 @@ def test_bayes_student_shrinks_an_outlier_as_the_oracle_does() -> None:
     target = Target.marchenko_pastur(0.5).with_spikes(8.0)
     found = state_evolution(Problem(0.3, target=target, noise=0.5, student="bayes"))
     (outlier,) = found.outliers
-    a, values = found.noise_level, target.quantiles(d)
+    a, values = found.noise_level.value, target.quantiles(d)
     noise = np.random.default_rng(5).normal(size=(d, d)) / np.sqrt(d)
     seen, vectors = np.linalg.eigh(np.diag(values) + a * (noise + noise.T) / np.sqrt(2))
     # Fluctuations are of order a/sqrt(d): four of them.
@@ -106,11 +106,10 @@ def test_the_overlap_of_a_weak_spike_is_that_of_a_random_matrix() -> None:
 
 
 def test_bayes_student_lists_modes_once() -> None:
-    found = state_evolution(Problem(**{**vars(WEAK), "student": "bayes"})).describe()["spectrum"]
-    places = [outlier["location"] for outlier in found["outliers"]]
-    assert len(places) >= 3
-    assert len(found["edges"]) == 1
-    assert min(places) > found["edges"][0][1]
+    found = state_evolution(Problem(**{**vars(WEAK), "student": "bayes"}))
+    assert len(found.outlier_locations) >= 3
+    assert len(found.bulk) == 1
+    assert min(found.outlier_locations) > found.top_edge
 
 
 def test_only_a_threshold_hides_an_outlier_below_zero() -> None:

@@ -21,36 +21,50 @@ MP = Target.marchenko_pastur(0.5)
         (lambda: Problem(alpha=-1.0), "alpha: found -1"),
         (lambda: Problem(alpha=float("nan")), "alpha: found nan"),
         (lambda: Problem(alpha="x"), "alpha: found 'x', expected a number"),
-        (lambda: Problem(alpha=0.1, weight_decay=None), "weight decay: found None, expected a number"),
-        (lambda: Problem(alpha=0.1, tokens=[2]), "tokens: found [2], expected a number"),
+        (lambda: Problem(alpha=0.1, weight_decay=None), "weight_decay expected a number of at least 0"),
+        (lambda: Problem(alpha=0.1, tokens=[2]), "tokens: found [2], expected a whole number"),
         (lambda: Problem(alpha=0.1, tokens=float("nan")), "tokens: found nan, expected a whole number"),
         (lambda: Problem(alpha=0.1, target=0.5), "target: found 0.5, expected a Target"),
-        (lambda: ObservationGroup(noise="1"), "group noise: found '1', expected a number"),
-        (lambda: Target.marchenko_pastur(0.0), "target rank: found 0"),
-        (lambda: Target.marchenko_pastur(-0.5), "target rank: found -0.5"),
-        (lambda: Problem(alpha=0.1, noise=-0.1), "noise: found -0.1, expected a variance"),
+        (lambda: ObservationGroup(noise="1"), "noise: found '1', expected a number"),
+        (lambda: Target.marchenko_pastur(0.0), "target_rank: found 0, expected a number of at least 1e-09"),
+        (lambda: Target.marchenko_pastur(-0.5), "target_rank: found -0.5"),
+        (lambda: Problem(alpha=0.1, noise=-0.1), "noise: found -0.1, expected a number of at least 0"),
         (lambda: Problem(alpha=0.1, tokens=0), "tokens: found 0, expected a whole number of at least 1"),
         (lambda: Problem(alpha=0.1, tokens=1.5), "tokens: found 1.5"),  # type: ignore[arg-type]
-        (lambda: Problem(alpha=0.1, weight_decay=-1.0), "weight decay: found -1"),
+        (lambda: Problem(alpha=0.1, weight_decay=-1.0), "weight_decay: found -1"),
         (
             lambda: Problem(alpha=0.1, weight_decay=0.0),
-            "set a small weight decay such as 1e-4, or raise alpha",
+            "set a small one such as 1e-4, or raise alpha",
         ),
-        (lambda: Problem(alpha=0.49, weight_decay=0.0, student="direct"), "below interpolation (0.5)"),
+        (lambda: Problem(alpha=0.49, weight_decay=0.0, student="direct"), "below interpolation (alpha 0.5)"),
         (lambda: Problem(alpha=0.1, output="tanh"), "output: found 'tanh', expected one of linear"),
         (lambda: Problem(alpha=0.1, student="oracle"), "student: found 'oracle'"),
-        (lambda: Problem(alpha=0.1, output="softmax"), "use tokens of at least 2"),
+        (
+            lambda: Problem(alpha=0.1, output="softmax"),
+            "tokens: found 1, expected at least 2 with output softmax: a row of one entry",
+        ),
         (lambda: Problem(alpha=0.1, output="softmax", tokens=2, beta=0.0), "beta: found 0"),
-        (lambda: Problem(alpha=0.1, output="hardmax", tokens=2), "set student to bayes and tokens to 2"),
+        (
+            lambda: Problem(alpha=0.1, output="hardmax", tokens=2),
+            "student: found 'factorized', expected bayes with output hardmax",
+        ),
+        (
+            lambda: Problem(alpha=0.1, output="hardmax", tokens=3, student="bayes"),
+            "tokens: found 3, expected 2 with output hardmax",
+        ),
+        (lambda: Problem(alpha=1e-16), "outside what double precision resolves"),
         (lambda: MP.quantiles(5), "size 5 times target rank 0.5 is 2.5"),
         (lambda: Target.marchenko_pastur(1.5).quantiles(5), "expected a whole number"),
-        (lambda: Target.power_law(0.5, 100), "expected more than 0.5"),
+        (lambda: Target.power_law(0.5, 100), "target_exponent: found 0.5, expected a number above 0.5"),
         (lambda: Target.power_law(1.0, 100).quantiles(50), "has dimension 100"),
         (lambda: Target.discrete([-1.0, 2.0]), "none negative"),
         (lambda: Target.discrete([1.0], [1.0, 2.0]), "one positive weight for each"),
-        (lambda: MP.with_spikes(-3.0), "expected numbers above 0"),
-        (lambda: ObservationGroup(entries="row"), "group entries: found 'row'"),
-        (lambda: ObservationGroup(weight=0.0), "group weight"),
+        (lambda: MP.with_spikes(-3.0), "target_spike: found -3, expected a number above 0"),
+        (
+            lambda: ObservationGroup(entries="row"),
+            "entries: found 'row', expected one of all, diagonal, off-diagonal",
+        ),
+        (lambda: ObservationGroup(weight=0.0), "weight: found 0, expected a number above 0"),
         (
             lambda: Problem(0.1, groups=(ObservationGroup(share=0.5),)),
             "shares of diagonal entries sum to 0.5",
@@ -58,7 +72,7 @@ MP = Target.marchenko_pastur(0.5)
         (lambda: Problem(0.1, noise=0.5, groups=(ObservationGroup(),)), "leave the problem's own noise at 0"),
         (
             lambda: Problem(0.1, tokens=2, output="softmax", groups=(ObservationGroup(),)),
-            "loss weights need the linear output",
+            "groups need output linear",
         ),
     ],
 )
@@ -75,8 +89,13 @@ def test_a_softmax_may_be_steep_but_not_without_end(noise: float) -> None:
     steepest = 1e4 / np.sqrt(1.5 + noise)
     options = {"tokens": 2, "output": "softmax", "noise": noise}
     assert Problem(alpha=0.1, beta=0.99 * steepest, **options).beta < steepest
-    with pytest.raises(InputError, match=r"spread over 1.01e\+04"):
+    with pytest.raises(InputError, match=r"spread over 1.01e\+04, expected at most 10000; lower it or noise"):
         Problem(alpha=0.1, beta=1.01 * steepest, **options)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    found = Problem(alpha=np.float32(0.5), tokens=np.int64(2), beta=1)
+    assert (type(found.alpha), type(found.tokens), type(found.beta)) == (float, int, float)
 
 
 def test_bayes_accepts_weight_decay_zero() -> None:
@@ -151,10 +170,3 @@ def test_channels_of_groups() -> None:
     for channel, (alpha, weight, noise) in zip(problem.channels, expected, strict=True):
         assert channel == Channel(pytest.approx(alpha), weight, noise)
     assert sum(channel.alpha for channel in problem.channels) == pytest.approx(problem.observations)
-
-
-def test_description_is_plain() -> None:
-    described = Problem(alpha=0.1, tokens=2, output="softmax", beta=2.0, target=MP).describe()
-    assert described["target"] == {"kind": "marchenko-pastur", "rank_ratio": 0.5}
-    assert described["beta"] == 2.0
-    assert Problem(alpha=0.1, student="bayes").describe()["weight_decay"] is None

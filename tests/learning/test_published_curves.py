@@ -28,7 +28,7 @@ def test_published_curve(rho: float) -> None:
     target = Target.marchenko_pastur(rho)
     problem = Problem(1.0, tokens=2, output="softmax", target=target, student="bayes")
     curve = state_evolutions([replace(problem, alpha=value) for value in alpha.tolist()])
-    error = np.abs(np.array([prediction.estimation_error for prediction in curve]) - published)
+    error = np.abs(np.array([prediction.estimation_error.value for prediction in curve]) - published)
     x = alpha / thresholds(target, problem.observations_per_sample).bayes
     allowed = np.select([x < 0.01, x <= 0.7, x <= 0.97], [2e-3, 1e-4, 1e-3], default=1e-2)
     for row, tolerance in EXCEPTIONS[rho].items():

@@ -18,7 +18,7 @@ from attnlaw.numerics.power_fit import fit_exponent
 
 def test_reference_values_of_the_full_equations() -> None:
     law = scaling_law(1.0, 10**6, [8, 16, 32, 64])
-    errors = [prediction.estimation_error for prediction in law.predictions]
+    errors = [prediction.estimation_error.value for prediction in law.predictions]
     assert errors == pytest.approx([0.4337, 0.2517, 0.1361, 0.0706], abs=0.5e-4)
     assert all(prediction.converged for prediction in law.predictions)
 
@@ -82,9 +82,9 @@ def test_the_constant_by_a_sum_over_modes(gamma: float, student: str) -> None:
 
 def test_full_equations_approach_the_leading_law() -> None:
     law = scaling_law(1.0, 10**6, [32, 128, 512], noise=0.5)
-    errors = np.array([prediction.estimation_error for prediction in law.predictions])
+    errors = np.array([prediction.estimation_error.value for prediction in law.predictions])
     # The law cuts at b = 2 delta, where I = 4. The best decay cuts at c = b/delta below 2: I = 4 + c^2 - 2 c.
-    cut = np.array([float(one.threshold or 0) / one.noise_level for one in law.predictions])
+    cut = np.array([float(one.threshold.value or 0) / one.noise_level.value for one in law.predictions])
     gap = np.abs(errors / (np.array(law.leading) * (1 + cut * (cut - 2) / 4)) - 1)
     # A sum over K modes and its integral differ by a share of order 1/K, and K grows as sqrt(N/d).
     assert np.all(gap < 2 / learned_modes(law))
@@ -95,13 +95,13 @@ def test_full_equations_approach_the_leading_law() -> None:
 def learned_modes(law: ScalingLaw) -> np.ndarray:
     """How many target eigenvalues `A sqrt(d) k^-gamma` are above delta."""
     top = np.sqrt(law.dimension / zeta(2 * law.exponent))
-    return np.array([(top / one.noise_level) ** (1 / law.exponent) for one in law.predictions])
+    return np.array([(top / one.noise_level.value) ** (1 / law.exponent) for one in law.predictions])
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.5])
 def test_full_bayes_equations_approach_the_leading_law(gamma: float) -> None:
     law = scaling_law(gamma, 10**6, [128, 512], noise=0.5, student="bayes")
-    errors = np.array([prediction.estimation_error for prediction in law.predictions])
+    errors = np.array([prediction.estimation_error.value for prediction in law.predictions])
     assert np.all(np.abs(errors / np.array(law.leading) - 1) < 2 / learned_modes(law))
     assert learned_modes(law)[1] > 10
 
@@ -111,7 +111,9 @@ def test_the_weight_decay_is_near_the_best() -> None:
     found = law.predictions[1]
     unit = float(np.sqrt(2 * found.problem.alpha * (law.leading[1] + 0.5 / 2)))
     scan = [replace(found.problem, weight_decay=factor * unit) for factor in (3.2, 3.7, 4.1)]
-    assert found.estimation_error < 1.01 * min(one.estimation_error for one in state_evolutions(scan))
+    assert found.estimation_error.value < 1.01 * min(
+        one.estimation_error.value for one in state_evolutions(scan)
+    )
 
 
 def test_bins_do_not_matter() -> None:
@@ -120,7 +122,7 @@ def test_bins_do_not_matter() -> None:
     exact = Target.discrete(binned.quantiles(600))
     assert len(binned.law.atoms) < len(exact.law.atoms)
     errors = [
-        state_evolution(Problem(0.05, target=target, noise=0.3, weight_decay=0.2)).estimation_error
+        state_evolution(Problem(0.05, target=target, noise=0.3, weight_decay=0.2)).estimation_error.value
         for target in (binned, exact)
     ]
     # Bins are 5% wide: their relative variance is 2e-4.
@@ -132,7 +134,7 @@ def test_modes_are_learned_one_after_the_other() -> None:
     few, many = (prediction.outliers for prediction in law.predictions)
     assert 0 < len(few) < len(many)
     for prediction, outliers in zip(law.predictions, (few, many), strict=True):
-        assert min(outlier.target for outlier in outliers) > prediction.noise_level
+        assert min(outlier.target for outlier in outliers) > prediction.noise_level.value
         assert [outlier.overlap for outlier in outliers] == sorted(
             (outlier.overlap for outlier in outliers), reverse=True
         )
@@ -141,5 +143,5 @@ def test_modes_are_learned_one_after_the_other() -> None:
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="at least two values"):
         scaling_law(1.0, 100, [8])
-    with pytest.raises(InputError, match="direct student has none"):
+    with pytest.raises(InputError, match="no scaling law; expected factorized or bayes"):
         scaling_law(1.0, 100, [8, 16], student="direct")

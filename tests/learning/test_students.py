@@ -8,11 +8,17 @@ from attnlaw.learning.problem import ObservationGroup, Problem, Target
 from attnlaw.learning.risk import Linear, Risk
 from attnlaw.learning.sensing import TokenSensing
 from attnlaw.learning.simulate import draw_risk
-from attnlaw.learning.students.convex import train_proximal, train_splitting
-from attnlaw.learning.students.direct import train_direct
-from attnlaw.learning.students.factors import factors_objective, train_factors
-from attnlaw.learning.students.train import train
-from attnlaw.learning.students.trained import optimality_gap
+from attnlaw.learning.students import STUDENTS
+from attnlaw.learning.training import (
+    Trained,
+    factors_objective,
+    go_on,
+    optimality_gap,
+    train_direct,
+    train_factors,
+    train_proximal,
+    train_splitting,
+)
 
 MP = Target.marchenko_pastur(0.5)
 GROUPS = (
@@ -30,6 +36,10 @@ LINEAR = {
 def data(problem: Problem, size: int = 24, seed: int = 0, sensing: str = "tokens") -> Risk:
     samples = round(problem.alpha * size**2)
     return draw_risk(problem, problem.target.quantiles(size), samples, sensing, np.random.default_rng(seed))
+
+
+def train(problem: Problem, risk: Risk, seed: int) -> Trained:
+    return STUDENTS[problem.student].train(problem, risk, np.random.default_rng(seed), go_on)
 
 
 def distance(first: np.ndarray, second: np.ndarray) -> float:
@@ -78,7 +88,7 @@ def test_optimality_conditions_hold(weight_decay: float) -> None:
     """R'(S)/(lt d) + I is positive semidefinite and vanishes on the range of S (no solver's code is used)."""
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=weight_decay, target=MP)
     risk = data(problem)
-    matrix = train(problem, risk, np.random.default_rng(1)).matrix
+    matrix = train(problem, risk, 1).matrix
     slack = risk(matrix)[1] / (weight_decay * len(matrix)) + np.eye(len(matrix))
     assert np.linalg.eigvalsh(matrix).min() > -1e-10
     assert np.linalg.eigvalsh(slack).min() > -1e-5
@@ -100,7 +110,7 @@ def test_optimality_gap_bounds_what_is_left() -> None:
     problem = LINEAR["one token"]
     risk = data(problem)
     shift = problem.weight_decay * 24
-    best = train(problem, risk, np.random.default_rng(1)).matrix
+    best = train(problem, risk, 1).matrix
 
     def total(matrix: np.ndarray) -> float:
         return risk(matrix)[0] + shift * float(np.trace(matrix))
@@ -114,7 +124,7 @@ def test_optimality_gap_bounds_what_is_left() -> None:
 def test_softmax_factors_and_proximal_reach_the_same_minimum() -> None:
     problem = Problem(alpha=0.2, tokens=3, output="softmax", noise=0.1, weight_decay=0.05, target=MP)
     risk = data(problem)
-    factors = train(problem, risk, np.random.default_rng(1))
+    factors = train(problem, risk, 1)
     proximal = train_proximal(risk, problem.weight_decay)
     assert (factors.solver, factors.converged, proximal.converged) == ("factors", True, True)
     assert distance(factors.matrix, proximal.matrix) < 1e-5
@@ -124,7 +134,7 @@ def test_splitting_reaches_the_interpolator_of_least_trace() -> None:
     """At lt = 1e-8 the data are fitted; the trace is that of a penalty 1e-3 up to its order, never more."""
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-8, target=MP)
     risk = data(problem)
-    trained = train(problem, risk, np.random.default_rng(0))
+    trained = train(problem, risk, 0)
     assert (trained.solver, trained.converged) == ("splitting", True)
     assert risk(trained.matrix)[0] / risk.labels.size < 1e-10
     penalised = train_splitting(risk, 1e-3).matrix
@@ -136,7 +146,7 @@ def test_small_decay_on_both_sides_of_interpolation(alpha: float, solver: str) -
     """The threshold is near alpha = 0.307: splitting below, L-BFGS beyond, FISTA as independent route."""
     problem = Problem(alpha=alpha, noise=0.5, weight_decay=1e-5, target=MP)
     risk = data(problem, size=16, sensing="goe")
-    trained = train(problem, risk, np.random.default_rng(0))
+    trained = train(problem, risk, 0)
     assert (trained.solver, trained.converged) == (solver, True)
     if solver == "factors":
         assert distance(trained.matrix, train_proximal(risk, problem.weight_decay).matrix) < 1e-5
@@ -144,10 +154,10 @@ def test_small_decay_on_both_sides_of_interpolation(alpha: float, solver: str) -
 
 def test_a_tiny_decay_that_is_not_resolved_is_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     """FISTA after 2000 steps at lt = 1e-5: close to a fixed point in units of S, far from the minimiser."""
-    monkeypatch.setattr("attnlaw.learning.students.convex.MOST_PROXIMAL_STEPS", 2000)
+    monkeypatch.setattr("attnlaw.learning.training.MOST_PROXIMAL_STEPS", 2000)
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-5, target=MP)
     risk = data(problem, size=16, sensing="goe")
-    exact = train(problem, risk, np.random.default_rng(0)).matrix
+    exact = train(problem, risk, 0).matrix
     proximal = train_proximal(risk, problem.weight_decay)
     assert distance(proximal.matrix, exact) > 1e-3
     assert not proximal.converged
@@ -157,7 +167,7 @@ def test_one_negative_label_can_fix_the_trace() -> None:
     """With tokens h >= -Tr S/sqrt(d): as lt -> 0 the least label y gives Tr S = -sqrt(d) y and S x = 0."""
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-6, target=MP)
     risk = data(problem, size=20)
-    matrix = train(problem, risk, np.random.default_rng(0)).matrix
+    matrix = train(problem, risk, 0).matrix
     least = int(np.argmin(risk.labels))
     assert np.trace(matrix) == pytest.approx(-np.sqrt(20) * risk.labels[least, 0], rel=1e-3)
     x = risk.sensing.x[0, least]
@@ -172,7 +182,7 @@ def test_splitting_refuses_a_softmax() -> None:
 
 def test_heavy_decay_gives_the_zero_matrix() -> None:
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=50.0, target=MP)
-    trained = train(problem, data(problem, size=12), np.random.default_rng(0))
+    trained = train(problem, data(problem, size=12), 0)
     assert trained.converged
     assert not trained.matrix.any()
 
@@ -198,7 +208,7 @@ def test_direct_student_against_dense_least_squares(tokens: int) -> None:
     solution = np.linalg.lstsq(stacked, labels, rcond=None)[0]
     expected = np.zeros((size, size))
     expected[i, j] = expected[j, i] = solution
-    trained = train(problem, risk, np.random.default_rng(0))
+    trained = train(problem, risk, 0)
     assert trained.converged
     assert distance(trained.matrix, expected) < 1e-8
 
@@ -208,7 +218,7 @@ def test_direct_softmax_student_is_stationary() -> None:
         alpha=0.3, tokens=2, output="softmax", noise=0.1, weight_decay=0.05, student="direct", target=MP
     )
     risk = data(problem)
-    trained = train(problem, risk, np.random.default_rng(0))
+    trained = train(problem, risk, 0)
     assert trained.converged
     np.testing.assert_array_equal(trained.matrix, trained.matrix.T)
     gradient = risk(trained.matrix)[1] / 24 + 2 * problem.weight_decay * trained.matrix

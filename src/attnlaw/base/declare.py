@@ -286,8 +286,10 @@ def table(*variants: V) -> dict[str, V]:
     return {one.name: one for one in variants}  # type: ignore[attr-defined]
 
 
-def named(path: str) -> Any:
-    """What stands at `module:name`, imported when it is asked for."""
+def named(path: Any) -> Any:
+    """What stands at `module:name`, imported when it is asked for; what is no text is itself."""
+    if not isinstance(path, str):
+        return path
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
 

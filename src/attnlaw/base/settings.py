@@ -20,6 +20,7 @@ from types import NoneType, UnionType
 from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.variants import Variants
 
 WORDS: dict[Any, str] = {
     float: "a number",
@@ -47,13 +48,19 @@ class Setting:
     infinite: bool = False  # inf is a value, too
     choices: Mapping[str, Any] | None = None  # a table of variants
     many: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
+    cases: tuple[Any, ...] = ()  # the values of a command that gives none: a table instead of one default
     file: bool = False  # a path or a pattern: relative ones in a study start at its file
     positional: bool = False  # a word of the command line without an option's name
     needs: str | None = None  # another setting that must be given
-    unless: str | None = None  # another setting that takes its place
+    unless: str | tuple[str, ...] = ()  # other settings that take its place
     where: tuple[str, str] | None = None  # (setting, attribute of its chosen variant) that makes it count
     local: bool = False  # how this machine works (threads): changes no number, is in no row and no study
     metavar: str | None = None
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """The settings that take its place."""
+        return (self.unless,) if isinstance(self.unless, str) else self.unless
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,8 @@ class Declared:
     def expected(self) -> str:
         """What a value must be, in words."""
         rule = self.rule
+        if isinstance(rule.choices, Variants):
+            return rule.choices.expected
         if rule.choices is not None:
             return f"expected one of {', '.join(rule.choices)}"
         bounds = [
@@ -82,7 +91,8 @@ class Declared:
             if bound is not None
         ]
         kinds = " or ".join(WORDS.get(kind, "a value") for kind in self.kinds)
-        return " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
+        words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
+        return f"{words}, or inf" if rule.infinite else words
 
     def checked(self, value: Any) -> Any:
         """The value in its type; a `BadSetting` where it is not what was declared."""
@@ -162,8 +172,9 @@ class Settings:
             rule = known[name].rule
             if rule.needs is not None and given.get(rule.needs) is None:
                 raise BadSetting(name, f"needs {{{rule.needs}}}")
-            if rule.unless is not None and given.get(rule.unless) is not None:
-                raise BadSetting(name, f"cannot stand beside {{{rule.unless}}}; choose one")
+            for other in rule.rivals:
+                if given.get(other) is not None:
+                    raise BadSetting(name, f"cannot stand beside {{{other}}}; choose one")
         return cls(**given)
 
     def unused(self) -> set[str]:
@@ -177,7 +188,7 @@ class Settings:
                 choices = known[owner].rule.choices or {}
                 if not getattr(choices[getattr(self, owner)], attribute):
                     idle.add(name)
-            if rule.unless is not None and getattr(self, rule.unless) is not None:
+            if any(getattr(self, other) is not None for other in rule.rivals):
                 idle.add(name)
             if rule.needs is not None and not getattr(self, rule.needs):
                 idle.add(name)
@@ -190,9 +201,13 @@ class Settings:
         return {name: None if name in idle else _plain(getattr(self, name)) for name in stated}
 
     def plain(self) -> dict[str, Any]:
-        """All settings that are not local as plain values, from which `of` makes the same record again."""
-        known = declared(type(self)).items()
-        return {name: _plain(getattr(self, name)) for name, one in known if not one.rule.local}
+        """All settings that are not local as plain values, from which `of` makes the same record again.
+
+        Those at their defaults are left out: said beside what takes their place they would contradict it.
+        """
+        known = [one for one in declared(type(self)).values() if not one.rule.local]
+        values = {one.name: getattr(self, one.name) for one in known}
+        return {one.name: _plain(values[one.name]) for one in known if values[one.name] != one.default}
 
 
 def declared(cls: type) -> dict[str, Declared]:
@@ -214,6 +229,15 @@ def _read(cls: type) -> dict[str, Declared]:
         kinds = tuple(kind for kind in union if kind is not NoneType)
         found[one.name] = Declared(one.name, one.metadata["setting"], kinds, one.default)
     return found
+
+
+def require(name: str, value: Any, kind: Any, **rules: Any) -> Any:
+    """The value that a function was given, in its type, checked as a setting of these rules would be.
+
+    >>> require("draws", 2.0, int, least=1)
+    2
+    """
+    return Declared(name, Setting("", **rules), (kind,), MISSING).checked(value)
 
 
 def known_name(name: str, known: Mapping[str, Any], verb: str) -> str:
@@ -247,16 +271,19 @@ def span(name: str, text: str) -> list[float]:
 def _inside(rule: Setting, number: float) -> bool:
     if isinstance(number, bool):
         return True
+    if math.isinf(number):
+        return rule.infinite and number > 0
     low = -math.inf if rule.least is None else rule.least
     high = math.inf if rule.most is None else rule.most
-    inside = low <= number <= high and (rule.above is None or number > rule.above)
-    return inside and (math.isfinite(number) or (rule.infinite and number > 0))
+    return low <= number <= high and (rule.above is None or number > rule.above)
 
 
 def _fitted(kind: Any, value: Any) -> Any:
     """The value as `kind`, None where it is not of that kind: 2.0 serves as 2, "inf" as a number."""
     if kind is Any:
         return value
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy
+        value = value.item()
     if get_origin(kind) is tuple:
         return _listed(get_args(kind)[0], value)
     if kind is bool or isinstance(value, bool):

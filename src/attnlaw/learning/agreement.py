@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Estimate
 from attnlaw.laws.law import Law
 from attnlaw.learning.prediction import Prediction
 from attnlaw.learning.simulate import QUANTITIES, Measurement
@@ -165,16 +166,15 @@ def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
 
 
 def _compare(name: str, prediction: Prediction, measurements: Sequence[Measurement]) -> Comparison:
-    theory, theory_error = getattr(prediction, name), (prediction.error or {}).get(name, 0.0)
-    estimates = [getattr(m, name) for m in measurements]
-    last = estimates[-1]
-    if theory is None or not all(estimate.standard_error > 0 for estimate in estimates):
-        return Comparison(name, theory, theory_error, last.mean, last.standard_error, None, None, None)
-    value, standard_error, slope, misfit = last.mean, last.standard_error, None, None
-    if len(measurements) > 1:
-        fit = extrapolate(
-            [m.size for m in measurements], [e.mean for e in estimates], [e.standard_error for e in estimates]
-        )
-        value, standard_error, slope, misfit = fit.value, fit.standard_error, fit.slope, fit.misfit
-    z = (value - theory) / math.hypot(standard_error, theory_error)
-    return Comparison(name, theory, theory_error, value, standard_error, z, slope, misfit)
+    theory: Estimate | None = getattr(prediction, name)
+    expected, theory_error = (None, 0.0) if theory is None else (theory.value, theory.error or 0.0)
+    measured = [(m.size, getattr(m, name).value, getattr(m, name).error or 0.0) for m in measurements]
+    _, value, error = measured[-1]
+    if expected is None or not all(error > 0 for *_, error in measured):
+        return Comparison(name, expected, theory_error, value, error, None, None, None)
+    slope, misfit = None, None
+    if len(measured) > 1:
+        fit = extrapolate(*zip(*measured, strict=True))
+        value, error, slope, misfit = fit.value, fit.standard_error, fit.slope, fit.misfit
+    z = (value - expected) / math.hypot(error, theory_error)
+    return Comparison(name, expected, theory_error, value, error, z, slope, misfit)

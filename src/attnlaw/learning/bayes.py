@@ -27,6 +27,7 @@ from attnlaw.numerics.fixed_point import bracketed_roots
 
 Reals = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Information = Callable[[Reals, Indices], Reals]
 SMALLEST = 1e-7
 
 
@@ -55,7 +56,7 @@ def denoising_error(target: Target, a: Reals) -> Reals:
     return a**2 * (1 - 4 * a**2 * squares)
 
 
-def solve(target: Target, information: Callable[[Reals, Indices], Reals], size: int) -> BayesPoint:
+def solve(target: Target, information: Information, size: int) -> BayesPoint:
     """The fixed point `qhat = information(E(a))`, `a^2 = 1/qhat`, of largest error, for a batch of `size`.
 
     `information(E, which)` gives qhat of the members indexed by `which`; it must fall with E.
@@ -85,7 +86,12 @@ def solve(target: Target, information: Callable[[Reals, Indices], Reals], size: 
     return BayesPoint(a, denoising_error(target, a), np.abs(roots.residual), ~active, steps + roots.steps)
 
 
-def channel_information(alpha: Reals, noise: Reals) -> Callable[[Reals, Indices], Reals]:
+def round_off(terms: float, E: float) -> float:
+    """The relative error of an E that is a difference of terms of this size."""
+    return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
+
+
+def channel_information(alpha: Reals, noise: Reals) -> Information:
     """`qhat = sum_k 2 alpha_k / (E + D_k)` for groups of shape (batch, groups)."""
 
     def information(E: Reals, which: Indices) -> Reals:
@@ -95,9 +101,7 @@ def channel_information(alpha: Reals, noise: Reals) -> Callable[[Reals, Indices]
     return information
 
 
-def hardmax_information(
-    alpha: Reals, noise: Reals, second_moment: float
-) -> Callable[[Reals, Indices], Reals]:
+def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Information:
     """`qhat = 2 alpha E sum_y Z g^T K g` for two tokens, omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
 
     Labels `s_a = sign(h_aa - h_12)`; `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r = s1 s2/3

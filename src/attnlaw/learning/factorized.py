@@ -16,6 +16,7 @@ For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.rectified import SMALL, Rectification, rectify
+from attnlaw.learning.problem import Problem
 from attnlaw.learning.target import Target
 from attnlaw.numerics.fixed_point import bracketed_roots
 
@@ -44,6 +46,24 @@ class Batch:
     weight: Reals
     noise: Reals
     lt: Reals
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> Batch:
+        channels = [problem.channels for problem in problems]
+        return cls(
+            problems[0].target,
+            np.array([[channel.alpha for channel in row] for row in channels]),
+            np.array([[channel.weight for channel in row] for row in channels]),
+            np.array([[channel.noise for channel in row] for row in channels]),
+            np.array([problem.weight_decay for problem in problems]),
+        )
+
+    def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
+        """Per sample, over all (a, b): `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`."""
+        alpha = np.array([problem.alpha for problem in problems])
+        terms = self.alpha * self.weight * (E[:, None] + self.noise)
+        terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2
+        return np.asarray(terms.sum(axis=1) / alpha)
 
     def rows(self, which: Indices) -> Batch:
         return Batch(self.target, self.alpha[which], self.weight[which], self.noise[which], self.lt[which])

@@ -26,9 +26,6 @@ class Outlier:
     location: float
     overlap: float
 
-    def describe(self) -> dict[str, float]:
-        return dict(vars(self))
-
 
 def find_outliers(
     target: Target, delta: float, threshold: float | None, shrinkage: float

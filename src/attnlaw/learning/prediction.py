@@ -11,68 +11,177 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.laws.law import Law
-from attnlaw.learning.outliers import Outlier, lone_modes
+from attnlaw.learning.factorized import least_noise_level
+from attnlaw.learning.outliers import Outlier, find_outliers, lone_modes
+from attnlaw.learning.outputs import OUTPUTS
 from attnlaw.learning.problem import Problem
+
+RESIDUAL = 1e-8
 
 
 @dataclass(frozen=True)
 class Prediction:
     """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
-    `spectrum` is the limiting law of the trained matrix; `residual` is what the equations miss at the
-    solution, relative to their size; `status` says "converged" or what happened and what to change. `error`
-    is the standard error of each quantity that is an average over draws (softmax), None where all are exact
-    to quadrature or where the iteration did not converge.
+    An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;
+    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix; `residual` is
+    what the equations miss at the solution, relative to their size; `outcome` says how solving them ended,
+    `remark` what to change.
     """
 
     problem: Problem
-    estimation_error: float
-    prediction_error: float | None
-    training_loss: float | None
-    overlap: float
-    norm: float
-    rank_fraction: float | None
-    trace: float
-    noise_level: float | None
-    threshold: float | None
+    estimation_error: Estimate
+    prediction_error: Estimate | None
+    training_loss: Estimate | None
+    overlap: Estimate
+    norm: Estimate
+    rank_fraction: Estimate | None
+    trace: Estimate
+    noise_level: Estimate | None
+    threshold: Estimate | None
     shrinkage: float
     spectrum: Law
     outliers: tuple[Outlier, ...]
-    status: str
     residual: float
     steps: int
-    error: dict[str, float] | None = None
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
 
     @property
     def converged(self) -> bool:
-        return self.status == "converged"
+        return self.outcome is Outcome.DONE
 
-    def describe(self) -> dict[str, Any]:
-        """Plain values, as `attnlaw learn --json` prints them."""
-        names = ("estimation_error", "prediction_error", "training_loss", "overlap", "norm", "rank_fraction")
-        rest = ("trace", "noise_level", "threshold")
-        at_zero = sum(weight for place, weight in self.spectrum.atoms if place == 0.0)
-        return {
-            **{name: getattr(self, name) for name in names + rest},
-            "spectrum": {
-                "atom_at_zero": float(at_zero),
-                "edges": [list(pair) for pair in self._bulk()],
-                "outliers": [outlier.describe() for outlier in self.outliers],
-            },
-            "error": self.error,
-            "status": self.status,
-            "residual": self.residual,
-        }
+    @property
+    def relative_error(self) -> Estimate:
+        """`E / Q*`."""
+        return self.estimation_error / self.problem.target.second_moment
 
-    def _bulk(self) -> list[tuple[float, float]]:
+    @property
+    def atom_at_zero(self) -> float:
+        """The share of eigenvalues that are zero."""
+        return float(sum(weight for place, weight in self.spectrum.atoms if place == 0.0))
+
+    @property
+    def bulk(self) -> list[tuple[float, float]]:
         """Intervals of the spectrum without those that one mode of the target fills alone."""
         # Without noise the eigenvalues are the target's own, and those of a power law fill no interval.
-        modes = lone_modes(self.problem.target, self.noise_level) if self.noise_level else []
+        level = self.noise_level
+        modes = lone_modes(self.problem.target, level.value) if level and level.value else []
         pairs = list(self.spectrum.intervals)
         # A threshold cuts intervals away from below: those that are left are the upper ones.
         kept = modes[len(modes) - len(pairs) :] if modes else [None] * len(pairs)
         return [pair for pair, mode in zip(pairs, kept, strict=True) if mode is None]
+
+    @property
+    def edges(self) -> list[float]:
+        """The ends of the intervals of the bulk, low and high in turn."""
+        return [float(end) for pair in self.bulk for end in pair]
+
+    @property
+    def top_edge(self) -> float | None:
+        return max((float(high) for _, high in self.bulk), default=None)
+
+    @property
+    def outlier_locations(self) -> list[float]:
+        return [seen.location for seen in self.outliers]
+
+    @property
+    def outlier_overlaps(self) -> list[float]:
+        return [seen.overlap for seen in self.outliers]
+
+    @property
+    def outlier_targets(self) -> list[float]:
+        return [seen.target for seen in self.outliers]
+
+
+def estimates(
+    problem: Problem,
+    E: float,
+    *,
+    overlap: float,
+    norm: float,
+    trace: float,
+    prediction_error: float | None = None,
+    training_loss: float | None = None,
+    rank_fraction: float | None = None,
+    noise_level: float | None = None,
+    threshold: float | None = None,
+    errors: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """The numbers of a prediction under their names, with their `errors`.
+
+    The prediction error follows from E where the output has a closed form for it.
+    """
+    if prediction_error is None:
+        prediction_error = OUTPUTS[problem.output].prediction_error(problem.tokens, E)
+    values = {
+        "estimation_error": E,
+        "prediction_error": prediction_error,
+        "training_loss": training_loss,
+        "overlap": overlap,
+        "norm": norm,
+        "rank_fraction": rank_fraction,
+        "trace": trace,
+        "noise_level": noise_level,
+        "threshold": threshold,
+    }
+    known = errors or {}
+    return {
+        name: None if value is None else Estimate(value, known.get(name)) for name, value in values.items()
+    }
+
+
+def ending(residual: float, found: bool = True, remedy: str = "raise the weight decay") -> dict[str, Any]:
+    """How solving the equations ended, as `outcome` and `remark`."""
+    if not found:
+        return {
+            "outcome": Outcome.RECOVERED,
+            "remark": "the error is below what the solver resolves and is given as its bound; "
+            f"lower alpha or {remedy} for a resolved value",
+        }
+    if not residual <= RESIDUAL:
+        return {
+            "outcome": Outcome.ILL_CONDITIONED,
+            "remark": f"the equations miss by {residual:.1e}; raise the weight decay or the noise",
+        }
+    return {"outcome": Outcome.DONE, "remark": None}
+
+
+def recovered(
+    problem: Problem, E: float, residual: float, steps: int, threshold: float | None = None
+) -> Prediction:
+    """The target itself, E = 0; or so near to it that the solver does not tell, E a bound.
+
+    `threshold` is the one of a student that cuts, at the target itself.
+    """
+    target, is_exact = problem.target, E == 0
+    how = ending(residual, found=False)
+    if is_exact:
+        how["remark"] = "clean labels and no penalty give the target itself; add a weight decay for an error"
+    return Prediction(
+        problem=problem,
+        **estimates(
+            problem,
+            E,
+            prediction_error=0.0 if is_exact else None,
+            training_loss=0.0 if is_exact else None,
+            overlap=target.second_moment,
+            norm=target.second_moment,
+            rank_fraction=target.rank_fraction if is_exact else None,
+            trace=target.mean,
+            noise_level=0.0 if is_exact else None,
+            threshold=threshold if is_exact else None,
+        ),
+        shrinkage=1.0,
+        spectrum=target.law,
+        outliers=find_outliers(target, least_noise_level(target), None, 1.0),
+        **how,
+        residual=residual,
+        steps=steps,
+    )

@@ -23,53 +23,56 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.declare import table
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.settings import Settings, setting
+from attnlaw.learning.outputs import OUTPUTS
+from attnlaw.learning.settings import ProblemSettings
+from attnlaw.learning.students import STUDENTS
 from attnlaw.learning.target import Target
 
 __all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
 
-OUTPUTS = ("linear", "softmax", "hardmax")
-STUDENTS = ("factorized", "direct", "bayes")
-NUMBERS = ("alpha", "noise", "weight_decay", "beta", "tokens")
 DEFAULT_TARGET = Target.marchenko_pastur(0.5)
-LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of them stay in float64
+SHARED = ("alpha", "tokens", "output", "beta", "noise", "weight_decay", "student")
 STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
-ENTRIES = ("all", "diagonal", "off-diagonal")
 
 
 @dataclass(frozen=True)
-class ObservationGroup:
+class Entries:
+    """Which entries (a, b) of a sample: those with a = b, those with a < b, or both."""
+
+    name: str
+    diagonal: bool
+    off_diagonal: bool
+
+    def count(self, tokens: int) -> int:
+        """How many a sample of T tokens has."""
+        return self.diagonal * tokens + self.off_diagonal * (tokens * (tokens - 1) // 2)
+
+
+ENTRIES = table(
+    Entries("all", True, True), Entries("diagonal", True, False), Entries("off-diagonal", False, True)
+)
+
+
+@dataclass(frozen=True)
+class ObservationGroup(Settings):
     """Entries (a, b) of a share of the samples, with their own weight in the loss and their own noise.
 
     The loss multiplies `(y_ab - yhat_ab)^2` of these entries by `weight`; their noise has variance
     `noise (1 + delta_ab) / 2`. The shares of each entry must sum to one over the groups.
     """
 
-    entries: str = "all"
-    weight: float = 1.0
-    noise: float = 0.0
-    share: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.entries not in ENTRIES:
-            raise InputError(f"group entries: found {self.entries!r}, expected one of {', '.join(ENTRIES)}")
-        _check_numbers(self, ("weight", "noise", "share"), "group ")
-        if not 0 < self.weight < math.inf:
-            raise InputError(f"group weight: found {self.weight:g}, expected a number above 0")
-        if not 0 <= self.noise < math.inf:
-            raise InputError(f"group noise: found {self.noise:g}, expected a variance of at least 0")
-        if not 0 < self.share <= 1:
-            raise InputError(
-                f"group share: found {self.share:g}, expected a fraction in (0, 1] of the samples"
-            )
+    entries: str = setting("all", "Which entries.", choices=ENTRIES)
+    weight: float = setting(1.0, "Their weight in the loss.", above=0)
+    noise: float = setting(0.0, "Their noise, a variance.", least=0)
+    share: float = setting(1.0, "Which part of the samples.", above=0, most=1)
 
     def count(self, tokens: int) -> int:
         """Distinct entries (a <= b) per sample."""
-        diagonal, rest = tokens, tokens * (tokens - 1) // 2
-        return {"all": diagonal + rest, "diagonal": diagonal, "off-diagonal": rest}[self.entries]
+        return ENTRIES[self.entries].count(tokens)
 
 
 @dataclass(frozen=True)
@@ -101,91 +104,58 @@ class Problem:
     groups: tuple[ObservationGroup, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.output not in OUTPUTS:
-            raise InputError(f"output: found {self.output!r}, expected one of {', '.join(OUTPUTS)}")
-        if self.student not in STUDENTS:
-            raise InputError(f"student: found {self.student!r}, expected one of {', '.join(STUDENTS)}")
         if not isinstance(self.target, Target):
             raise InputError(
                 f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
             )
-        _check_numbers(self, NUMBERS)
-        if not 0 < self.alpha < math.inf:
-            raise InputError(
-                f"alpha: found {self.alpha:g}, expected a number above 0; give n/d^2 for n samples"
-            )
-        for name in NUMBERS:
-            value = getattr(self, name)
-            if value > LARGEST or 0 < value < 1 / LARGEST:
-                raise InputError(
-                    f"{name.replace('_', ' ')}: found {value!r:.30}, outside what double precision resolves; "
-                    f"expected 0 or a number from {1 / LARGEST:g} to {LARGEST:g}"
-                )
-        if isinstance(self.tokens, bool) or not float(self.tokens).is_integer() or self.tokens < 1:
-            raise InputError(f"tokens: found {self.tokens}, expected a whole number of at least 1")
-        if not 0 <= self.noise < math.inf:
-            raise InputError(
-                f"noise: found {self.noise:g}, expected a variance of at least 0; use 0 for clean labels"
-            )
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"weight decay: found {self.weight_decay:g}, expected a number of at least 0")
-        if not 0 < self.beta < math.inf:
-            raise InputError(f"beta: found {self.beta:g}, expected an inverse temperature above 0")
-        if self.output != "linear" and self.tokens == 1:
-            raise InputError(
-                f"{self.output} output with tokens 1: a row of one entry is always 1 and shows nothing; "
-                "use tokens of at least 2 or the linear output"
-            )
-        if self.output == "hardmax" and (self.student != "bayes" or self.tokens != 2):
-            raise InputError(
-                "hardmax output: only the Bayes-optimal student with tokens 2 has a theory here; "
-                "set student to bayes and tokens to 2, or use softmax with a large beta"
-            )
+        stated = ProblemSettings(**{name: getattr(self, name) for name in SHARED})
+        for name in SHARED:
+            object.__setattr__(self, name, getattr(stated, name))
         spread = self.beta * math.sqrt(self.target.second_moment + self.noise)
-        if self.output == "softmax" and spread > STEEPEST:
-            raise InputError(
-                f"softmax output: the logits beta h spread over {spread:.3g}, expected at most {STEEPEST:g}; "
-                "lower beta or the noise, or use the hardmax output"
+        if OUTPUTS[self.output].tempered and spread > STEEPEST:
+            raise BadSetting(
+                "beta",
+                f"with it the logits spread over {spread:.3g}, expected at most {STEEPEST:g}; lower it or "
+                "{noise}, or use the hardmax {output}",
+                self.beta,
             )
         if self.groups:
             self._check_groups()
-        if self.weight_decay == 0 and self.student != "bayes":
+        if self.weight_decay == 0:
             self._check_interpolation()
 
     def _check_groups(self) -> None:
-        if self.output != "linear":
-            raise InputError(
-                "groups: loss weights need the linear output; drop the groups or set output to linear"
-            )
+        if not OUTPUTS[self.output].weighted:
+            able = " or ".join(name for name, one in OUTPUTS.items() if one.weighted)
+            raise BadSetting("groups", f"need {{output}} {able}")
         if self.noise:
             raise InputError("groups: the noise stands in each group; leave the problem's own noise at 0")
-        for entry, exists in (("diagonal", True), ("off-diagonal", self.tokens > 1)):
-            total = sum(group.share for group in self.groups if group.entries in ("all", entry))
+        for place, exists in (("diagonal", True), ("off_diagonal", self.tokens > 1)):
+            total = sum(group.share for group in self.groups if getattr(ENTRIES[group.entries], place))
             if exists and abs(total - 1.0) > 1e-9:
-                raise InputError(f"groups: the shares of {entry} entries sum to {total:g}, expected 1")
+                name = place.replace("_", "-")
+                raise InputError(f"groups: the shares of {name} entries sum to {total:g}, expected 1")
 
     def _check_interpolation(self) -> None:
         """Without a penalty the minimiser is unique only beyond the interpolation threshold."""
-        if self.student == "direct":
-            threshold = 0.5
-        else:
-            from attnlaw.learning.thresholds import interpolation
-
-            # Where everything is fitted the weights drop out and the groups' noises enter by their mean.
-            mean = sum(channel.alpha * channel.noise for channel in self.channels) / self.observations
-            threshold = interpolation(self.target, 2 * mean)
+        student = STUDENTS[self.student]
+        if not student.penalised or student.interpolation is None:
+            return
+        # Where everything is fitted the weights drop out and the groups' noises enter by their mean.
+        mean = sum(channel.alpha * channel.noise for channel in self.channels) / self.observations
+        threshold, _ = student.interpolation(self.target, 2 * mean)
         if self.observations <= threshold:
-            per_sample = self.observations / self.alpha
-            raise InputError(
-                f"weight decay 0 at alpha {self.alpha:g}: below interpolation ({threshold / per_sample:.6g})"
-                " many students fit the data; set a small weight decay such as 1e-4, or raise alpha"
+            raise BadSetting(
+                "weight_decay",
+                f"but below interpolation ({{alpha}} {threshold / self.observations_per_sample:.6g}) many "
+                "students fit the data; set a small one such as 1e-4, or raise {alpha}",
+                self.weight_decay,
             )
 
     @property
     def observations_per_sample(self) -> float:
-        """`T(T+1)/2` distinct entries for the linear output, `(T^2+T-2)/2` independent logits otherwise."""
-        T = self.tokens
-        return T * (T + 1) / 2 if self.output == "linear" else (T * T + T - 2) / 2
+        """What a sample tells of S, by the output."""
+        return OUTPUTS[self.output].observations(self.tokens)
 
     @property
     def observations(self) -> float:
@@ -202,24 +172,3 @@ class Problem:
             for group in self.groups
             if group.count(self.tokens)
         )
-
-    def describe(self) -> dict[str, Any]:
-        """The problem as plain values under its option names."""
-        return {
-            "alpha": self.alpha,
-            "tokens": self.tokens,
-            "output": self.output,
-            "beta": self.beta if self.output == "softmax" else None,
-            "target": self.target.describe(),
-            "noise": self.noise,
-            "weight_decay": self.weight_decay if self.student != "bayes" else None,
-            "student": self.student,
-            "groups": [vars(group) for group in self.groups],
-        }
-
-
-def _check_numbers(owner: object, names: tuple[str, ...], prefix: str = "") -> None:
-    for name in names:
-        value = getattr(owner, name)
-        if not isinstance(value, Real):
-            raise InputError(f"{prefix}{name.replace('_', ' ')}: found {value!r:.60}, expected a number")

@@ -17,10 +17,14 @@ Risk of arXiv:2509.24914, summed over samples and over ALL ordered pairs (a, b) 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from attnlaw.learning.sensing import Array, Sensing, upper
+
+if TYPE_CHECKING:
+    from attnlaw.learning.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Linear:
     """The output is the field itself; `weights` (n, P) multiply the squared errors of ordered pairs."""
 
     weights: Array
+    quadratic: ClassVar[bool] = True
 
     def labels(self, fields: Array, tokens: int) -> Array:
         """The fields, packed."""
@@ -53,6 +58,7 @@ class Softmax:
     """The output is the softmax of each row of beta h."""
 
     beta: float
+    quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Array, tokens: int) -> Array:
         """Attention rows of shape (n, T, T)."""
@@ -90,7 +96,17 @@ class Softmax:
         return 2.5 * self.beta**2 * pair_counts(tokens)
 
 
-Output = Linear | Softmax
+Loss = Linear | Softmax
+
+
+def linear_loss(problem: Problem, weights: Array) -> Linear:
+    """The loss of the linear output."""
+    return Linear(weights)
+
+
+def softmax_loss(problem: Problem, weights: Array) -> Softmax:
+    """The loss of the softmax output, whose observations all weigh the same."""
+    return Softmax(problem.beta)
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,7 @@ class Risk:
     """The data term of training: sensing, output and labels."""
 
     sensing: Sensing
-    output: Output
+    output: Loss
     labels: Array
 
     def __call__(self, matrix: Array) -> tuple[float, Array]:

@@ -12,17 +12,19 @@ so E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 - 1/(2 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import zeta
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.declare import Progress
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.learning.prediction import Prediction
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.state_evolution import state_evolutions
+from attnlaw.learning.students import STUDENTS
 from attnlaw.learning.target import Target
 from attnlaw.numerics.fixed_point import bracketed_roots
 from attnlaw.numerics.power_fit import fit_exponent
@@ -64,12 +66,29 @@ def predicted_exponent(gamma: float, noise: float) -> float:
 
 def leading_error(gamma: float, ratios: Sequence[float], noise: float, student: str = "factorized") -> Reals:
     """E of the leading-order law at `N/d = ratios`; cut at Q* = 1, where nothing is learned yet."""
+    able = [name for name, one in STUDENTS.items() if "linear" in one.leading]
+    if student not in able:
+        raise BadSetting("student", f"which has no scaling law; expected {' or '.join(able)}", student)
+    return _leading_error(gamma, ratios, noise, STUDENTS[student].leading["linear"](gamma))
+
+
+def leading_order(problem: Problem) -> tuple[float | None, float | None]:
+    """The leading-order error of a problem, and the power of N/d; None where no such law is known.
+
+    It is known for power-law targets, by student and output.
+    """
+    target, laws = problem.target, STUDENTS[problem.student].leading
+    if target.exponent is None or target.dimension is None or problem.output not in laws:
+        return None, None
+    ratio = problem.observations * target.dimension
+    constant = laws[problem.output](target.exponent)
+    (leading,) = _leading_error(target.exponent, [ratio], problem.noise, constant).tolist()
+    return leading, predicted_exponent(target.exponent, problem.noise)
+
+
+def _leading_error(gamma: float, ratios: Sequence[float], noise: float, constant: float) -> Reals:
     N = np.asarray(ratios, dtype=float)
-    if student == "bayes":
-        I = 1 / (2 * gamma - 1) + 2 - 1 / (1 + 2 * gamma)
-    else:
-        I = 1 / (2 * gamma - 1) + 6 - 8 / (1 + gamma) + 3 / (1 + 2 * gamma)
-    front = zeta(2 * gamma) ** (-1 / (2 * gamma)) * I
+    front = zeta(2 * gamma) ** (-1 / (2 * gamma)) * constant
     power = 1 - 1 / (2 * gamma)
     if noise == 0:
         return np.asarray(np.minimum(front ** (2 * gamma) * (2 * N) ** -(2 * gamma - 1), 1.0))
@@ -93,7 +112,7 @@ def scaling_law(
     noise: float = 0.0,
     student: str = "factorized",
     weight_decay: float | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ScalingLaw:
     """Solve the full equations for a power-law target at `N/d = ratios` (one token) and fit the exponent.
 
@@ -107,10 +126,6 @@ def scaling_law(
     """
     if len(ratios) < 2 or min(ratios) <= 0:
         raise InputError(f"ratios: found {list(ratios)}, expected at least two values of N/d above 0")
-    if student == "direct":
-        raise InputError(
-            "scaling law: the direct student has none; choose the factorized or the bayes student"
-        )
     target = Target.power_law(exponent, dimension)
     leading = leading_error(exponent, ratios, noise, student)
     alphas = np.asarray(ratios, dtype=float) / dimension
@@ -118,7 +133,7 @@ def scaling_law(
         decays = np.full((alphas.size, 1), float(weight_decay))
     else:
         scale = np.sqrt(2 * alphas * (leading + noise / 2))
-        factors = GOOD_DECAYS if noise > 0 and student == "factorized" else (1e-4,)
+        factors = GOOD_DECAYS if noise > 0 and STUDENTS[student].penalised else (1e-4,)
         decays = scale[:, None] * np.array(factors)
     problems = [
         Problem(alpha, target=target, noise=noise, weight_decay=decay, student=student)
@@ -128,10 +143,10 @@ def scaling_law(
     solved = state_evolutions(problems, progress)
     tried = decays.shape[1]
     predictions = tuple(
-        min(solved[i : i + tried], key=lambda prediction: prediction.estimation_error)
+        min(solved[i : i + tried], key=lambda prediction: prediction.estimation_error.value)
         for i in range(0, len(solved), tried)
     )
-    slope, error = fit_exponent(ratios, [prediction.estimation_error for prediction in predictions])
+    slope, error = fit_exponent(ratios, [prediction.estimation_error.value for prediction in predictions])
     return ScalingLaw(
         exponent,
         dimension,

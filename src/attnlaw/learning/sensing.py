@@ -24,17 +24,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.base.declare import named
 from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
+from attnlaw.learning.outputs import SENSINGS
 
 Array = NDArray[np.float64]
-SensingName = Literal["tokens", "signed", "goe"]
-
 LARGEST_DENSE_BYTES = 2**31
+TEST_SEQUENCES = 8192
 
 
 @lru_cache(maxsize=16)
@@ -153,21 +154,35 @@ class MatrixSensing:
 Sensing = TokenSensing | MatrixSensing
 
 
-def draw_sensing(
-    name: SensingName, *, samples: int, tokens: int, size: int, rng: np.random.Generator
-) -> Sensing:
+def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
     """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for matrices of size d.
 
     >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
     (3, 2, 4)
     """
     check_sensing(name, samples=samples, tokens=tokens, size=size)
-    if name == "tokens":
-        return TokenSensing(rng.standard_normal((tokens, samples, size)))
-    if name == "signed":
-        return TokenSensing(
-            rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples)
-        )
+    found: Sensing = named(SENSINGS[name].draw)(samples, tokens, size, rng)
+    return found
+
+
+def check_sensing(name: str, *, samples: int, tokens: int, size: int) -> None:
+    """An `InputError` for a sensing that has no name here or does not fit into memory."""
+    require("sensing", name, str, choices=SENSINGS)
+    _check_dense(*SENSINGS[name].dense(samples, tokens, size), SENSINGS[name].remedy, size)
+
+
+def draw_tokens(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
+    """Sequences of Gaussian tokens."""
+    return TokenSensing(rng.standard_normal((tokens, samples, size)))
+
+
+def draw_signed(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
+    """Sequences of Gaussian tokens, the fields of each with a random sign."""
+    return TokenSensing(rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples))
+
+
+def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator) -> MatrixSensing:
+    """A Gaussian matrix for each pair of each sample."""
     first, second = upper(tokens)
     count, dimension = first.size, size * (size + 1) // 2
     rows = rng.standard_normal((samples, count, dimension))
@@ -175,14 +190,25 @@ def draw_sensing(
     return MatrixSensing(rows.reshape(-1, dimension), tokens, size)
 
 
-def check_sensing(name: str, *, samples: int, tokens: int, size: int) -> None:
-    """An `InputError` for a sensing that has no name here or does not fit into memory."""
-    if name not in get_args(SensingName):
-        raise InputError(f"sensing: found {name!r}, expected one of {', '.join(get_args(SensingName))}")
-    if name == "goe":
-        _check_dense(samples * tokens * (tokens + 1) // 2, size * (size + 1) // 2, "or token sensing", size)
-    else:
-        _check_dense(samples * tokens, size, "or alpha", size)
+def fresh_draws(
+    name: str, matrix: Array, target: Array, tokens: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Fields of a student's matrix and of the target's eigenvalues on 8192 fresh sequences."""
+    fresh = draw_sensing(name, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
+    return fresh.fields(matrix), fresh.fields(np.diag(target))
+
+
+def fresh_gaussian(
+    name: str, matrix: Array, target: Array, tokens: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    size = target.size
+    q, m = float(np.vdot(matrix, matrix)) / size, float(np.diag(matrix) @ target) / size
+    total = float(target @ target) / size
+    first, second = upper(tokens)
+    scale = np.where(first == second, np.sqrt(2.0), 1.0)
+    z = scale * rng.standard_normal((2, TEST_SEQUENCES, first.size))
+    return m / np.sqrt(total) * z[0] + np.sqrt(max(q - m * m / total, 0.0)) * z[1], np.sqrt(total) * z[0]
 
 
 def _check_dense(rows: int, columns: int, remedy: str, size: int) -> None:

@@ -15,7 +15,6 @@ is n = round(alpha d^2), and every seed draws its own data and noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Event
@@ -24,12 +23,16 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from attnlaw.base.errors import InputError
-from attnlaw.learning.problem import Problem
-from attnlaw.learning.risk import Linear, Output, Risk, Softmax
-from attnlaw.learning.sensing import Array, SensingName, TokenSensing, check_sensing, draw_sensing, upper
-from attnlaw.learning.students.train import train
-from attnlaw.learning.students.trained import Check, Trained
+from attnlaw.base.declare import Progress, named, silent
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.settings import require
+from attnlaw.learning.outputs import OUTPUTS, SENSINGS
+from attnlaw.learning.problem import ENTRIES, Problem
+from attnlaw.learning.risk import Risk
+from attnlaw.learning.sensing import TEST_SEQUENCES, Array, check_sensing, draw_sensing, upper
+from attnlaw.learning.students import STUDENTS
+from attnlaw.learning.training import Check, Trained
 from attnlaw.numerics.cores import usable_cores
 
 QUANTITIES = (
@@ -41,22 +44,16 @@ QUANTITIES = (
     "trace",
     "rank_fraction",
 )
-TEST_SEQUENCES = 8192
 WAIT = 0.2  # seconds between two looks for Ctrl-C
 NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds and its standard error (None for a single seed)."""
-
-    mean: float
-    standard_error: float | None
-
-
-@dataclass(frozen=True)
 class Measurement:
-    """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending."""
+    """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending.
+
+    Each `Estimate` is a mean over the seeds with its standard error, None for a single seed.
+    """
 
     problem: Problem
     size: int
@@ -73,8 +70,9 @@ class Measurement:
     rank_fraction: Estimate
     solver: str
     residual: float
-    status: str
     eigenvalues: Array = field(repr=False, compare=False)
+    outcome: Outcome = Outcome.DONE
+    unsolved: str | None = None
 
     @property
     def rounding(self) -> str | None:
@@ -84,12 +82,12 @@ class Measurement:
             return None
         return f"size {self.size}: n = {self.samples}, alpha = {found:.3g} instead of {alpha:.3g}"
 
-    def describe(self) -> dict[str, Any]:
-        """The measurement as plain values, without the problem and the eigenvalues."""
-        values = {name: vars(getattr(self, name)) for name in QUANTITIES}
-        names = ("size", "samples", "seeds", "seed", "sensing")
-        run = {name: getattr(self, name) for name in names}
-        return run | values | {"solver": self.solver, "residual": self.residual, "status": self.status}
+    @property
+    def remark(self) -> str | None:
+        """What training did not reach, and which alpha was simulated instead of the one asked for."""
+        rounding = self.rounding
+        other = None if rounding is None else f"{rounding}, the theory's; choose a larger size or that alpha"
+        return "; ".join(filter(None, (self.unsolved, other))) or None
 
 
 def simulate(
@@ -97,9 +95,9 @@ def simulate(
     size: int,
     seeds: int = 8,
     seed: int = 0,
-    sensing: SensingName = "tokens",
+    sensing: str = "tokens",
     jobs: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Measurement:
     """Train the problem's student at size d on `seeds` independent data sets, in threads.
 
@@ -109,19 +107,18 @@ def simulate(
     With tokens S >= 0 forces h_aa >= -Tr S/sqrt(d): as lt -> 0 at T = 1 and small d, the most negative noisy
     label alone fixes Tr S, the minimiser is not unique, and which one is found depends on the solver; compare
     such cases with Gaussian matrices.
-    Fails with an `InputError` when d times the target's rank ratio is not whole, for the Bayes-optimal
-    student (nothing is trained), and when the data would not fit into memory.
+    Fails with an `InputError` when d times the target's rank ratio is not whole, for a student that is not
+    trained (Bayes-optimal), and when the data would not fit into memory.
 
     >>> from attnlaw.learning.problem import Target
     >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
     >>> measured = simulate(problem, size=20, seeds=2, seed=1)
-    >>> measured.samples, measured.status, measured.eigenvalues.shape
-    (120, 'converged', (2, 20))
+    >>> measured.samples, str(measured.outcome), measured.eigenvalues.shape
+    (120, 'done', (2, 20))
     """
-    for name, value, least in (("seeds", seeds, 1), ("jobs", jobs or 1, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise InputError(f"{name}: found {value}, expected a whole number of at least {least}")
-    samples = check_simulation(problem, size, sensing)
+    seeds, seed = require("seeds", seeds, int, least=1), require("seed", seed, int, least=0)
+    jobs = usable_cores() if jobs is None else require("jobs", jobs, int, least=1)
+    samples, tell = check_simulation(problem, size, sensing), progress or silent
     target = problem.target.quantiles(size)
     children = np.random.SeedSequence(seed).spawn(seeds)
     ended = Event()
@@ -130,11 +127,10 @@ def simulate(
         if ended.is_set():
             raise CancelledError
 
-    if progress is not None:
-        progress(0, seeds)
+    tell(0, seeds)
     with (
         threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(min(jobs or usable_cores(), seeds)) as pool,
+        ThreadPoolExecutor(min(jobs, seeds)) as pool,
     ):
         try:
             futures = [
@@ -147,13 +143,15 @@ def simulate(
                 done, pending = wait(pending, timeout=WAIT, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
-                if done and progress is not None:
-                    progress(seeds - len(pending), seeds)
+                if done:
+                    tell(seeds - len(pending), seeds)
         finally:
             ended.set()
             pool.shutdown(cancel_futures=True)
     finished = [future.result() for future in futures]
-    estimates = {name: _estimate([run.values[name] for run in finished]) for name in QUANTITIES}
+    estimates: dict[str, Any] = {
+        name: _estimate([run.values[name] for run in finished]) for name in QUANTITIES
+    }
     return Measurement(
         problem=problem,
         size=size,
@@ -163,21 +161,20 @@ def simulate(
         sensing=sensing,
         solver=", ".join(sorted({run.trained.solver for run in finished})),
         residual=max(run.trained.residual for run in finished),
-        status=_status([run.trained for run in finished]),
         eigenvalues=np.array([run.eigenvalues for run in finished]),
+        **_ending([run.trained for run in finished]),
         **estimates,
     )
 
 
 def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
     """The number of samples at size d, or an `InputError` for a student that cannot be trained there."""
-    if problem.student == "bayes":
-        raise InputError(
-            "student: found 'bayes', which is computed and not trained; "
-            "simulate the factorized or the direct student"
+    if STUDENTS[problem.student].trainer is None:
+        able = [name for name, one in STUDENTS.items() if one.trainer is not None]
+        raise BadSetting(
+            "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
         )
-    if isinstance(size, bool) or int(size) != size or size < 2:
-        raise InputError(f"size: found {size}, expected a whole number of at least 2")
+    size = require("size", size, int, least=2)
     problem.target.quantiles(size)
     samples = round(problem.alpha * size * size)
     if samples < 1:
@@ -188,9 +185,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
     return samples
 
 
-def draw_risk(
-    problem: Problem, target: Array, samples: int, sensing: SensingName, rng: np.random.Generator
-) -> Risk:
+def draw_risk(problem: Problem, target: Array, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
     """Draw the training data of a student: sensing, noise and labels of the target's eigenvalues (d,).
 
     Noise on h_ab is Gaussian of variance Delta (1 + delta_ab)/2, inside the softmax where there is one.
@@ -202,8 +197,8 @@ def draw_risk(
     first, second = upper(tokens)
     deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
     fields = data.fields(np.diag(target)) + deviations * rng.standard_normal(noise.shape)
-    output: Output = Linear(weights) if problem.output == "linear" else Softmax(problem.beta)
-    return Risk(data, output, output.labels(fields, tokens))
+    loss = named(OUTPUTS[problem.output].loss)(problem, weights)
+    return Risk(data, loss, loss.labels(fields, tokens))
 
 
 @dataclass(frozen=True)
@@ -217,12 +212,12 @@ def _run(
     problem: Problem,
     target: Array,
     samples: int,
-    sensing: SensingName,
+    sensing: str,
     rng: np.random.Generator,
     check: Check,
 ) -> _Run:
     risk = draw_risk(problem, target, samples, sensing, rng)
-    trained = train(problem, risk, rng, check)
+    trained = STUDENTS[problem.student].train(problem, risk, rng, check)
     matrix, size = trained.matrix, target.size
     eigenvalues = np.asarray(np.linalg.eigvalsh(matrix), dtype=float)
     error = matrix - np.diag(target)
@@ -236,35 +231,19 @@ def _run(
         "trace": float(np.trace(matrix)) / size,
         "rank_fraction": float(np.mean(eigenvalues != 0.0)),
     }
-    values["prediction_error"] = _prediction_error(problem, risk, sensing, target, matrix, values, rng)
-    return _Run(trained, values, eigenvalues)
+    error_on_fresh = OUTPUTS[problem.output].prediction_error(problem.tokens, values["estimation_error"])
+    if error_on_fresh is None:
+        error_on_fresh = _on_fresh_sequences(problem, risk, sensing, target, matrix, rng)
+    return _Run(trained, values | {"prediction_error": error_on_fresh}, eigenvalues)
 
 
-def _prediction_error(
-    problem: Problem,
-    risk: Risk,
-    sensing: SensingName,
-    target: Array,
-    matrix: Array,
-    values: dict[str, float],
-    rng: np.random.Generator,
+def _on_fresh_sequences(
+    problem: Problem, risk: Risk, sensing: str, target: Array, matrix: Array, rng: np.random.Generator
 ) -> float:
-    """Linear: T(T+1) E, exact for both sensings. Softmax: a mean over 8192 fresh sequences."""
-    tokens = problem.tokens
-    if isinstance(risk.output, Linear):
-        return tokens * (tokens + 1) * values["estimation_error"]
-    if isinstance(risk.sensing, TokenSensing):
-        fresh = draw_sensing(sensing, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
-        student, teacher = fresh.fields(matrix), fresh.fields(np.diag(target))
-    else:
-        # Fields under fresh Gaussian matrices are Gaussian with covariance [[q, m], [m, Q]].
-        q, m, total = values["norm"], values["overlap"], float(target @ target) / target.size
-        first, second = upper(tokens)
-        scale = np.where(first == second, np.sqrt(2.0), 1.0)
-        z = scale * rng.standard_normal((2, TEST_SEQUENCES, first.size))
-        teacher = np.sqrt(total) * z[0]
-        student = m / np.sqrt(total) * z[0] + np.sqrt(max(q - m * m / total, 0.0)) * z[1]
-    loss, _ = risk.output.loss(student, risk.output.labels(teacher, tokens), tokens)
+    """The mean loss of a student over 8192 fresh sequences with clean labels."""
+    fresh = named(SENSINGS[sensing].fresh)
+    student, teacher = fresh(sensing, matrix, target, problem.tokens, rng)
+    loss, _ = risk.output.loss(student, risk.output.labels(teacher, problem.tokens), problem.tokens)
     return loss / TEST_SEQUENCES
 
 
@@ -273,10 +252,10 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Array, Array]:
     first, second = upper(problem.tokens)
     weights = np.ones((samples, first.size))
     noise = np.full((samples, first.size), problem.noise)
-    for entries, columns in (("diagonal", first == second), ("off-diagonal", first != second)):
+    for place, columns in (("diagonal", first == second), ("off_diagonal", first != second)):
         reached = 0.0
         for group in problem.groups:
-            if group.entries in ("all", entries):
+            if getattr(ENTRIES[group.entries], place):
                 block = slice(round(reached * samples), round((reached + group.share) * samples))
                 weights[block, columns] = group.weight
                 noise[block, columns] = group.noise
@@ -290,12 +269,13 @@ def _estimate(values: list[float]) -> Estimate:
     return Estimate(float(np.mean(values)), error)
 
 
-def _status(trained: list[Trained]) -> str:
+def _ending(trained: list[Trained]) -> dict[str, Any]:
     failed = [run for run in trained if not run.converged]
     if not failed:
-        return "converged"
+        return {}
     worst = max(run.residual for run in failed)
-    return (
-        f"not converged: {len(failed)} of {len(trained)} runs stopped with residual up to {worst:.1e} after "
-        f"{max(run.steps for run in failed)} steps; raise the weight decay or move away from interpolation"
-    )
+    return {
+        "outcome": Outcome.NOT_CONVERGED,
+        "unsolved": f"{len(failed)} of {len(trained)} runs stopped with residual up to {worst:.1e} after "
+        f"{max(run.steps for run in failed)} steps; raise the weight decay or move away from interpolation",
+    }

@@ -1,4 +1,4 @@
-"""State evolution with the row softmax output, any number of tokens, factorized or direct student.
+"""State evolution with the row softmax output, any number of tokens, for students that answer its averages.
 
 With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* + noise))`, noise of covariance
 `(Delta/2) K`, p the proximal point, `g = -l'(p)`, `H = l''(p)` and `B` (`attnlaw.learning.softmax_channel`):
@@ -22,12 +22,12 @@ times too large where the loss is smooth. The theory assumes replica symmetry an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from attnlaw.base.errors import InputError
 from attnlaw.laws.free_convolution import Truncated
@@ -51,8 +51,6 @@ REFRESH = 10
 REPLICATES = 4
 LARGEST_BYTES = 2**33
 LEAST_E, LEAST_V = 1e-40, 1e-10
-# Of Q*: below it the gradients at the proximal points are round-off.
-UNRESOLVED = 1e-19
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class SoftmaxPoint:
 
 
 @dataclass(frozen=True)
-class _Order:
+class Order:
     """Averages over the draws at given (E, theta, V)."""
 
     Vhat: float
@@ -88,10 +86,25 @@ class _Order:
     train: float
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a student makes of the averages.
+
+    `start(batch)` gives E, `Q* - m` and V of its linear problem; `step(problem, order)` gives E, theta, V, m,
+    q, a, b, r, rank fraction and trace. `cuts`: the trained matrix is `r (X - b)_+`, else `r X`.
+    """
+
+    start: Callable[[factorized.Batch], tuple[Reals, Reals, Reals]]
+    step: Callable[[Problem, Order], tuple[float, ...]]
+    cuts: bool
+
+
 class _Channel:
     """The draws of one problem, and the proximal points of the last step as starts for the next."""
 
     def __init__(self, problem: Problem, log2_draws: int, scramble: int = 0) -> None:
+        from scipy.stats import qmc
+
         self.problem = problem
         _, self.K = coordinates(problem.tokens)
         self.inverse: Reals = np.asarray(np.linalg.inv(self.K), dtype=float)
@@ -113,7 +126,7 @@ class _Channel:
         away = np.sin(theta) * self.free - np.cos(theta) / np.sqrt(Q) * self.teacher
         return np.asarray(self.teacher + root * away)
 
-    def average(self, E: float, theta: float, V: float) -> _Order:
+    def average(self, E: float, theta: float, V: float) -> Order:
         """One pass over the draws. Both local minima are followed, and searched afresh every few calls."""
         problem, K = self.problem, self.K
         omega = self.student(E, theta)
@@ -135,7 +148,7 @@ class _Channel:
         power = np.einsum("np,pq,nq->n", gradient, K, gradient).mean()
         scale = 2 * problem.alpha
         train = loss(p, self.labels, problem.beta).mean()
-        return _Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
+        return Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
 
     def test_error(self, E: float, theta: float) -> float:
         """Error on clean labels of a student with the error E at the angle theta."""
@@ -166,6 +179,7 @@ def check_size(problem: Problem, log2_draws: int | None = None) -> None:
 
 def solve(
     problem: Problem,
+    answer: Answer,
     start: tuple[float, float, float] | None = None,
     *,
     log2_draws: int | None = None,
@@ -180,20 +194,20 @@ def solve(
     final = log2_draws or default_draws(problem)
     # A coarse average brings the state near, at a fraction of the cost of a step with all draws.
     coarse = _Channel(problem, min(10, final))
-    state = start or _linear_start(coarse)
+    state = start or _linear_start(coarse, answer)
     for channel, goal in ((coarse, 1e-3), (_Channel(problem, final), tolerance)):
-        point = _fixed_point(problem, channel, state, goal)
+        point = _fixed_point(channel, answer, state, goal)
         state = (point.E, point.theta, point.V)
     if not point.iteration.converged:
         return point
     replicates = (
-        _fixed_point(problem, _Channel(problem, final - 2, scramble), state, 10 * tolerance)
+        _fixed_point(_Channel(problem, final - 2, scramble), answer, state, 10 * tolerance)
         for scramble in range(1, REPLICATES + 1)
     )
     return replace(point, replicates=tuple(replicates))
 
 
-def _linear_start(channel: _Channel) -> tuple[float, float, float]:
+def _linear_start(channel: _Channel, answer: Answer) -> tuple[float, float, float]:
     """(E, theta, V) of the linear output whose quadratic loss has the mean curvature of the softmax's.
 
     Its groups have the weights `eig(K H)/2`, H the curvature where the student equals the teacher. It is
@@ -209,14 +223,8 @@ def _linear_start(channel: _Channel) -> tuple[float, float, float]:
         np.full(weights.shape, problem.noise / 2),
         np.array([problem.weight_decay]),
     )
-    Q = problem.target.second_moment
-    if problem.student == "direct":
-        ridge = direct.solve(batch)
-        gap, E, V = (1 - ridge.s) * Q, ridge.E, ridge.V
-    else:
-        point = factorized.solve(batch)
-        gap, E, V = (Q - point.integrals.J + point.E) / 2, point.E, point.V
-    return float(E[0]), _angle(Q, float(E[0]), float(gap[0])), float(V[0])
+    E, gap, V = answer.start(batch)
+    return float(E[0]), _angle(problem.target.second_moment, float(E[0]), float(gap[0])), float(V[0])
 
 
 def _angle(Q: float, E: float, gap: float) -> float:
@@ -225,9 +233,10 @@ def _angle(Q: float, E: float, gap: float) -> float:
 
 
 def _fixed_point(
-    problem: Problem, channel: _Channel, start: tuple[float, float, float], tolerance: float
+    channel: _Channel, answer: Answer, start: tuple[float, float, float], tolerance: float
 ) -> SoftmaxPoint:
     """Solved for `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
+    problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
         return np.array([np.log(max(E, LEAST_E)), theta, np.log(max(V, LEAST_V))])
@@ -236,7 +245,7 @@ def _fixed_point(
         return float(np.exp(at[0])), float(at[1]), float(np.exp(at[2]))
 
     def update(at: Reals) -> Reals:
-        E, theta, V, *_ = _student_step(problem, channel.average(*values(at)))
+        E, theta, V, *_ = answer.step(problem, channel.average(*values(at)))
         return unknowns(E, theta, V)
 
     iteration = accelerated_iteration(
@@ -244,24 +253,44 @@ def _fixed_point(
     )
     E, theta, V = values(iteration.state)
     order = channel.average(E, theta, V)
-    _, _, _, m, q, a, b, r, rank, trace = _student_step(problem, order)
+    _, _, _, m, q, a, b, r, rank, trace = answer.step(problem, order)
     test = channel.test_error(E, theta)
     return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, order.train, test, iteration)
 
 
-def _student_step(problem: Problem, order: _Order) -> tuple[float, ...]:
-    """`E, theta, V, m, q, a, b, r, rank fraction, trace` of the student that answers (Vhat, qhat, mhat)."""
-    Q, decay = problem.target.second_moment, problem.weight_decay
-    a = max(float(np.sqrt(order.qhat)) / order.mhat, factorized.least_noise_level(problem.target))
-    if problem.student == "direct":
-        full = order.Vhat + 4 * decay
-        r, gap = order.mhat / full, (full - order.mhat) / full * Q
-        E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
-        return E, _angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
-    b, r = 2 * decay / order.mhat, order.mhat / order.Vhat
+def _least(problem: Problem, order: Order) -> float:
+    """`a = sqrt(qhat)/mhat`, as far as rounding does not hide it."""
+    return max(float(np.sqrt(order.qhat)) / order.mhat, factorized.least_noise_level(problem.target))
+
+
+def _factors_start(batch: factorized.Batch) -> tuple[Reals, Reals, Reals]:
+    point = factorized.solve(batch)
+    return point.E, (batch.target.second_moment - point.integrals.J + point.E) / 2, point.V
+
+
+def _factors_step(problem: Problem, order: Order) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, _least(problem, order)
+    b, r = 2 * problem.weight_decay / order.mhat, order.mhat / order.Vhat
     parts = rectify(Truncated(problem.target.law, np.array([a])), np.array([b]))
     J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
     # Scaling by r takes the distance `near` of (X - b)_+ from the target to E, without a difference of both.
     lost = (order.Vhat - order.mhat) / order.Vhat
     E, gap = r * near + lost * (Q - r * J), lost * Q + r * (Q - J + near) / 2
     return E, _angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
+
+
+def _ridge_start(batch: factorized.Batch) -> tuple[Reals, Reals, Reals]:
+    ridge = direct.solve(batch)
+    return ridge.E, (1 - ridge.s) * batch.target.second_moment, ridge.V
+
+
+def _ridge_step(problem: Problem, order: Order) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, _least(problem, order)
+    full = order.Vhat + 4 * problem.weight_decay
+    r, gap = order.mhat / full, (full - order.mhat) / full * Q
+    E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
+    return E, _angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
+
+
+FACTORS = Answer(_factors_start, _factors_step, cuts=True)
+RIDGE = Answer(_ridge_start, _ridge_step, cuts=False)

@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from scipy.special import zeta
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.settings import declared
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Base
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.learning.settings import ProblemSettings
 
 Reals = NDArray[np.float64]
 # Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
 EXACT_MODES = 100
-LARGEST_RATIO = 1e9
 LARGEST_SIZE = 10**6
-LARGEST_DIMENSION = 10**7
 
 
 @dataclass(frozen=True)
@@ -57,31 +57,16 @@ class Target:
     @classmethod
     def marchenko_pastur(cls, rank_ratio: float) -> Target:
         """`S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
-        if not 0 < rank_ratio < np.inf:
-            raise InputError(
-                f"target rank: found {rank_ratio:g}, expected a ratio m0/d above 0; "
-                "give the rank of the target divided by the dimension, for example 0.5"
-            )
-        if not 1 / LARGEST_RATIO <= rank_ratio <= LARGEST_RATIO:
-            raise InputError(
-                f"target rank: found {rank_ratio:g}, outside what double precision resolves; "
-                f"expected a ratio from {1 / LARGEST_RATIO:g} to {LARGEST_RATIO:g}"
-            )
-        return cls("marchenko-pastur", rank_ratio=float(rank_ratio))
+        return cls("marchenko-pastur", rank_ratio=_checked("target_rank", rank_ratio))
 
     @classmethod
     def power_law(cls, exponent: float, dimension: int) -> Target:
         """`s_k = A sqrt(d) k^-gamma` for k = 1..d, with `Q* = 1` as d grows."""
-        if not exponent > 0.5:
-            raise InputError(
-                f"power-law target: found exponent {exponent:g}, expected more than 0.5; below it the second "
-                "moment diverges"
-            )
-        if not 1 <= dimension <= LARGEST_DIMENSION:
-            raise InputError(
-                f"power-law target: found dimension {dimension}, expected 1 to {LARGEST_DIMENSION}"
-            )
-        return cls("power-law", exponent=float(exponent), dimension=int(dimension))
+        return cls(
+            "power-law",
+            exponent=_checked("target_exponent", exponent),
+            dimension=_checked("target_dimension", dimension),
+        )
 
     @classmethod
     def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
@@ -100,9 +85,7 @@ class Target:
 
     def with_spikes(self, *spikes: float) -> Target:
         """The same target with single eigenvalues added outside its bulk."""
-        if not all(0 < spike < np.inf for spike in spikes):
-            raise InputError(f"spikes: found {spikes}, expected numbers above 0")
-        return replace(self, spikes=tuple(float(spike) for spike in spikes))
+        return replace(self, spikes=tuple(_checked("target_spike", spike) for spike in spikes))
 
     @cached_property
     def law(self) -> Base:
@@ -168,18 +151,10 @@ class Target:
             values = self.law.quantile((np.arange(bulk) + 0.5) / bulk)
         return np.sort(np.concatenate([values, self.spikes]))
 
-    def describe(self) -> dict[str, Any]:
-        """The target as plain values, for JSON and rows: what was given and nothing else."""
-        fields = {
-            "kind": self.kind,
-            "rank_ratio": self.rank_ratio,
-            "exponent": self.exponent,
-            "dimension": self.dimension,
-            "eigenvalues": list(self.eigenvalues),
-            "weights": list(self.weights),
-            "spikes": list(self.spikes),
-        }
-        return {name: value for name, value in fields.items() if value not in (None, [])}
+
+def _checked(name: str, value: Any) -> Any:
+    """The value, held against the setting of that name."""
+    return declared(ProblemSettings)[name].checked(value)
 
 
 def _power_law(exponent: float, dimension: int) -> Reals:

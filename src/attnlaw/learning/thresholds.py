@@ -20,7 +20,7 @@ Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,13 +29,13 @@ from scipy.optimize import brentq
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.rectified import rectify
+from attnlaw.learning.outputs import OUTPUTS
+from attnlaw.learning.students import STUDENTS
 from attnlaw.learning.target import Target
 
 if TYPE_CHECKING:
     from attnlaw.learning.problem import Problem
 
-# Whose recovery each is.
-RECOVERIES = {"recovery": "factorized recovery", "bayes": "Bayes recovery", "direct": "direct recovery"}
 # The least noise, over Q*, that a difference of integrals still tells (fewer digits for narrow components).
 LEAST_NOISE, LEAST_NOISE_DISCRETE = 1e-11, 1e-5
 # Where delta is this many times the target's largest eigenvalue, an expansion in its inverse takes over.
@@ -46,16 +46,18 @@ FAR = 300.0
 class Thresholds:
     """Values of alpha = n/d^2; `peak_error` is the test error's height at interpolation as weight decay -> 0.
 
-    `interpolation` and `peak_error` are one student's. Both are None for clean labels, which `feasibility`
-    describes, and for the Bayes-optimal student, which does not fit labels. `peak_error` is also None for the
-    direct student, whose error grows without bound there, and for noise so small that rounding hides it
-    (`interpolation_peak`).
+    `recovery`, `bayes` and `direct` are those of the factorized, the Bayes-optimal and the direct student;
+    `own_recovery`, `interpolation` and `peak_error` are the asked student's. The last two are None for clean
+    labels, which `feasibility` describes, and for the Bayes-optimal student, which does not fit labels.
+    `peak_error` is also None for the direct student, whose error grows without bound there, and for noise so
+    small that rounding hides it (`interpolation_peak`).
     """
 
     recovery: float
     feasibility: float
     bayes: float
     direct: float
+    own_recovery: float | None
     interpolation: float | None
     peak_error: float | None
 
@@ -66,35 +68,30 @@ class Thresholds:
 def thresholds(
     target: Target, observations_per_sample: float = 1.0, noise: float = 0.0, student: str = "factorized"
 ) -> Thresholds:
-    """All thresholds of a target, in samples per d^2; `student` is the one that interpolates noisy labels.
+    """All thresholds of a target, in samples per d^2; `student` is the one that recovers and interpolates.
 
     >>> thresholds(Target.marchenko_pastur(0.5)).recovery.__round__(6)
     0.422175
     """
     k0 = min(target.rank_fraction, 1.0)
-    peak: tuple[float | None, float | None] = (None, None)
-    if noise > 0 and student == "factorized":
-        peak = interpolation_peak(target, noise)
-    elif noise > 0 and student == "direct":
-        peak = (0.5, None)
-    per = observations_per_sample
+    who, per = STUDENTS[student], observations_per_sample
+    peak = who.interpolation(target, noise) if noise > 0 and who.interpolation is not None else None
     return Thresholds(
         recovery=recovery(k0) / per,
         feasibility=feasibility(k0) / per,
         bayes=bayes_recovery(target) / per,
         direct=0.5 / per,
-        interpolation=None if peak[0] is None else peak[0] / per,
-        peak_error=peak[1],
+        own_recovery=None if who.recovery is None else who.recovery(target) / per,
+        interpolation=None if peak is None else peak[0] / per,
+        peak_error=None if peak is None else peak[1],
     )
 
 
-def threshold_columns(problem: Problem) -> dict[str, float | None]:
-    """The thresholds of a problem by their names; all None for hardmax labels."""
-    if problem.output == "hardmax":
-        return {field.name: None for field in fields(Thresholds)}
-    return thresholds(
-        problem.target, problem.observations_per_sample, problem.noise, problem.student
-    ).describe()
+def problem_thresholds(problem: Problem) -> Thresholds | None:
+    """The thresholds of a problem; None for labels that never reveal the target (hardmax)."""
+    if not OUTPUTS[problem.output].revealing:
+        return None
+    return thresholds(problem.target, problem.observations_per_sample, problem.noise, problem.student)
 
 
 def recovery(k0: float) -> float:
@@ -133,11 +130,6 @@ def bayes_recovery(target: Target) -> float:
 def feasibility(k0: float) -> float:
     """Least alpha at which S* is the only positive semidefinite fit of clean labels."""
     return 0.5 * (1 - (1 - min(k0, 1.0)) ** 2 / 2)
-
-
-def interpolation(target: Target, noise: float) -> float:
-    """Observations per d^2 up to which a positive semidefinite S fits all labels."""
-    return interpolation_peak(target, noise)[0] if noise > 0 else feasibility(target.rank_fraction)
 
 
 def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:

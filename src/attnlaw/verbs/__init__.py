@@ -12,7 +12,9 @@ from attnlaw.base.declare import Verb
 from attnlaw.base.errors import InputError
 
 # Its name, the module that declares it as VERB, and what it does in one sentence.
-VERBS: dict[str, tuple[str, str]] = {}
+VERBS: dict[str, tuple[str, str]] = {
+    "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
+}
 
 
 def verb(name: str) -> Verb[Any, Any]:

@@ -1,82 +1,112 @@
-"""The direct student: any symmetric S with a ridge, the baseline without the factorisation's inductive bias.
+"""The direct student: any symmetric S with a ridge, the baseline without the factors' inductive bias.
 
-    min over symmetric S of R(S) + lambda d |S|_F^2           (arXiv:2509.24914)
-
-Linear output: the normal equations `R''(S) + 2 lambda d S = -R'(0)` by conjugate gradients in the space of
-matrices, started at zero, so that lambda = 0 gives the limit lambda -> 0. Softmax: L-BFGS.
+Its equations are in `attnlaw.learning.direct` and `softmax`, its solvers in `training`.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.optimize import minimize
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from attnlaw.learning.risk import Linear, Risk
-from attnlaw.learning.sensing import Array
-from attnlaw.learning.students.trained import Check, Trained, go_on, relative_move
+from attnlaw.learning.students.student import Student
 
-TOLERANCE = 1e-10
-MOST_STEPS = 20_000
+if TYPE_CHECKING:
+    import numpy as np
 
+    from attnlaw.learning.prediction import Prediction
+    from attnlaw.learning.problem import Problem
+    from attnlaw.learning.risk import Risk
+    from attnlaw.learning.target import Target
+    from attnlaw.learning.training import Check, Trained
 
-def train_direct(risk: Risk, weight_decay: float, check: Check = go_on) -> Trained:
-    """The ridge student; the residual is the relative move of one gradient step of safe length.
-
-    >>> from attnlaw.learning.sensing import TokenSensing
-    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
-    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))  # S_11 - Tr S = 2
-    >>> train_direct(risk, 0.0).matrix.round(12).tolist()
-    [[0.0, 0.0], [0.0, -2.0]]
-    """
-    solve = _linear if isinstance(risk.output, Linear) else _softmax
-    matrix, steps = solve(risk, weight_decay, check)
-    ridge = 2.0 * weight_decay * len(matrix)
-    step = 1.0 / (1.0 / risk.step() + ridge)
-    moved = matrix - step * (risk(matrix)[1] + ridge * matrix)
-    return Trained(matrix, relative_move(moved, matrix), steps, "direct")
+INTERPOLATION = 0.5  # as many observations per d^2 as a symmetric matrix has entries
 
 
-def _linear(risk: Risk, weight_decay: float, check: Check) -> tuple[Array, int]:
-    size = risk.sensing.shape[2]
-    matrix = np.zeros((size, size))
-    gap = -risk(matrix)[1]
-    direction, power, steps = gap, float(np.vdot(gap, gap)), 0
-    target = TOLERANCE**2 * power
-    while power > target and steps < MOST_STEPS:
-        check()
-        image = risk.curvature(direction) + 2.0 * weight_decay * size * direction
-        length = power / float(np.vdot(direction, image))
-        matrix = matrix + length * direction
-        gap = gap - length * image
-        power, previous = float(np.vdot(gap, gap)), power
-        direction = gap + power / previous * direction
-        steps += 1
-    return matrix, steps
+def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """Shrunk, blurred targets: a batch at once."""
+    from attnlaw.laws.free_convolution import FreeConvolution
+    from attnlaw.learning.direct import solve
+    from attnlaw.learning.factorized import Batch, least_noise_level
+    from attnlaw.learning.outliers import find_outliers
+    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered
+
+    batch = Batch.of(problems)
+    point = solve(batch)
+    train = batch.training_loss(problems, point.V, point.E)
+    results = []
+    for i, problem in enumerate(problems):
+        if point.E[i] == 0:
+            results.append(recovered(problem, 0.0, 0.0, point.steps))
+            continue
+        delta, s, E = float(point.delta[i]), float(point.s[i]), float(point.E[i])
+        Q = problem.target.second_moment
+        law, least = problem.target.law.scaled(s), least_noise_level(problem.target)
+        results.append(
+            Prediction(
+                problem=problem,
+                **estimates(
+                    problem,
+                    E,
+                    training_loss=float(train[i]),
+                    overlap=s * Q,
+                    norm=s * s * (Q + delta * delta),
+                    rank_fraction=1.0,
+                    trace=s * problem.target.mean,
+                    noise_level=delta,
+                ),
+                shrinkage=s,
+                spectrum=FreeConvolution(law, s * delta) if delta > least else law,
+                outliers=find_outliers(problem.target, max(delta, least), None, s),
+                **ending(float(point.residual[i])),
+                residual=float(point.residual[i]),
+                steps=point.steps,
+            )
+        )
+    return results
 
 
-def _softmax(risk: Risk, weight_decay: float, check: Check) -> tuple[Array, int]:
-    size = risk.sensing.shape[2]
+def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """One after the other, each from the one before."""
+    from attnlaw.learning.softmax import RIDGE
+    from attnlaw.learning.softmax_prediction import predictions
 
-    def objective(flat: Array) -> tuple[float, Array]:
-        check()
-        matrix = flat.reshape(size, size)
-        value, gradient = risk(matrix)
-        value += weight_decay * size * float(np.vdot(matrix, matrix))
-        return value / size**2, (gradient + 2.0 * weight_decay * size * matrix).reshape(-1) / size**2
+    return predictions(problems, RIDGE, report)
 
-    # From a symmetric start every iterate stays symmetric: the gradient is symmetric.
-    result = minimize(
-        objective,
-        np.zeros(size * size),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxcor": 20,
-            "maxiter": MOST_STEPS,
-            "maxfun": 2 * MOST_STEPS,
-            "ftol": 0.0,
-            "gtol": TOLERANCE,
-        },
-    )
-    matrix = result.x.reshape(size, size)
-    return 0.5 * (matrix + matrix.T), int(result.nit)
+
+def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
+    """Conjugate gradients on S where the loss is quadratic, else L-BFGS."""
+    from attnlaw.learning.training import train_direct
+
+    return train_direct(risk, problem.weight_decay, check)
+
+
+def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
+    """It fits all labels up to 1/2, where its error grows without bound."""
+    return INTERPOLATION, None
+
+
+def recovery(target: Target) -> float:
+    """It needs as many observations as there are unknowns."""
+    return INTERPOLATION
+
+
+def best_decay(problem: Problem) -> float | None:
+    """`Delta/(2 Q*)`, for noise that is not spread over groups."""
+    from attnlaw.learning.settings import LARGEST
+
+    known = problem.noise / (2 * problem.target.second_moment)
+    return known if known >= 1 / LARGEST else None
+
+
+DIRECT = Student(
+    "direct",
+    "direct (ridge)",
+    colour=1,
+    penalised=True,
+    theories={"linear": linear, "softmax": through_softmax},
+    trainer=train,
+    interpolation=interpolation,
+    recovery=recovery,
+    best_decay={"linear": best_decay},
+    sizes={"softmax": "attnlaw.learning.softmax:check_size"},
+)

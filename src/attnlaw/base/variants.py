@@ -1,0 +1,62 @@
+"""A table of variants of which some have a parameter: listed as `clip:C`, chosen as `clip:2`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, Protocol, Self, TypeVar
+
+
+class Variant(Protocol):
+    """One of them: `name` is `relu`, or `clip:C` where it has a parameter, which `at` then gives a value."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def example(self) -> str | None:
+        """How one with a parameter is written, such as `clip:2`; None without one."""
+
+    def at(self, parameter: str) -> Self:
+        """The one whose parameter is written so, without an example; a ValueError where that is none."""
+
+
+V = TypeVar("V", bound=Variant)
+
+
+class Variants(Mapping[str, V], Generic[V]):
+    """Variants by their names, a table in which a new one is a line; the `choices` of a setting.
+
+    All are listed, also `clip:C`, but only `clip:2` is one that can be chosen, and so `in` it.
+    """
+
+    def __init__(self, *variants: V) -> None:
+        self._listed = {one.name: one for one in variants}
+        self._open = {one.name.partition(":")[0]: one for one in variants if one.example is not None}
+
+    def __getitem__(self, name: str) -> V:
+        if name in self._listed:
+            return self._listed[name]
+        kind, _, parameter = name.partition(":")
+        try:
+            return self._open[kind].at(parameter)
+        except ValueError as error:
+            raise KeyError(name) from error
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and self[name].example is None
+        except KeyError:
+            return False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    @property
+    def expected(self) -> str:
+        """What a name must be, in words."""
+        examples = [one.example for one in self._open.values() if one.example is not None]
+        ending = f", for example {' or '.join(examples)}" if examples else ""
+        return f"expected one of {', '.join(self)}{ending}"

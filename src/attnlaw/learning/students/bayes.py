@@ -1,0 +1,97 @@
+"""The Bayes-optimal student: the least error that any method can reach. It is computed, not trained.
+
+Its equations are in `attnlaw.learning.bayes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attnlaw.learning.students.student import Student
+
+if TYPE_CHECKING:
+    from attnlaw.learning.bayes import Information
+    from attnlaw.learning.prediction import Prediction
+    from attnlaw.learning.problem import Problem
+    from attnlaw.learning.target import Target
+
+
+def scores(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """Labels that tell scores or logits: linear, and softmax of any temperature."""
+    from attnlaw.learning.bayes import channel_information
+    from attnlaw.learning.factorized import Batch
+
+    batch = Batch.of(problems)
+    return _solved(problems, channel_information(batch.alpha, batch.noise))
+
+
+def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """Labels that tell which entry of a row of two is the larger one."""
+    import numpy as np
+
+    from attnlaw.learning.bayes import hardmax_information
+
+    alpha = np.array([problem.alpha for problem in problems])
+    noise = np.array([problem.noise for problem in problems])
+    return _solved(problems, hardmax_information(alpha, noise, problems[0].target.second_moment))
+
+
+def _solved(problems: list[Problem], information: Information) -> list[Prediction]:
+    from attnlaw.laws.free_convolution import FreeConvolution
+    from attnlaw.laws.shrunk import Shrunk
+    from attnlaw.learning.bayes import round_off, solve
+    from attnlaw.learning.outliers import shrunk_outliers
+    from attnlaw.learning.prediction import Prediction, ending, estimates
+
+    target = problems[0].target
+    point = solve(target, information, len(problems))
+    results = []
+    for i, problem in enumerate(problems):
+        E, a = float(max(point.E[i], 0.0)), float(point.a[i])
+        residual = max(float(point.residual[i]), round_off(a * a, E))
+        results.append(
+            Prediction(
+                problem=problem,
+                **estimates(
+                    problem,
+                    E,
+                    overlap=target.second_moment - E,
+                    norm=target.second_moment - E,
+                    rank_fraction=1.0,
+                    trace=target.mean,
+                    noise_level=a,
+                ),
+                shrinkage=1.0,
+                spectrum=Shrunk(FreeConvolution(target.law, a)),
+                outliers=shrunk_outliers(target, a),
+                **ending(residual, bool(point.found[i]), "add noise"),
+                residual=residual,
+                steps=point.steps,
+            )
+        )
+    return results
+
+
+def recovery(target: Target) -> float:
+    """Beyond which nothing is left to learn."""
+    from attnlaw.learning.thresholds import bayes_recovery
+
+    return bayes_recovery(target)
+
+
+def leading(gamma: float) -> float:
+    """I of its scaling law (`attnlaw.learning.scaling`)."""
+    return 1 / (2 * gamma - 1) + 2 - 1 / (1 + 2 * gamma)
+
+
+BAYES = Student(
+    "bayes",
+    "Bayes-optimal",
+    colour=2,
+    penalised=False,
+    theories={"linear": scores, "softmax": scores, "hardmax": signs},
+    recovery=recovery,
+    # Softmax: the same equations with (T^2+T-2)/2 observations per sample.
+    leading={"linear": leading, "softmax": leading},
+)

@@ -1,0 +1,127 @@
+"""The factorised student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv:2509.24914).
+
+Its equations are in `attnlaw.learning.factorized` and `softmax`, its solvers in `training`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attnlaw.learning.students.student import Student
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from attnlaw.learning.prediction import Prediction
+    from attnlaw.learning.problem import Problem
+    from attnlaw.learning.risk import Risk
+    from attnlaw.learning.target import Target
+    from attnlaw.learning.training import Check, Trained
+
+SMALL_WEIGHT_DECAY = 0.02
+
+
+def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """Rectified, blurred targets: a batch at once."""
+    from attnlaw.laws.free_convolution import FreeConvolution
+    from attnlaw.laws.rectified import Rectified
+    from attnlaw.learning.factorized import Batch, solve
+    from attnlaw.learning.outliers import find_outliers
+    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered
+
+    batch = Batch.of(problems)
+    point = solve(batch)
+    train = batch.training_loss(problems, point.V, point.E)
+    results = []
+    for i, problem in enumerate(problems):
+        if not point.found[i]:
+            is_exact = problem.weight_decay == 0 and not batch.noise[i].any()
+            bound, miss = (0.0, 0.0) if is_exact else (float(point.E[i]), float(point.residual[i]))
+            results.append(recovered(problem, bound, miss, point.steps, threshold=0.0))
+            continue
+        delta, b, E = float(point.delta[i]), float(point.b[i]), float(max(point.E[i], 0.0))
+        J, M1, chi = (float(getattr(point.integrals, name)[i]) for name in ("J", "M1", "chi"))
+        residual = float(point.residual[i])
+        results.append(
+            Prediction(
+                problem=problem,
+                **estimates(
+                    problem,
+                    E,
+                    training_loss=float(train[i]),
+                    overlap=J + b * M1 - delta**2 * chi,
+                    norm=J,
+                    rank_fraction=float(point.integrals.mass[i]),
+                    trace=M1,
+                    noise_level=delta,
+                    threshold=b,
+                ),
+                shrinkage=1.0,
+                spectrum=Rectified(FreeConvolution(problem.target.law, delta), b),
+                outliers=find_outliers(problem.target, delta, b, 1.0),
+                **ending(residual),
+                residual=residual,
+                steps=point.steps,
+            )
+        )
+    return results
+
+
+def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """One after the other, each from the one before."""
+    from attnlaw.learning.softmax import FACTORS
+    from attnlaw.learning.softmax_prediction import predictions
+
+    return predictions(problems, FACTORS, report)
+
+
+def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
+    """L-BFGS on the weights W; a small weight decay below interpolation in its convex form.
+
+    Both have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt), so the small weight decays that stand
+    for the limit lt -> 0 are split. Where splitting does not converge, beyond interpolation, L-BFGS is fast
+    again and takes over.
+    """
+    from attnlaw.learning.training import train_factors, train_splitting
+
+    size = risk.sensing.shape[2]
+    is_small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.output.quadratic
+    if is_small and risk.labels.size < size * (size + 1) // 2:
+        trained = train_splitting(risk, problem.weight_decay, check)
+        if trained.converged:
+            return trained
+    return train_factors(risk, problem.weight_decay, rng, check)
+
+
+def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
+    """Up to which a positive semidefinite S fits all labels."""
+    from attnlaw.learning.thresholds import feasibility, interpolation_peak
+
+    return interpolation_peak(target, noise) if noise > 0 else (feasibility(target.rank_fraction), None)
+
+
+def recovery(target: Target) -> float:
+    """Beyond which the nuclear norm picks the target."""
+    from attnlaw.learning.thresholds import recovery as least
+
+    return least(min(target.rank_fraction, 1.0))
+
+
+def leading(gamma: float) -> float:
+    """I of its scaling law (`attnlaw.learning.scaling`)."""
+    return 1 / (2 * gamma - 1) + 6 - 8 / (1 + gamma) + 3 / (1 + 2 * gamma)
+
+
+FACTORIZED = Student(
+    "factorized",
+    "factorized",
+    colour=0,
+    penalised=True,
+    theories={"linear": linear, "softmax": through_softmax},
+    trainer=train,
+    interpolation=interpolation,
+    recovery=recovery,
+    leading={"linear": leading},
+    sizes={"softmax": "attnlaw.learning.softmax:check_size"},
+)

@@ -1,0 +1,65 @@
+"""What a student is: a record of its theory by output, its training, its thresholds and its look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.declare import named
+from attnlaw.learning.outputs import Named
+
+if TYPE_CHECKING:
+    from attnlaw.learning.prediction import Prediction
+    from attnlaw.learning.problem import Problem
+    from attnlaw.learning.training import Trained
+
+Theory = Callable[["list[Problem]", Callable[[int], object]], "list[Prediction]"]
+
+
+@dataclass(frozen=True)
+class Student:
+    """Who learns. A student is a file of this folder, which imports mathematics inside functions, and a line
+    in `STUDENTS`.
+
+    | field | what it says |
+    |---|---|
+    | `label`, `colour` | its name in legends and tables; its place in the palette |
+    | `penalised` | whether `weight_decay` plays a part |
+    | `theories` | output -> `theory(problems, report)`: predictions of problems that share target and output;
+      `report(done)` may tell how many are. An output that is not here is refused by name |
+    | `trainer` | `train(problem, risk, rng, check) -> Trained`; None: computed, not trained |
+    | `interpolation` | `(target, noise) -> (observations per d^2, error there or None)` up to which it fits
+      all labels; None: it does not fit labels |
+    | `recovery` | `(target) -> observations per d^2` beyond which clean labels give the target |
+    | `leading` | output -> `I(gamma)`, the constant of its scaling law, where one is known |
+    | `best_decay` | output -> `(problem) -> weight decay` of least error in closed form, or None: searched |
+    | `sizes` | output -> `check(problem)`, an `InputError` where its theory does not fit into memory |
+    """
+
+    name: str
+    label: str
+    colour: int
+    penalised: bool
+    theories: Mapping[str, Named]
+    trainer: Named | None = None
+    interpolation: Callable[[Any, float], tuple[float, float | None]] | None = None
+    recovery: Callable[[Any], float] | None = None
+    leading: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    best_decay: Mapping[str, Callable[[Any], float | None]] = field(default_factory=dict)
+    sizes: Mapping[str, Named] = field(default_factory=dict)
+
+    def theory(self, output: str) -> Theory:
+        """Its theory for an output; settings without one cannot be made."""
+        found: Theory = named(self.theories[output])
+        return found
+
+    def train(self, *data: Any) -> Trained:
+        """What it learns of `(problem, risk, rng, check)`."""
+        found: Trained = named(self.trainer)(*data)
+        return found
+
+    def check_size(self, problem: Problem) -> None:
+        """An `InputError` for a problem whose theory does not fit into memory."""
+        if problem.output in self.sizes:
+            named(self.sizes[problem.output])(problem)

@@ -1,0 +1,257 @@
+"""`learn`: what a single attention head learns, in theory; beside it real ones are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import Cells, Curves, Density, Own
+from attnlaw.base.declare import Progress, Quantity, Table, Verb
+from attnlaw.base.errors import InputError
+from attnlaw.base.settings import setting, settings
+from attnlaw.learning.outputs import SENSINGS
+from attnlaw.learning.settings import ProblemSettings
+
+if TYPE_CHECKING:
+    from attnlaw.learning.learned import Learned
+    from attnlaw.learning.simulate import Measurement
+
+RUN = "The run"
+
+
+@settings
+class Learn(ProblemSettings):
+    """Predict what a single attention head learns from n samples; train real ones beside the theory.
+
+    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d), and the student sees noisy scores
+    h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
+
+    The same from Python: attnlaw.learn(alpha=..., tokens=...); or attnlaw.state_evolution(problem) of an
+    attnlaw.Problem(alpha=..., tokens=...), and attnlaw.simulate(problem, size=D, seeds=K).
+    """
+
+    thresholds: bool = setting(
+        False,
+        "Also the sample ratios where learning changes (hardmax labels never reveal the target: none).",
+        where=("output", "revealing"),
+        panel=RUN,
+    )
+    spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
+
+
+@settings
+class Simulate(Learn):
+    """Train real students at a finite dimension, each on its own data."""
+
+    simulate: int = setting(
+        MISSING,
+        "Also train real students at dimension D.",
+        symbol="d",
+        least=2,
+        many=True,
+        panel=RUN,
+        metavar="D",
+    )
+    sensing: str = setting(
+        "tokens",
+        "What students see: tokens, signed (without skewness), or goe (the theory's Gaussian matrices).",
+        choices=SENSINGS,
+        many=True,
+        panel=RUN,
+    )
+    seeds: int = setting(
+        8,
+        "Students to train, each on its own data; the error is the standard error of their mean.",
+        least=1,
+        panel=RUN,
+        metavar="K",
+    )
+    seed: int = setting(0, "Seed of the simulation.", least=0, panel=RUN)
+
+
+MEASURED = (
+    Quantity("estimation_error", "|Ŝ − S*|²/d", "E", error=True, brief=True, log=True),
+    Quantity("prediction_error", "on fresh clean labels, per sample", error=True),
+    Quantity("training_loss", "per sample over all (a,b), without the penalty", error=True, brief=True),
+    Quantity("overlap", "Tr Ŝ S*/d", "m", error=True),
+    Quantity("norm", "Tr Ŝ²/d", "q", error=True),
+    Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
+    Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
+)
+RESIDUAL = Quantity("residual", "what the equations miss at the solution, relative to their size")
+QUANTITIES = (
+    *MEASURED,
+    Quantity(
+        "noise_level", "of the matrix the student effectively sees (softmax, Bayes: a)", "δ", error=True
+    ),
+    Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
+    Quantity("shrinkage", "of the eigenvalues that are left"),
+    Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
+    RESIDUAL,
+    Quantity("atom_at_zero", "share of eigenvalues that are zero"),
+    Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),
+    Quantity("top_edge", "upper end of the spectrum without outliers"),
+    Quantity("outlier_locations", "where eigenvalues stand out of the spectrum", kind="floats"),
+    Quantity("outlier_overlaps", "their squared overlaps with the target's", kind="floats"),
+    Quantity("outlier_targets", "the target's eigenvalues they belong to", kind="floats"),
+    Quantity("outlier", "where the target's spike is seen"),
+    Quantity("observations", "of S over its dimension, for a power-law target", "N/d"),
+    Quantity("leading_error", "E of the leading-order scaling law", log=True),
+    Quantity("predicted_exponent", "of E in N/d"),
+    Quantity("threshold_recovery", "factorized recovery, clean labels"),
+    Quantity("threshold_feasibility", "beyond it only S* fits clean labels among S ≥ 0"),
+    Quantity("threshold_bayes", "Bayes recovery, clean labels"),
+    Quantity("threshold_direct", "direct recovery, clean labels"),
+    Quantity("threshold_own_recovery", "recovery of this student, clean labels"),
+    Quantity("threshold_interpolation", "up to which this student fits noisy labels"),
+    Quantity("threshold_peak_error", "its test error there, without a penalty"),
+)
+
+
+def run(cases: Sequence[Learn], progress: Progress) -> Iterator[Learned | InputError]:
+    """All cases together: those that share a target and a student are solved at once."""
+    from attnlaw.learning.learned import learned
+    from attnlaw.learning.state_evolution import state_evolutions
+
+    refusals = [_or_error(solvable, case) for case in cases]
+    problems = [case.problem for case, refusal in zip(cases, refusals, strict=True) if refusal is None]
+    solved = iter(state_evolutions(problems, progress))
+    for case, refusal in zip(cases, refusals, strict=True):
+        yield refusal or learned(next(solved), thresholds=case.thresholds, spectrum=case.spectrum)
+
+
+def solvable(case: Learn) -> None:
+    """An `InputError` for a problem that has no theory, or one too large to be solved."""
+    from attnlaw.learning.state_evolution import check_size
+
+    check_size(case.problem)
+
+
+def train(cases: Sequence[Simulate], progress: Progress) -> Iterator[Measurement | InputError]:
+    """One case after the other; the students of a case in threads."""
+    from attnlaw.learning.simulate import simulate
+
+    done, total = 0, sum(case.seeds for case in cases)
+    for case in cases:
+        before = done
+
+        def measured(case: Simulate = case, before: int = before) -> Measurement:
+            return simulate(
+                case.problem,
+                size=case.simulate,
+                seeds=case.seeds,
+                seed=case.seed,
+                sensing=case.sensing,
+                progress=lambda so_far, _: progress(before + so_far, total),
+            )
+
+        yield _or_error(measured)
+        done += case.seeds
+
+
+def trainable(case: Simulate) -> None:
+    """An `InputError` for a student that cannot be trained, or whose data do not fit into memory."""
+    from attnlaw.learning.simulate import check_simulation
+
+    check_simulation(case.problem, case.simulate, case.sensing)
+
+
+def _or_error(work: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return work(*arguments)
+    except InputError as error:
+        return error
+
+
+def _density(found: Learned) -> Any:
+    import polars as pl
+
+    from attnlaw.base.declare import columns
+    from attnlaw.base.tables import schema_of
+
+    return None if found.density is None else pl.DataFrame(found.density, schema=schema_of(columns(DENSITY)))
+
+
+def _eigenvalues(found: Measurement) -> Any:
+    import polars as pl
+
+    return pl.DataFrame({"eigenvalue": found.eigenvalues.ravel()})
+
+
+DENSITY = (
+    Quantity("x", "eigenvalue"),
+    Quantity("density", "of the learned spectrum"),
+    Quantity("interval", "which of the spectrum's", kind="int"),
+)
+RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")
+CHARTS = (
+    Cells(
+        "phases",
+        "Phase diagram",
+        caption="Error over that of predicting nothing, by target rank and samples: dark is learned. White "
+        "lines are thresholds, where learning changes its nature.",
+        x="target_rank",
+        y="alpha",
+        colour=("relative_error",),
+        lines=(*RECOVERIES, "threshold_interpolation"),
+        domain=(0.0, 1.0),
+    ),
+    Curves(
+        "learning",
+        "Learning curves",
+        caption="Lines: theory in the limit of large dimension.",
+        unless="phases",
+        x="alpha",
+        y="estimation_error",
+        by="student",
+        points="simulate",
+        thresholds=(*RECOVERIES, "threshold_interpolation"),
+    ),
+    Own(
+        "scaling",
+        "Scaling laws",
+        caption="Error against the observations for targets whose eigenvalues fall as a power: full "
+        "equations (lines), leading-order law (dashed). Exponents are fitted to the lines, with an error "
+        "where the digits show it; predicted ones stand in brackets.",
+        draw="attnlaw.report.learn_charts:scaling",
+    ),
+    Density(
+        "spectrum",
+        "Spectrum of the learned matrix",
+        caption="Line: the predicted density of the learned matrix's eigenvalues.",
+        table="predicted_spectra",
+        x="x",
+        detail="interval",
+        bars=("eigenvalues", "eigenvalue"),
+        sizes="simulate",
+        atom="atom_at_zero",
+        outliers="outlier_locations",
+    ),
+)
+SIMULATE = Verb(
+    "learn.simulate",
+    "Trained students",
+    Simulate,
+    (
+        *MEASURED,
+        Quantity("samples", "drawn for each student", "n", kind="int"),
+        Quantity("solver", "that trained", kind="text"),
+        RESIDUAL,
+    ),
+    train,
+    tables=(Table("eigenvalues", (Quantity("eigenvalue", "of trained matrices"),), _eigenvalues),),
+    draws=True,
+    refuse=trainable,
+)
+VERB = Verb(
+    "learn",
+    "What attention learns",
+    Learn,
+    QUANTITIES,
+    run,
+    tables=(Table("predicted_spectra", DENSITY, _density),),
+    charts=CHARTS,
+    beside=SIMULATE,
+    refuse=solvable,
+)

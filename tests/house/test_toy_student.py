@@ -1,0 +1,82 @@
+"""A student in one file and one line of the table has its own theory, training, thresholds and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from house.copycat import COPYCAT
+
+from attnlaw.base.errors import BadSetting, InputError, as_option
+from attnlaw.learning.students import STUDENTS
+from attnlaw.verbs.learn import SIMULATE, VERB
+
+
+@pytest.fixture(autouse=True)
+def _one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STUDENTS, COPYCAT.name, COPYCAT)
+
+
+def rows(verb: Any, **given: Any) -> list[dict[str, Any]]:
+    cases = verb.cases(given)
+    return [
+        verb.row(case, found)
+        for case, found in zip(cases, verb.run(cases, lambda done, total: None), strict=True)
+    ]
+
+
+def told(verb: Any, **given: Any) -> str:
+    with pytest.raises(BadSetting) as caught:
+        [verb.refuse(case) for case in verb.cases(given)]
+    return caught.value.told(as_option)
+
+
+def test_its_theory_is_its_own() -> None:
+    """Q* = 1.5 at rank 1/2: E = Q*/16; its neighbours in the same call keep their numbers."""
+    own, factorized = rows(VERB, student=["copycat", "factorized"], alpha=0.3)
+    assert (own["estimation_error"], own["prediction_error"]) == (1.5 / 16, 2 * 1.5 / 16)
+    assert own["relative_error"] == 1 / 16
+    (alone,) = rows(VERB, alpha=0.3)
+    assert factorized == alone
+    assert list(own) == list(VERB.schema)
+
+
+def test_what_plays_no_part_is_null_or_refused() -> None:
+    own, direct = rows(VERB, student=["copycat", "direct"], weight_decay=0.3)
+    assert (own["weight_decay"], direct["weight_decay"]) == (None, 0.3)
+    refused = told(VERB, student="copycat", weight_decay=0.3)
+    assert refused == "--weight-decay needs --student factorized or direct"
+    (free,) = rows(VERB, student="copycat")
+    assert (free["training_loss"], free["leading_error"]) == (None, None)
+
+
+def test_its_thresholds_are_its_own() -> None:
+    (own,) = rows(VERB, student="copycat", thresholds=True, noise=0.5, tokens=2)
+    assert own["threshold_own_recovery"] == 7.0 / 3
+    assert own["threshold_interpolation"] == 0.125 * 0.5 / 3
+    assert own["threshold_peak_error"] == 42.0
+
+
+def test_it_is_trained_beside_its_theory() -> None:
+    (found,) = rows(SIMULATE, student="copycat", simulate=8, seeds=2)
+    assert (found["solver"], found["status"]) == ("copying", "done")
+    # At d = 8 the target is eight quantiles, so Q* is not yet 1.5; the trace is theirs exactly.
+    assert found["norm"] == pytest.approx(9 * found["estimation_error"], rel=1e-12)
+    assert found["estimation_error_error"] == 0.0
+
+
+def test_what_it_has_no_theory_for_is_refused_by_name() -> None:
+    assert told(VERB, student="copycat", output="softmax", tokens=2) == (
+        "--student copycat: expected factorized or direct or bayes with --output softmax"
+    )
+    with pytest.raises(
+        InputError, match="student: found 'oracle', expected one of factorized, direct, bayes"
+    ):
+        VERB.cases({"student": "oracle"})
+
+
+def test_a_student_that_is_not_trained_is_refused() -> None:
+    refused = told(SIMULATE, student="bayes", simulate=8)
+    assert refused == (
+        "--student bayes: which is computed and not trained; simulate factorized or direct or copycat"
+    )
