@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from claims import Claims  # noqa: E402
 from limits.brute_force import brute_force  # noqa: E402
 
-from attnlaw.limits import Layer, RandomInputs, Stack, output_law, sample  # noqa: E402
+from attnlaw.limits import AttentionLayer, RandomInputs, Depth, output_law, sample  # noqa: E402
 
 # Studies of the paper's experiments, the longest first, so that two processes end together.
 STUDIES = ("relu", "heads", "scaling", "width", "low-rank")
@@ -42,9 +42,9 @@ def seconds_per_draw(run: Callable[[int], object], draws: int, repeats: int = 5)
     return best / draws
 
 
-def layer(n: int) -> Layer:
+def layer(n: int) -> AttentionLayer:
     """The paper's layer: four tokens, two heads."""
-    return Layer(RandomInputs(4), heads=2, width=n)
+    return AttentionLayer(RandomInputs(4), heads=2, width=n)
 
 
 def against_brute_force() -> float:
@@ -52,7 +52,7 @@ def against_brute_force() -> float:
     print("s = 4, H = 2; draws per second of all tokens' outputs (of one token's)")
     ratio = 0.0
     for n, draws in ((64, 400), (256, 20), (1024, 2)):
-        stack = Stack(layer(n))
+        stack = Depth(layer(n))
         brute = seconds_per_draw(lambda k, stack=stack: brute_force(stack, k, seed=0), draws, repeats=3)
         whole = seconds_per_draw(lambda k, stack=stack: sample(stack.layer, k, seed=0), 20_000)
         row = seconds_per_draw(lambda k, stack=stack: output_law(stack.layer, k, seed=0), 100_000)

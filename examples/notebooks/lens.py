@@ -12,7 +12,7 @@ from attnlaw import linearise
 MODEL = "examples/tiny-decoder"
 TEXT = "the cat"
 lens = linearise(MODEL, list(TEXT.encode()), top=4)  # this model reads bytes
-print(f"vec F(X) = T vec X + c holds to {lens.reconstruction_error:.0e}: {lens.status}")
+print(f"vec F(X) = T vec X + c holds to {lens.reconstruction_error:.0e}: {lens.outcome}")
 
 # %% [markdown]
 # How much does each input token move each output token? Rows are outputs, as shares; the mask is causal.
@@ -33,7 +33,7 @@ print(f"share of the first token in the last: operator {shares[-1, 0]:.0%}, roll
 # The operator is an operator: apply it, or hand it to scipy.
 
 # %%
-print("singular values", np.round(lens.singular_values.values, 2))
+print("singular values", np.round(lens.singular_values, 2))
 direction = np.random.default_rng(0).standard_normal(len(TEXT) * 128)
 stretch = np.linalg.norm(lens.operator.matvec(direction)) / np.linalg.norm(direction)
 print(f"a random direction is stretched by {stretch:.2f}")

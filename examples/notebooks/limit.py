@@ -9,12 +9,12 @@ import math
 
 import polars as pl
 
-from attnlaw.limits import Layer, RandomInputs, Scores, Stack, compare_widths, density_rows
+from attnlaw.limits import AttentionLayer, RandomInputs, Scores, Depth, compare_widths, density_rows
 from attnlaw.report.limit_charts import density_chart
 from attnlaw.report.style import save_chart
 
-layer = Layer(RandomInputs(tokens=4), heads=2)
-rows = compare_widths(Stack(layer), (16, 64, 256, math.inf), draws=10_000, seed=0)
+layer = AttentionLayer(RandomInputs(tokens=4), heads=2)
+rows = compare_widths(Depth(layer), (16, 64, 256, math.inf), draws=10_000, seed=0)
 
 # %% [markdown]
 # The distance to the limit falls like 1/n^2: from 16 to 64 by about 10, from 64 to 256 by about 16.
@@ -28,14 +28,16 @@ for row in rows[:-1]:
 
 # %%
 for heads in (1, 4, 16):
-    (limit,) = compare_widths(Stack(Layer(RandomInputs(4), heads=heads)), (math.inf,), draws=20_000, seed=0)
+    (limit,) = compare_widths(
+        Depth(AttentionLayer(RandomInputs(4), heads=heads)), (math.inf,), draws=20_000, seed=0
+    )
     print(f"H = {heads:<3} kurtosis {limit.kurtosis.value:.3f} +- {limit.kurtosis.error:.3f}")
 
 # %% [markdown]
 # Under a causal mask the first token sees itself alone: Gaussian in the limit. The last one is not.
 
 # %%
-causal = Stack(Layer(RandomInputs(4), heads=2, scores=Scores(mask="causal")))
+causal = Depth(AttentionLayer(RandomInputs(4), heads=2, scores=Scores(mask="causal")))
 for token in (0, 3):
     (limit,) = compare_widths(causal, (math.inf,), draws=10_000, seed=0, token=token)
     print(f"token {token + 1}: kurtosis {limit.kurtosis.value:.3f}")

@@ -11,16 +11,16 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
+    "AttentionLayer": "attnlaw.limits",
     "Audit": "attnlaw.auditing",
+    "Depth": "attnlaw.limits",
     "Fit": "attnlaw.fits.fit",
     "Fits": "attnlaw.auditing.fits",
     "GivenInputs": "attnlaw.limits",
     "InputError": "attnlaw.base.errors",
-    "Layer": "attnlaw.limits",
     "Lens": "attnlaw.forward",
     "Problem": "attnlaw.learning.problem",
     "RandomInputs": "attnlaw.limits",
-    "Stack": "attnlaw.limits",
     "Target": "attnlaw.learning.target",
     "agreement": "attnlaw.learning.agreement",
     "audit": "attnlaw.auditing",
@@ -30,6 +30,8 @@ _PUBLIC: dict[str, str] = {
     "fit_model": "attnlaw.auditing.fitting",
     "fit_spectra": "attnlaw.auditing.fitting",
     "learn": "attnlaw.verbs.learn:VERB",
+    "lens": "attnlaw.verbs.lens:VERB",
+    "limit": "attnlaw.verbs.limit:VERB",
     "linearise": "attnlaw.forward",
     "open_model": "attnlaw.models",
     "simulate": "attnlaw.learning.simulate",

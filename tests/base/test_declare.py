@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from house.coin import VERB, Coin
 from attnlaw.base.declare import Quantity, columns, flatten, fold
 from attnlaw.base.errors import BadSetting, InputError, as_option
 from attnlaw.base.estimate import Estimate, Range
-from attnlaw.base.settings import Settings, declared, setting, settings, span
+from attnlaw.base.settings import Settings, declared, require, setting, settings, span
+from attnlaw.base.variants import Variants
 
 
 def told(**given: Any) -> str:
@@ -141,5 +143,67 @@ def test_lists_unions_and_local_settings() -> None:
         Several(ids="1,x")  # type: ignore[arg-type]
     with pytest.raises(BadSetting, match="of at least 0"):
         Several(ids=[-1])  # type: ignore[arg-type]
+    assert Several(ids=[np.int64(4)], jobs=np.int64(2)).row()["ids"] == [4]  # type: ignore[arg-type]
     again = Several.of(Several(ids=[2], jobs=3).plain(), "several")  # type: ignore[arg-type]
     assert again == Several(ids=(2,))
+
+
+@dataclass(frozen=True)
+class Finish:
+    name: str
+    example: str | None = None
+
+    def at(self, parameter: str) -> Finish:
+        if not parameter.isdecimal():
+            raise ValueError(parameter)
+        return Finish(f"{self.name.partition(':')[0]}:{parameter}")
+
+
+FINISHES = Variants(Finish("plain"), Finish("worn:YEARS", "worn:3"))
+
+
+@settings
+class Minted(Settings):
+    finish: str = setting("plain", "How it looks.", choices=FINISHES)
+    size: float = setting(2.0, "Width in cm.", least=1, most=9, infinite=True, unless=("weight", "copy"))
+    weight: float | None = setting(None, "Or its weight.", above=0)
+    copy: str | None = setting(None, "Or a coin like it.", needs="year")
+    year: int | None = setting(None, "Of which year.", needs="copy")
+
+
+def test_a_variant_with_a_parameter() -> None:
+    assert FINISHES["worn:12"].name == "worn:12"
+    assert (list(FINISHES), "worn" in FINISHES, "worn:YEARS" in FINISHES) == (
+        ["plain", "worn:YEARS"],
+        False,
+        False,
+    )
+    assert Minted(finish="worn:7").finish == "worn:7"
+    for bad in ("worn:", "worn:x", "rusty:3", "rusty"):
+        line = f"finish: found {bad!r}, expected one of plain, worn:YEARS, for example worn:3"
+        with pytest.raises(BadSetting) as caught:
+            Minted(finish=bad)
+        assert str(caught.value) == line
+        with pytest.raises(BadSetting) as caught:
+            require("finish", bad, str, choices=FINISHES)
+        assert str(caught.value) == line
+
+
+def test_what_takes_the_place_of_a_setting() -> None:
+    for other in ({"weight": 1.0}, {"copy": "penny", "year": 1900}):
+        with pytest.raises(BadSetting, match=f"size cannot stand beside {next(iter(other))}; choose one"):
+            Minted.of({"size": 1.0} | other, "mint")
+        case = Minted.of(other, "mint")
+        assert case.row()["size"] is None
+        assert Minted.of(case.plain(), "mint") == case
+    with pytest.raises(BadSetting, match="copy needs year"):
+        Minted.of({"copy": "penny"}, "mint")
+    with pytest.raises(BadSetting, match="expected a number of at least 1 and of at most 9, or inf"):
+        Minted(size=0.5)
+    assert Minted(size=math.inf).size == math.inf
+
+
+def test_a_value_of_a_function_is_checked_like_a_setting() -> None:
+    assert require("draws", np.int64(3), int, least=1) == 3
+    with pytest.raises(BadSetting, match="draws: found 0, expected a whole number of at least 1"):
+        require("draws", 0, int, least=1)

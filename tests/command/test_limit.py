@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from attnlaw.base.errors import InputError
 from attnlaw.command import limit
 from attnlaw.command.uncertain import with_error
-from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widths
+from attnlaw.limits import AttentionLayer, Depth, GivenInputs, RandomInputs, compare_widths
 from attnlaw.models import open_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
@@ -30,7 +30,7 @@ def test_json_is_the_library_call():
         "heads": 2,
         "activation": "identity",
     }
-    rows = compare_widths(Stack(Layer(RandomInputs(4), heads=2)), (16, math.inf), 2000, 3)
+    rows = compare_widths(Depth(AttentionLayer(RandomInputs(4), heads=2)), (16, math.inf), 2000, 3)
     assert [row["width"] for row in found["rows"]] == [16, "inf"]
     for row, expected in zip(found["rows"], rows, strict=True):
         assert set(row) == QUANTITIES | {"width", "residual_of_distances"}
@@ -173,7 +173,7 @@ def test_embeddings_of_a_checkpoint():
         ).stdout
     )
     embedding = open_model(EXAMPLE).embedding()[[97, 98, 99]]
-    stack = Stack(Layer(GivenInputs.from_tokens(embedding), heads=2), normalise=True)
+    stack = Depth(AttentionLayer(GivenInputs.from_tokens(embedding), heads=2), normalise=True)
     rows = compare_widths(stack, (64, math.inf), 400, 0)
     assert found["tokens"] == 3
     assert found["rows"][0]["kurtosis"]["value"] == rows[0].kurtosis.value

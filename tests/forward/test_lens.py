@@ -1,7 +1,8 @@
-"""The one call: its record, its JSON and its rows."""
+"""The one call: its record, its rows, and the verb."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import numpy as np
 import pytest
 from forward.tiny_models import save_tiny
 
-from attnlaw.base.files import to_json
-from attnlaw.forward import Lens, lens, linearise
+import attnlaw
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.tables import schema_of
+from attnlaw.forward import Lens, TopSingularValues, lens, linearise
 from attnlaw.forward.load import load
 from attnlaw.forward.trace import trace
+from attnlaw.verbs.lens import VERB
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 IDS = [3, 1, 4]
@@ -32,22 +37,18 @@ def test_record_holds_what_its_parts_give(tiny):
     error = np.linalg.norm(rebuilt - passed.output.ravel(order="F")) / np.linalg.norm(passed.output)
     assert found.reconstruction_error < 1e-12
     assert error < 1e-12
-    assert found.status == "exact"
+    assert (found.outcome, found.remark) == (Outcome.DONE, None)
     assert (found.family, found.layers, found.ids, found.model) == ("bert", 2, (3, 1, 4), str(folder))
     share = np.linalg.norm(passed.output.ravel(order="F") - matrix @ passed.states.ravel(order="F"))
     assert found.offset_share == pytest.approx(share / np.linalg.norm(passed.output), rel=1e-10)
     expected = np.linalg.svd(matrix, compute_uv=False)[:4]
-    np.testing.assert_allclose(found.singular_values.values, expected, rtol=1e-10)
+    np.testing.assert_allclose(found.singular_values, expected, rtol=1e-10)
     # The squared norms of all blocks add up to that of T.
     assert (found.token_map.norms**2).sum() == pytest.approx(np.linalg.norm(matrix) ** 2, rel=1e-12)
 
 
-def test_plain_values_and_rows(tiny):
+def test_rows(tiny):
     _, found = tiny
-    plain = found.describe()
-    assert to_json(plain)
-    assert plain["token_map"]["norms"][1][2] == found.token_map.norms[1, 2]
-    assert plain["singular_values"]["values"] == list(found.singular_values.values)
     rows = found.rows()
     assert len(rows) == 9
     assert rows[5] == {
@@ -55,27 +56,81 @@ def test_plain_values_and_rows(tiny):
         "output_id": 1,
         "input": 2,
         "input_id": 4,
-        "norm": found.token_map.norms[1, 2],
-        "error": 0.0,
+        "norm": Estimate(found.token_map.norms[1, 2], 0.0),
         "share": found.token_map.shares[1, 2],
         "rollout": found.rollout[1, 2],
     }
 
 
+def test_the_verb_is_the_call(tiny):
+    folder, found = tiny
+    (case,) = VERB.cases({"model": folder, "ids": "3,1,4", "top": 4})
+    shown = attnlaw.lens(folder, ids=IDS, top=4)
+    row, whole = VERB.row(case, shown), VERB.json(case, shown)
+    assert list(row) == list(VERB.schema)
+    assert json.loads(json.dumps(whole)) == whole
+    assert whole["settings"] == {"model": str(folder), "ids": [3, 1, 4], "top": 4, "seed": 0}
+    assert whole["quantities"] == {
+        "family": "bert",
+        "layers": 2,
+        "tokens": 3,
+        "hidden_size": 8,
+        "reconstruction_error": found.reconstruction_error,
+        "offset_share": found.offset_share,
+        "singular_values": found.singular_values,
+        "singular_values_residual": found.spectrum.residual,
+        "probes": None,
+    }
+    (table,) = VERB.tables
+    rows = table.rows(shown)
+    assert dict(rows.schema) == schema_of({"output": "int", "output_id": "int"}) | schema_of(
+        {"input": "int", "input_id": "int"}
+        | dict.fromkeys(("norm", "norm_error", "share", "rollout"), "float")
+    )
+    assert rows["norm"].to_list() == found.token_map.norms.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({}, "ids is missing"),
+        ({"ids": "1,x"}, "ids: found '1,x', expected whole numbers with commas, such as 1,2,3 of at least 0"),
+        ({"ids": [-1]}, "ids: found [-1], expected whole numbers with commas, such as 1,2,3 of at least 0"),
+        ({"ids": [1], "top": 0}, "top: found 0, expected a whole number of at least 1"),
+        ({"ids": [1], "top": 8}, "top: found 8, expected a whole number of at least 1 and of at most 7"),
+        ({"ids": [20]}, "ids: found 20, outside the vocabulary; choose from 0 to 19"),
+    ],
+)
+def test_bad_settings_are_one_line(tiny, given, line):
+    with pytest.raises(BadSetting) as caught:
+        attnlaw.lens(tiny[0], **given)
+    assert str(caught.value) == line
+
+
+def test_a_model_that_cannot_be_read_leaves_the_others_alone(tiny, tmp_path):
+    cases = VERB.cases({"model": [str(tmp_path), str(tiny[0])], "ids": IDS})
+    missing, found = VERB.run(cases, lambda done, total: None)
+    assert isinstance(missing, InputError)
+    assert "holds no config.json" in str(missing)
+    assert found.family == "bert"
+
+
 def test_missing_singular_values_are_null(tiny):
     _, found = tiny
-    nothing = replace(found.singular_values, values=None, residual=None)
-    assert replace(found, singular_values=nothing).describe()["singular_values"]["values"] is None
+    nothing = replace(found, spectrum=TopSingularValues(None, None, "ask for another number"))
+    assert (nothing.singular_values, nothing.singular_values_residual) == (None, None)
+    assert (nothing.outcome, nothing.remark) == (Outcome.NOT_CONVERGED, "ask for another number")
 
 
 def test_a_pass_that_is_not_rebuilt_says_so(tiny, monkeypatch):
-    folder, _ = tiny
+    _, found = tiny
     monkeypatch.setattr(lens, "TOLERANCE", 0.0)
-    assert "do not read the map" in linearise(folder, IDS).status
+    assert found.outcome is Outcome.INEXACT
+    assert "do not read the map" in found.remark
 
 
 def test_shipped_decoder():
     found = linearise(EXAMPLE, list(b"law"), top=3)
     assert found.reconstruction_error < 1e-10
     assert not found.token_map.norms[np.triu_indices(3, k=1)].any()
-    assert found.singular_values.residual < 1e-12
+    assert found.spectrum.residual < 1e-12

@@ -97,5 +97,5 @@ def test_progress_and_bad_probes(passes):
     seen: list[tuple[int, int]] = []
     token_map(passes["bert"].operator, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, 5) for done in range(1, 6)]
-    with pytest.raises(InputError, match="probes is 1; expected at least 2"):
+    with pytest.raises(InputError, match="probes: found 1, expected a whole number of at least 2"):
         token_map(passes["bert"].operator, probes=1)

@@ -247,13 +247,13 @@ def test_an_activation_that_does_not_vanish_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([], "no token ids"),
-        ([1, 20], "token id 20 is outside the vocabulary; choose ids from 0 to 19"),
-        ([-1], "token id -1 is outside"),
-        ([1.5], "is not an integer"),
-        ([True], "is not an integer"),
-        (["7"], "is not an integer"),
-        ([1] * 11, "11 token ids were given, and the model has 10 positions"),
+        ([], "ids: found .*, expected whole numbers with commas, such as 1,2,3 of at least 0"),
+        ([1, 20], "ids: found 20, outside the vocabulary; choose from 0 to 19"),
+        ([-1], "of at least 0"),
+        ([1.5], "expected whole numbers"),
+        ([True], "expected whole numbers"),
+        (["7"], "expected whole numbers"),
+        ([1] * 11, "ids has 11 tokens, and the model 10 positions; give fewer"),
     ],
 )
 def test_bad_ids_are_refused(tmp_path, ids, message):
@@ -265,7 +265,7 @@ def test_bad_ids_are_refused(tmp_path, ids, message):
 def test_positions_of_roberta_start_after_the_padding(tmp_path):
     kind, model = load(save_tiny("roberta", tmp_path))
     assert trace(kind, model, [2] * 8).reconstruction_error < 1e-12
-    with pytest.raises(InputError, match="the model has 8 positions"):
+    with pytest.raises(InputError, match="the model 8 positions"):
         trace(kind, model, [2] * 9)
 
 

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.special import erf, expit
 
-from attnlaw.limits import GivenInputs, Layer, RandomInputs, Sample, Stack
+from attnlaw.limits import AttentionLayer, Depth, GivenInputs, RandomInputs, Sample
 
 
 def psi(name: str, x: np.ndarray) -> np.ndarray:
@@ -25,7 +25,7 @@ def psi(name: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def tokens(layer: Layer, draws: int, rng: np.random.Generator) -> np.ndarray:
+def tokens(layer: AttentionLayer, draws: int, rng: np.random.Generator) -> np.ndarray:
     """X, (draws, s, n)."""
     n, inputs = int(layer.width), layer.inputs
     if isinstance(inputs, RandomInputs) and inputs.shared:
@@ -44,7 +44,9 @@ def tokens(layer: Layer, draws: int, rng: np.random.Generator) -> np.ndarray:
     return flat @ rotation
 
 
-def attention(layer: Layer, x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def attention(
+    layer: AttentionLayer, x: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores (draws, H, s, s) and the layer's output (draws, s, n) for tokens x."""
     draws, _, n = x.shape
     heads, inner = layer.heads, int(layer.inner_width)
@@ -64,7 +66,7 @@ def attention(layer: Layer, x: np.ndarray, rng: np.random.Generator) -> tuple[np
     return p, y
 
 
-def rotate(layer: Layer, z: np.ndarray) -> np.ndarray:
+def rotate(layer: AttentionLayer, z: np.ndarray) -> np.ndarray:
     """Rotary positions: plane f of each vector at position i turned by i theta_f."""
     thetas = np.repeat(layer.scores.frequencies, z.shape[-1] // (2 * len(layer.scores.frequencies)))
     angles = np.arange(z.shape[-2])[:, None] * thetas
@@ -75,7 +77,7 @@ def rotate(layer: Layer, z: np.ndarray) -> np.ndarray:
     return turned
 
 
-def weigh(layer: Layer, p: np.ndarray) -> np.ndarray:
+def weigh(layer: AttentionLayer, p: np.ndarray) -> np.ndarray:
     """Attention weights, one row after the other."""
     s = p.shape[-1]
     weights = np.zeros_like(p)
@@ -96,7 +98,7 @@ def weigh(layer: Layer, p: np.ndarray) -> np.ndarray:
     return weights
 
 
-def seen(layer: Layer, i: int, j: int) -> bool:
+def seen(layer: AttentionLayer, i: int, j: int) -> bool:
     """Whether token i may look at token j."""
     mask = layer.scores.mask
     if not isinstance(mask, str):
@@ -108,7 +110,7 @@ def seen(layer: Layer, i: int, j: int) -> bool:
     return True
 
 
-def brute_force(stack: Stack, draws: int, seed: int, coordinates: int = 2) -> Sample:
+def brute_force(stack: Depth, draws: int, seed: int, coordinates: int = 2) -> Sample:
     """Last scores and the first output coordinates of a stack of layers."""
     rng = np.random.default_rng(seed)
     layer, n = stack.layer, int(stack.layer.width)
@@ -124,6 +126,6 @@ def brute_force(stack: Stack, draws: int, seed: int, coordinates: int = 2) -> Sa
     return Sample(p, x[..., :coordinates])
 
 
-def normed(stack: Stack, x: np.ndarray) -> np.ndarray:
+def normed(stack: Depth, x: np.ndarray) -> np.ndarray:
     """RMSNorm, if the stack has it."""
     return x / np.sqrt((x**2).mean(axis=-1, keepdims=True)) if stack.normalise else x

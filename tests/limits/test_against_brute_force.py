@@ -15,12 +15,12 @@ from limits.brute_force import brute_force
 from scipy.stats import ks_2samp
 
 from attnlaw.limits import (
+    AttentionLayer,
+    Depth,
     GivenInputs,
-    Layer,
     RandomInputs,
     Sample,
     Scores,
-    Stack,
     WeightVariances,
     output_law,
     sample,
@@ -35,8 +35,8 @@ FLAT = np.outer([1.0, 0.5, -1.0], [1.0, 0.5, -1.0]) + np.outer([0.2, 1.0, 0.3], 
 SEES = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], dtype=bool)
 
 
-def single(inputs, width, heads=2, **options) -> Stack:
-    return Stack(Layer(inputs, heads=heads, width=width, **options))
+def single(inputs, width, heads=2, **options) -> Depth:
+    return Depth(AttentionLayer(inputs, heads=heads, width=width, **options))
 
 
 CASES = {
@@ -56,16 +56,18 @@ CASES = {
         variances=WeightVariances(3.0, 2.0, 0.5, 1.5),
     ),
     "rotary positions": single(GivenInputs(GRAM), 8, scores=Scores(frequencies=(0.5, 1.3))),
-    "two layers, residual": Stack(Layer(RandomInputs(3), heads=2, width=6), 2, residual=True),
-    "two layers, residual, width three": Stack(
-        Layer(RandomInputs(3, shared=False), heads=2, width=3), 2, residual=True
+    "two layers, residual": Depth(AttentionLayer(RandomInputs(3), heads=2, width=6), 2, residual=True),
+    "two layers, residual, width three": Depth(
+        AttentionLayer(RandomInputs(3, shared=False), heads=2, width=3), 2, residual=True
     ),
-    "two layers, residual, given tokens": Stack(Layer(GivenInputs(GRAM), heads=2, width=4), 2, residual=True),
-    "three layers, relu inputs, low rank": Stack(
-        Layer(RandomInputs(3, "relu"), heads=2, width=4, head_width=2), 3
+    "two layers, residual, given tokens": Depth(
+        AttentionLayer(GivenInputs(GRAM), heads=2, width=4), 2, residual=True
     ),
-    "two layers, MLP, RMSNorm, residual": Stack(
-        Layer(RandomInputs(3, shared=False), heads=2, width=4), 2, True, "relu", True
+    "three layers, relu inputs, low rank": Depth(
+        AttentionLayer(RandomInputs(3, "relu"), heads=2, width=4, head_width=2), 3
+    ),
+    "two layers, MLP, RMSNorm, residual": Depth(
+        AttentionLayer(RandomInputs(3, shared=False), heads=2, width=4), 2, True, "relu", True
     ),
 }
 DRAWS = 20_000
@@ -103,7 +105,7 @@ PLANNED = len(CASES) * (18 + 2)
 LEVEL = 1e-3 / PLANNED
 
 
-def fast(stack: Stack, seed: int) -> Sample:
+def fast(stack: Depth, seed: int) -> Sample:
     if stack.blocks == ("attention",) and not stack.residual:
         return sample(stack.layer, DRAWS, seed, coordinates=2)
     drawn = sample_stack(stack, DRAWS, seed, coordinates=2)
@@ -149,42 +151,42 @@ def test_no_more_tests_than_planned(oracle):
     assert len(statistics(oracle("identity"))) == 18
 
 
-def wrong_limit_for_finite(stack: Stack) -> Sample:
+def wrong_limit_for_finite(stack: Depth) -> Sample:
     return sample(stack.layer.at_width(math.inf), DRAWS, 21, coordinates=2)
 
 
-def wrong_fresh_scores_for_each_coordinate(stack: Stack) -> Sample:
+def wrong_fresh_scores_for_each_coordinate(stack: Depth) -> Sample:
     one, two = (sample(stack.layer, DRAWS, seed) for seed in (21, 22))
     return Sample(one.scores, np.concatenate([one.outputs, two.outputs], axis=-1))
 
 
-def wrong_fresh_weights_for_each_token(stack: Stack) -> Sample:
+def wrong_fresh_weights_for_each_token(stack: Depth) -> Sample:
     drawn = [sample(stack.layer, DRAWS, seed, coordinates=2) for seed in (21, 22, 23)]
     rows = [part.outputs[:, i : i + 1] for i, part in enumerate(drawn)]
     return Sample(drawn[0].scores, np.concatenate(rows, axis=1))
 
 
-def wrong_full_rank_heads(stack: Stack) -> Sample:
+def wrong_full_rank_heads(stack: Depth) -> Sample:
     return fast(replace(stack, layer=replace(stack.layer, head_width=None)), 21)
 
 
-def wrong_unshared_inputs(stack: Stack) -> Sample:
+def wrong_unshared_inputs(stack: Depth) -> Sample:
     return fast(replace(stack, layer=replace(stack.layer, inputs=RandomInputs(3, shared=False))), 21)
 
 
-def wrong_no_clip(stack: Stack) -> Sample:
+def wrong_no_clip(stack: Depth) -> Sample:
     return fast(replace(stack, layer=replace(stack.layer, inputs=RandomInputs(3))), 21)
 
 
-def wrong_no_mask(stack: Stack) -> Sample:
+def wrong_no_mask(stack: Depth) -> Sample:
     return fast(replace(stack, layer=replace(stack.layer, scores=Scores())), 21)
 
 
-def wrong_full_rank_tokens(stack: Stack) -> Sample:
+def wrong_full_rank_tokens(stack: Depth) -> Sample:
     return fast(replace(stack, layer=replace(stack.layer, width=4)), 21)
 
 
-def wrong_single_layer(stack: Stack) -> Sample:
+def wrong_single_layer(stack: Depth) -> Sample:
     return fast(replace(stack, depth=1), 21)
 
 

@@ -10,10 +10,10 @@ from scipy import stats
 
 from attnlaw.base.errors import InputError
 from attnlaw.limits import (
-    Law,
-    Layer,
+    AttentionLayer,
+    Depth,
+    OutputLaw,
     RandomInputs,
-    Stack,
     WeightVariances,
     density_rows,
     distances,
@@ -23,7 +23,7 @@ from attnlaw.limits import (
     sample_stack,
     stack_law,
 )
-from attnlaw.limits.kernel_density import gaussian_kde
+from attnlaw.limits.distance import gaussian_kde
 from attnlaw.limits.mixture import _kurtosis, jackknife
 
 
@@ -59,7 +59,7 @@ def test_a_shift_leaves_variance_and_kurtosis(shift):
 
 def test_kurtosis_of_a_law_with_a_mean_is_that_of_its_draws():
     # ReLU tokens have a mean, which a residual hands on: about the mean 3.60, about zero 4.07.
-    stack = Stack(Layer(RandomInputs(2, "relu")), residual=True)
+    stack = Depth(AttentionLayer(RandomInputs(2, "relu")), residual=True)
     found = stack_law(stack, 50_000, seed=1).law.kurtosis()
     y = sample_stack(stack, 400_000, seed=2).outputs[:, 0, 0]
     z = (y - y.mean()) / y.std()
@@ -72,7 +72,7 @@ def test_kurtosis_of_a_law_with_a_mean_is_that_of_its_draws():
 
 def test_the_mean_of_a_law_is_that_of_its_draws():
     # ReLU tokens have the mean 1/sqrt(2 pi), which a residual hands on.
-    law = stack_law(Stack(Layer(RandomInputs(2, "relu")), residual=True), 50_000, seed=1).law
+    law = stack_law(Depth(AttentionLayer(RandomInputs(2, "relu")), residual=True), 50_000, seed=1).law
     found = law.mean()
     assert found.value == pytest.approx(1 / math.sqrt(2 * math.pi), abs=4 * found.error)
     assert found.error == pytest.approx(law.means.std() / math.sqrt(50_000), rel=0.4)  # of 40 batches
@@ -93,7 +93,7 @@ def test_a_student_law_against_scipy():
     # Inverse-gamma variances make Student's t with 5 degrees of freedom.
     draws = 200_000
     v = 1 / np.random.default_rng(0).gamma(2.5, 1 / 2.5, draws)
-    law = Law(v, None, np.ones(draws))
+    law = OutputLaw(v, None, np.ones(draws))
     y = np.linspace(-4, 4, 9)
     error = np.exp(law.log_density(y)).std(axis=0) / math.sqrt(40)
     assert (np.abs(law.density(y) - stats.t.pdf(y, 5)) < 5 * error).all()
@@ -113,7 +113,8 @@ def test_errors_are_the_spread_of_repeated_runs():
     found = []
     for seed in range(runs):
         finite, limit = (
-            output_law(Layer(RandomInputs(4), heads=2, width=n), 4000, seed=seed) for n in (32, math.inf)
+            output_law(AttentionLayer(RandomInputs(4), heads=2, width=n), 4000, seed=seed)
+            for n in (32, math.inf)
         )
         d = distances(finite, limit)
         found.append((d.kl, d.w1, d.ks, finite.kurtosis(), finite.variance(), finite.score_variance()))
@@ -128,7 +129,7 @@ def test_kl_is_free_of_its_first_order_bias():
     # Two samples of one law: the plain estimate is positive, the corrected one is centred at zero.
     found = []
     for seed in range(40):
-        one, two = (output_law(Layer(RandomInputs(4)), 2000, seed=s) for s in (seed, 1000 + seed))
+        one, two = (output_law(AttentionLayer(RandomInputs(4)), 2000, seed=s) for s in (seed, 1000 + seed))
         found.append(distances(one, two).kl.value)
     assert abs(np.mean(found)) < 4 * np.std(found) / math.sqrt(len(found))
 
@@ -136,18 +137,18 @@ def test_kl_is_free_of_its_first_order_bias():
 def test_an_atom_has_no_kl():
     v = np.ones(80)
     v[::2] = 0.0
-    found = distances(Law(v, None, v), gaussian_law(1.0))
+    found = distances(OutputLaw(v, None, v), gaussian_law(1.0))
     assert found.kl is None
     # F - G = +-(1 - Phi)/2 off zero: the supremum is 1/4, the area E|y|/2.
     assert found.ks.value == pytest.approx(0.25, abs=1e-3)
     assert found.w1.value == pytest.approx(0.5 * math.sqrt(2 / math.pi), abs=1e-5)
     with pytest.raises(InputError, match="zero in every draw"):
-        Law(np.zeros(80), None, v)
+        OutputLaw(np.zeros(80), None, v)
 
 
 def with_residual(width, **options):
-    layers = (Layer(RandomInputs(3), width=n, **options) for n in (width, math.inf))
-    return [stack_law(Stack(layer, residual=True), 4000, seed=0).law for layer in layers]
+    layers = (AttentionLayer(RandomInputs(3), width=n, **options) for n in (width, math.inf))
+    return [stack_law(Depth(layer, residual=True), 4000, seed=0).law for layer in layers]
 
 
 @pytest.mark.parametrize("value", [1e-3, 1e-6])
@@ -210,8 +211,8 @@ def test_the_papers_recipe_gives_its_range(n, low, high):
     # Single runs scatter upwards (outliers of one sample meet the floor 1e-12 of the other): compare means.
     found = []
     for seed in range(8):
-        finite = output_law(Layer(RandomInputs(4), heads=2, width=n), 50_000, seed=seed)
-        limit = output_law(Layer(RandomInputs(4), heads=2), 50_000, seed=100 + seed)
+        finite = output_law(AttentionLayer(RandomInputs(4), heads=2, width=n), 50_000, seed=seed)
+        limit = output_law(AttentionLayer(RandomInputs(4), heads=2), 50_000, seed=100 + seed)
         found.append(kernel_kl(finite.draw(seed), limit.draw(100 + seed)))
     error = np.std(found, ddof=1) / math.sqrt(len(found))
     assert low - 4 * error <= np.mean(found) <= high + 4 * error

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from attnlaw.base.errors import InputError
 from attnlaw.limits import (
+    AttentionLayer,
+    Depth,
     GivenInputs,
-    Layer,
     RandomInputs,
     Scores,
-    Stack,
     WeightVariances,
     compare_widths,
     gaussian_covariance,
@@ -54,21 +54,24 @@ def test_short_tokens_are_kept():
     lengths = np.sqrt(np.diagonal(gram))
     assert (np.abs(root @ root.T - gram) <= 1e-14 * np.outer(lengths, lengths)).all()
     with pytest.raises(InputError, match="rank 4, and tokens of width 3"):
-        Layer(GivenInputs(gram), width=3)
+        AttentionLayer(GivenInputs(gram), width=3)
 
 
 @pytest.mark.parametrize("width", [math.inf, 6])
 def test_a_normalised_layer_does_not_see_lengths(width):
     shown = np.delete(UNIT, 2, axis=0)
     layers = [
-        Layer(GivenInputs.from_tokens(x), width=width) for x in (shown, SHORT[[0, 1, 3, 4], None] * shown)
+        AttentionLayer(GivenInputs.from_tokens(x), width=width)
+        for x in (shown, SHORT[[0, 1, 3, 4], None] * shown)
     ]
     plain, scaled = (output_law(layer, 100, seed=0, token=1, normalise=True).variances for layer in layers)
     np.testing.assert_allclose(scaled, plain, rtol=1e-11)
 
 
 def test_orthogonal_tokens_of_very_different_lengths_have_the_closed_form():
-    found = output_law(Layer(GivenInputs(np.diag([1.0, 1e-13]))), 20_000, seed=0, normalise=True).variance()
+    found = output_law(
+        AttentionLayer(GivenInputs(np.diag([1.0, 1e-13]))), 20_000, seed=0, normalise=True
+    ).variance()
     assert abs(found.value - 0.636838) < 4 * found.error + 1e-6
 
 
@@ -86,61 +89,69 @@ def test_bad_tokens():
         GivenInputs.from_tokens(tokens)
     with pytest.raises(InputError, match="shape"):
         GivenInputs.from_tokens(np.ones(3))
-    with pytest.raises(InputError, match="tokens is 0"):
+    with pytest.raises(InputError, match="tokens: found 0"):
         RandomInputs(0)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 0}, "width is 0"),
-        ({"width": -3}, "width is -3"),
-        ({"width": 2.5}, "width is 2.5"),
-        ({"width": math.nan}, "width is nan"),
-        ({"heads": 0}, "heads is 0"),
-        ({"width": 16, "head_width": 5}, "head width 5 does not divide the width 16"),
-        ({"width": 16, "head_width": 0}, "head width is 0"),
+        ({"width": 0}, "width: found 0"),
+        ({"width": -3}, "width: found -3"),
+        ({"width": 2.5}, "width: found 2.5"),
+        ({"width": math.nan}, "width: found nan"),
+        ({"heads": 0}, "heads: found 0"),
+        ({"width": 16, "head_width": 5}, "head_width: found 5, expected a divisor of the width, 16"),
+        ({"width": 16, "head_width": 0}, "head_width: found 0"),
         ({"width": 6, "scores": Scores(frequencies=(1.0, 2.0))}, "not a multiple of 4"),
         ({"scores": Scores(mask=np.eye(3, dtype=bool))}, r"shape \(3, 3\)"),
         ({"scores": Scores(mask=np.diag([True, False]))}, "hides every token from token 2"),
-        ({"scores": Scores(mask="diagonal")}, "mask 'diagonal'"),
-        ({"scores": Scores(mask=f"band:{'9' * 5000}")}, "choose none, causal or band:K"),
-        ({"width": 10**400}, r"width is above 1e\+18; expected an integer of at most that"),
-        ({"width": 1e300}, r"width is above 1e\+18"),
-        ({"heads": 10**400}, r"heads is above 1e\+18"),
+        (
+            {"width": 10**400},
+            r"width: found 10+, expected a whole number of at least 1 and of at most 1e\+18",
+        ),
+        ({"width": 1e300}, r"width: found 1e\+300"),
+        ({"heads": 10**400}, r"heads: found 10+"),
     ],
 )
 def test_bad_layers(options, message):
     with pytest.raises(InputError, match=message):
-        Layer(RandomInputs(2), **options)
+        AttentionLayer(RandomInputs(2), **options)
 
 
 def test_a_gram_matrix_needs_room():
     with pytest.raises(InputError, match="rank 3, and tokens of width 2"):
-        Layer(GivenInputs(np.eye(3)), width=2)
-    assert Layer(GivenInputs(np.ones((3, 3))), width=1).tokens == 3
+        AttentionLayer(GivenInputs(np.eye(3)), width=2)
+    assert AttentionLayer(GivenInputs(np.ones((3, 3))), width=1).tokens == 3
 
 
 def test_other_bad_options():
-    with pytest.raises(InputError, match="value variance is 0"):
+    with pytest.raises(InputError, match="value variance: found 0, expected a number of at least 1e-15"):
         WeightVariances(value=0.0)
-    with pytest.raises(InputError, match="score function 'tanh'"):
+    with pytest.raises(
+        InputError, match="function: found 'tanh', expected one of softmax, relu, sigmoid, linear"
+    ):
         Scores("tanh")
-    with pytest.raises(InputError, match="scaling 'n'"):
+    with pytest.raises(InputError, match="scaling: found 'n', expected one of"):
         Scores(scaling="n")
+    for mask in ("diagonal", "band", "band:", "band:-1", "band:x", f"band:{'9' * 5000}", "band:K"):
+        with pytest.raises(InputError, match="expected one of none, causal, band:K, for example band:2"):
+            Scores(mask=mask)
     with pytest.raises(InputError, match="not all finite"):
         Scores(frequencies=(math.inf,))
-    layer = Layer(RandomInputs(2), width=4)
-    with pytest.raises(InputError, match="5 coordinates"):
+    layer = AttentionLayer(RandomInputs(2), width=4)
+    with pytest.raises(InputError, match=r"coordinates: found 5, expected .* of at most 4"):
         sample(layer, 10, 0, coordinates=5)
     for draws in (0, 10**400):
-        with pytest.raises(InputError, match=rf"draws is {draws}; expected an integer from 1 to 100000000"):
+        with pytest.raises(InputError, match=rf"draws: found {draws}, expected .* of at most 100000000"):
             sample(layer, draws, 0)
-    with pytest.raises(InputError, match="draws is 1; a standard error needs at least 2"):
+    with pytest.raises(InputError, match="draws: found 1, expected a whole number of at least 2"):
         gaussian_covariance(layer, 1, 0)
-    with pytest.raises(InputError, match=r"depth is above 1e\+18"):
-        Stack(layer, 10**400)
-    with pytest.raises(InputError, match="token 3 does not exist; choose one from 1 to 2"):
+    with pytest.raises(InputError, match=r"depth: found 10+"):
+        Depth(layer, 10**400)
+    with pytest.raises(
+        InputError, match="token: found 3, expected a whole number of at least 1 and of at most 2"
+    ):
         output_law(layer, 100, 0, token=2)
 
 
@@ -155,7 +166,7 @@ def test_softmax_weights_sum_to_one_under_every_mask(tokens, mask, seed):
 
 
 def test_equal_seeds_repeat_and_share_their_normals():
-    layer = Layer(RandomInputs(4), heads=3, width=10**9)
+    layer = AttentionLayer(RandomInputs(4), heads=3, width=10**9)
     one, again = (sample(layer, 500, seed=1) for _ in range(2))
     np.testing.assert_array_equal(one.outputs, again.outputs)
     assert not np.array_equal(one.outputs, sample(layer, 500, seed=2).outputs)
@@ -166,7 +177,7 @@ def test_equal_seeds_repeat_and_share_their_normals():
 def test_progress_and_order_of_a_comparison():
     seen = []
     rows = compare_widths(
-        Stack(Layer(RandomInputs(3)), depth=2, residual=True),
+        Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True),
         (math.inf, 8),
         draws=100,
         seed=0,
@@ -181,11 +192,11 @@ def test_progress_and_order_of_a_comparison():
 @pytest.mark.parametrize("token", [-1, 3, 4])
 def test_a_token_that_is_not_there_is_refused(token):
     with pytest.raises(InputError, match="token"):
-        output_law(Layer(RandomInputs(3)), 40, seed=0, token=token)
+        output_law(AttentionLayer(RandomInputs(3)), 40, seed=0, token=token)
 
 
 def test_a_coordinates_own_normals_are_not_those_of_its_scores():
-    law = output_law(Layer(RandomInputs(3)), 200, seed=5)
+    law = output_law(AttentionLayer(RandomInputs(3)), 200, seed=5)
     own = law.draw(5) / np.sqrt(law.variances)
     taken = streams(5, 0).normals.standard_normal(4000)
     assert not np.isclose(own[:, None], taken[None, :], rtol=1e-12).any()
@@ -198,7 +209,7 @@ def test_sizes_are_taken_as_far_as_fourth_powers_reach(size):
     with pytest.raises(InputError, match=r"entries of size .* at most 1e\+15 and at least 1e-15"):
         GivenInputs(beyond * np.eye(2))
     assert WeightVariances(key=size).key == size
-    with pytest.raises(InputError, match=r"the key variance is .* from 1e-15 to 1e\+15"):
+    with pytest.raises(InputError, match=r"key variance: found .* of at least 1e-15 and of at most 1e\+15"):
         WeightVariances(key=beyond)
 
 

@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 
 from attnlaw.base.errors import InputError
-from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, compare_widths, output_law, stack_law
+from attnlaw.limits import (
+    AttentionLayer,
+    Depth,
+    GivenInputs,
+    RandomInputs,
+    compare_widths,
+    output_law,
+    stack_law,
+)
 from attnlaw.limits.memory import peak_bytes
 
 ROOT = np.random.default_rng(0).standard_normal((200, 300)) / 17
 
 
-def traced_peak(stack: Stack, draws: int) -> int:
+def traced_peak(stack: Depth, draws: int) -> int:
     tracemalloc.start()
     try:
         if stack.is_layer:
@@ -30,16 +38,16 @@ def traced_peak(stack: Stack, draws: int) -> int:
 @pytest.mark.parametrize(
     ("stack", "draws"),
     [
-        (Stack(Layer(RandomInputs(500), heads=2)), 40),
-        (Stack(Layer(RandomInputs(300), width=1000)), 40),
-        (Stack(Layer(RandomInputs(300), width=50), normalise=True), 400),
-        (Stack(Layer(RandomInputs(4, "relu"), width=10**6)), 4),
-        (Stack(Layer(RandomInputs(4), heads=10**5)), 40),
-        (Stack(Layer(RandomInputs(100), heads=8), depth=2), 4),
-        (Stack(Layer(RandomInputs(100), heads=8, width=1000), depth=2, residual=True), 4),
-        (Stack(Layer(RandomInputs(100)), depth=20, residual=True), 4),
-        (Stack(Layer(GivenInputs(ROOT @ ROOT.T), width=500), residual=True), 4),
-        (Stack(Layer(RandomInputs(20), width=10**4), mlp="relu"), 80),
+        (Depth(AttentionLayer(RandomInputs(500), heads=2)), 40),
+        (Depth(AttentionLayer(RandomInputs(300), width=1000)), 40),
+        (Depth(AttentionLayer(RandomInputs(300), width=50), normalise=True), 400),
+        (Depth(AttentionLayer(RandomInputs(4, "relu"), width=10**6)), 4),
+        (Depth(AttentionLayer(RandomInputs(4), heads=10**5)), 40),
+        (Depth(AttentionLayer(RandomInputs(100), heads=8), depth=2), 4),
+        (Depth(AttentionLayer(RandomInputs(100), heads=8, width=1000), depth=2, residual=True), 4),
+        (Depth(AttentionLayer(RandomInputs(100)), depth=20, residual=True), 4),
+        (Depth(AttentionLayer(GivenInputs(ROOT @ ROOT.T), width=500), residual=True), 4),
+        (Depth(AttentionLayer(RandomInputs(20), width=10**4), mlp="relu"), 80),
     ],
 )
 def test_the_peak_is_told_beforehand(stack, draws):
@@ -50,14 +58,20 @@ def test_the_peak_is_told_beforehand(stack, draws):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RandomInputs(20_000), "tokens is 20000; .* take more than 4 GiB of memory, .* at most 8757"),
+        (
+            lambda: RandomInputs(20_000),
+            "tokens: found 20000, expected at most 8757: .* more than 4 GiB of memory",
+        ),
         (lambda: RandomInputs(10**12), "more than 4 GiB"),
         (
-            lambda: law(Layer(RandomInputs(4, "relu"), width=10**9)),
+            lambda: law(AttentionLayer(RandomInputs(4, "relu"), width=10**9)),
             "tokens is 4; .*width 1000000000 .* 120 GiB of memory, more than 4:",
         ),
-        (lambda: law(Layer(RandomInputs(2000), heads=64), depth=2), "heads 64, depth 2 and infinite width"),
-        (lambda: law(Layer(RandomInputs(6000), width=10**5)), "choose fewer tokens"),
+        (
+            lambda: law(AttentionLayer(RandomInputs(2000), heads=64), depth=2),
+            "heads 64, depth 2 and infinite width",
+        ),
+        (lambda: law(AttentionLayer(RandomInputs(6000), width=10**5)), "choose fewer tokens"),
     ],
 )
 def test_more_than_the_memory_is_refused_before_it_is_taken(make, message):
@@ -71,5 +85,5 @@ def test_more_than_the_memory_is_refused_before_it_is_taken(make, message):
         tracemalloc.stop()
 
 
-def law(layer: Layer, depth: int = 1) -> object:
-    return compare_widths(Stack(layer, depth), (layer.width, math.inf), 50_000, seed=0)
+def law(layer: AttentionLayer, depth: int = 1) -> object:
+    return compare_widths(Depth(layer, depth), (layer.width, math.inf), 50_000, seed=0)

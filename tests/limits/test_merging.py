@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.limits import Law
+from attnlaw.limits import OutputLaw
 from attnlaw.limits.merging import CELL, merged
 
 RANDOM = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_few_points_stand_for_many_and_lie_among_them():
 def test_the_density_is_the_plain_average_of_normals_also_far_out():
     draws = DRAWS["inverse gamma"]
     y = np.linspace(0, 3, 7)
-    law = Law(draws, None, np.ones(len(draws)))
+    law = OutputLaw(draws, None, np.ones(len(draws)))
     parts = np.array_split(draws, 40)
     plain = np.mean([stats.norm.pdf(y[:, None], scale=np.sqrt(part)).mean(axis=1) for part in parts], axis=0)
     np.testing.assert_allclose(law.density(y), plain, rtol=1e-6)

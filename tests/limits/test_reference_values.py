@@ -10,11 +10,11 @@ from scipy.integrate import quad
 from scipy.stats import ks_2samp, norm
 
 from attnlaw.limits import (
+    AttentionLayer,
+    Depth,
     GivenInputs,
-    Layer,
     RandomInputs,
     Scores,
-    Stack,
     WeightVariances,
     compare_widths,
     conditional_covariance,
@@ -47,7 +47,7 @@ def moments_of_two_tokens() -> tuple[float, float]:
 def test_two_tokens_by_quadrature():
     mean, square = moments_of_two_tokens()
     assert mean == pytest.approx(0.636838, abs=5e-7)
-    law = output_law(Layer(RandomInputs(2)), 200_000, seed=1)
+    law = output_law(AttentionLayer(RandomInputs(2)), 200_000, seed=1)
     assert law.variance().value == pytest.approx(mean, abs=4 * law.variance().error)
     kurtosis = law.kurtosis()
     assert kurtosis.value == pytest.approx(3 * square / mean**2, abs=4 * kurtosis.error)
@@ -56,7 +56,7 @@ def test_two_tokens_by_quadrature():
 @pytest.mark.parametrize(("tokens", "mean", "r"), [(4, 0.3918, 0.0810), (8, 0.2323, 0.1176)])
 def test_mean_and_kurtosis_of_the_limit(tokens, mean, r):
     for heads in (1, 4):
-        law = output_law(Layer(RandomInputs(tokens), heads=heads), 100_000, seed=2)
+        law = output_law(AttentionLayer(RandomInputs(tokens), heads=heads), 100_000, seed=2)
         assert law.variance().value == pytest.approx(mean, abs=4 * law.variance().error + 2e-4)
         kurtosis = law.kurtosis()
         expected = 3 + 3 * r / heads
@@ -65,7 +65,7 @@ def test_mean_and_kurtosis_of_the_limit(tokens, mean, r):
 
 @pytest.mark.parametrize("n", [2, 16, 10**9])
 def test_score_variances_at_finite_width(n):
-    layer = Layer(RandomInputs(4), width=n)
+    layer = AttentionLayer(RandomInputs(4), width=n)
     exact = (1 + 2 / n) ** 2
     found = output_law(layer, 100_000, seed=3).score_variance()
     assert found.value == pytest.approx(exact, abs=4 * found.error)
@@ -77,7 +77,7 @@ def test_score_variances_at_finite_width(n):
 
 
 def test_relu_inputs():
-    layer = Layer(RandomInputs(4, "relu"))
+    layer = AttentionLayer(RandomInputs(4, "relu"))
     root = layer.inputs.limit_root()
     expected = np.full((4, 4), 1 / (2 * math.pi)) + (0.5 - 1 / (2 * math.pi)) * np.eye(4)
     np.testing.assert_allclose(root @ root.T, expected, atol=1e-14)
@@ -90,18 +90,18 @@ def test_relu_inputs():
 
 
 def test_kl_to_the_limit():
-    stack = Stack(Layer(RandomInputs(4), heads=2))
+    stack = Depth(AttentionLayer(RandomInputs(4), heads=2))
     rows = compare_widths(stack, (16, 64), 200_000, seed=6)
     for row, published in zip(rows, (0.0222, 0.00213), strict=True):
         digit = 5e-5 if row.width == 16 else 5e-6
         assert row.kl_to_limit.value == pytest.approx(published, abs=4 * row.kl_to_limit.error + digit)
-        assert row.residual < 1e-8
+        assert row.residual_of_distances < 1e-8
 
 
 def test_kl_falls_like_the_inverse_square_of_the_width():
     # KL = c / n^2 (1 + b / n + ...): between n = 256 and 1024 the second term moves the slope by
     # about b (1/256 - 1/1024) / log 4 = 0.002 b, with b about -9 from n = 16 and 64 above.
-    stack = Stack(Layer(RandomInputs(4), heads=2))
+    stack = Depth(AttentionLayer(RandomInputs(4), heads=2))
     rows = compare_widths(stack, (256, 1024), 400_000, seed=7)
     first, second = (row.kl_to_limit for row in rows)
     slope = math.log(second.value / first.value) / math.log(4)
@@ -111,7 +111,7 @@ def test_kl_falls_like_the_inverse_square_of_the_width():
 
 
 def test_errors_of_the_gaussian_covariance_are_the_spread_of_repeated_runs():
-    runs, layer = 60, Layer(RandomInputs(2))
+    runs, layer = 60, AttentionLayer(RandomInputs(2))
     values, errors = zip(*(gaussian_covariance(layer, 500, seed) for seed in range(runs)), strict=True)
     ratio = np.std(values, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
     # chi_59 / sqrt(59) lies in (0.69, 1.34) with probability 1 - 6e-4; 3 entries.
@@ -120,7 +120,7 @@ def test_errors_of_the_gaussian_covariance_are_the_spread_of_repeated_runs():
 
 def test_the_error_of_two_draws_is_half_their_distance():
     """The standard deviation of a and b is |a - b| / sqrt(2), that of their mean |a - b| / 2."""
-    layer = Layer(RandomInputs(2))
+    layer = AttentionLayer(RandomInputs(2))
     value, error = gaussian_covariance(layer, 2, seed=3)
     p = score_matrices(layer, layer.inputs.limit_root()[None], 2, streams(3, 0))
     a, b = conditional_covariance(layer, p)
@@ -131,11 +131,11 @@ def test_the_error_of_two_draws_is_half_their_distance():
 
 def test_many_heads_are_gaussian():
     # The mixture's variance has relative deviation ~ H^(-1/2): KL to the Gaussian falls like H^(-2).
-    layer = Layer(RandomInputs(4))
+    layer = AttentionLayer(RandomInputs(4))
     covariance, _ = gaussian_covariance(layer, 400_000, seed=8)
     found = {}
     for heads in (4, 16):
-        law = output_law(Layer(RandomInputs(4), heads=heads), 100_000, seed=9)
+        law = output_law(AttentionLayer(RandomInputs(4), heads=heads), 100_000, seed=9)
         found[heads] = distances(law, gaussian_law(float(law.variances.mean()))).kl
         assert law.variance().value == pytest.approx(covariance[0, 0], abs=4 * law.variance().error + 5e-4)
     slope = math.log(found[16].value / found[4].value) / math.log(4)
@@ -147,7 +147,7 @@ def test_many_heads_are_gaussian():
 def test_coordinates_are_uncorrelated_and_dependent():
     # Given the scores coordinates are independent N(0, v): Cov(y_1, y_1') = 0, Cov(y_1^2, y_1'^2) = Var v.
     for width in (8, math.inf):
-        layer = Layer(RandomInputs(4), width=width)
+        layer = AttentionLayer(RandomInputs(4), width=width)
         law = output_law(layer, 200_000, seed=10)
         y = sample(layer, 200_000, seed=11, coordinates=2).outputs[:, 0]
         product = y[:, 0] * y[:, 1]
@@ -160,7 +160,7 @@ def test_coordinates_are_uncorrelated_and_dependent():
 
 
 def test_conditional_covariance_is_that_of_the_outputs():
-    layer = Layer(GivenInputs(SIGMA), heads=2, variances=WeightVariances(1.5, 1.0, 2.0, 0.7))
+    layer = AttentionLayer(GivenInputs(SIGMA), heads=2, variances=WeightVariances(1.5, 1.0, 2.0, 0.7))
     drawn = sample(layer, 100_000, seed=12)
     y = drawn.outputs[..., 0]
     products = y[:, :, None] * y[:, None, :] - conditional_covariance(layer, drawn.scores)
@@ -171,7 +171,7 @@ def test_conditional_covariance_is_that_of_the_outputs():
 @pytest.mark.parametrize("width", [8, math.inf])
 @pytest.mark.parametrize("frequencies", [(), (0.5, 1.3)])
 def test_score_covariance_holds_at_every_width(width, frequencies):
-    layer = Layer(GivenInputs(SIGMA), width=width, scores=Scores(frequencies=frequencies))
+    layer = AttentionLayer(GivenInputs(SIGMA), width=width, scores=Scores(frequencies=frequencies))
     p = sample(layer, 100_000, seed=13).scores[:, 0].reshape(-1, 9)
     products = p[:, :, None] * p[:, None, :]
     error = products.std(axis=0) / math.sqrt(len(p))
@@ -180,16 +180,16 @@ def test_score_covariance_holds_at_every_width(width, frequencies):
 
 
 def test_special_limits():
-    uniform = output_law(Layer(RandomInputs(4), scores=Scores(scaling="1/n")), 100, seed=14)
+    uniform = output_law(AttentionLayer(RandomInputs(4), scores=Scores(scaling="1/n")), 100, seed=14)
     np.testing.assert_allclose(uniform.variances, 0.25, rtol=1e-12)
-    first = output_law(Layer(RandomInputs(4), scores=Scores(mask="causal")), 100, seed=15)
+    first = output_law(AttentionLayer(RandomInputs(4), scores=Scores(mask="causal")), 100, seed=15)
     np.testing.assert_allclose(first.variances, 1.0, rtol=1e-12)
     assert uniform.score_variance().value == 0.0
 
 
 @pytest.mark.parametrize("scores", [Scores(), Scores(frequencies=(0.4, 2.0)), Scores("relu", mask="band:1")])
 def test_the_limit_is_the_law_at_an_enormous_width(scores):
-    layer = Layer(GivenInputs(SIGMA), heads=2, width=4 * 10**9, scores=scores)
+    layer = AttentionLayer(GivenInputs(SIGMA), heads=2, width=4 * 10**9, scores=scores)
     wide = sample(layer, 20_000, seed=16, coordinates=2)
     limit = sample(layer.at_width(math.inf), 20_000, seed=17, coordinates=2)
     pairs = [
@@ -203,7 +203,9 @@ def test_the_limit_is_the_law_at_an_enormous_width(scores):
 @pytest.mark.parametrize("frequencies", [(), (0.7,)])
 @pytest.mark.parametrize("inner", [2, None])
 def test_one_row_of_scores_is_a_row_of_all_scores(inner, frequencies):
-    layer = Layer(GivenInputs(SIGMA), width=10**6, head_width=inner, scores=Scores(frequencies=frequencies))
+    layer = AttentionLayer(
+        GivenInputs(SIGMA), width=10**6, head_width=inner, scores=Scores(frequencies=frequencies)
+    )
     root, token, draws = layer.inputs.limit_root()[None], 1, 100_000
     row = score_row(layer, root, token, draws, streams(21))[:, :, 0]
     full = score_matrices(layer, root, draws, streams(22))[:, 0, token]
@@ -219,7 +221,7 @@ def test_one_row_of_scores_is_a_row_of_all_scores(inner, frequencies):
 def test_softmax_temperature_is_a_query_variance():
     # T = 2 halves the scores.
     cold, warm = (
-        sample(Layer(GivenInputs(SIGMA), variances=WeightVariances(query=q)), 50, seed=18).scores
+        sample(AttentionLayer(GivenInputs(SIGMA), variances=WeightVariances(query=q)), 50, seed=18).scores
         for q in (1.0, 0.25)
     )
     np.testing.assert_allclose(warm, cold / 2, rtol=1e-12)
@@ -231,7 +233,7 @@ def test_cross_attention_is_a_mask():
     other = SIGMA.copy()
     other[0, 1:] = other[1:, 0] = 0.0
     laws = [
-        output_law(Layer(GivenInputs(gram), scores=Scores(mask=sees)), 50_000, seed=seed).variances
+        output_law(AttentionLayer(GivenInputs(gram), scores=Scores(mask=sees)), 50_000, seed=seed).variances
         for gram, seed in ((SIGMA, 19), (other, 20))
     ]
     assert ks_2samp(*laws).pvalue > 1e-3

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlaw.limits import GivenInputs, Layer, Scores
+from attnlaw.limits import AttentionLayer, GivenInputs, Scores
 from attnlaw.limits.heads import score_matrices, score_row
 from attnlaw.limits.wishart import streams
 
@@ -31,7 +31,7 @@ def covariance(frequencies, i, j, k, m):
 def test_covariances_of_scores(frequencies, head_width):
     width = 24 if head_width == 12 else math.inf
     narrow = None if head_width == math.inf else head_width
-    layer = Layer(GivenInputs(GRAM), 2, width, narrow, Scores(frequencies=frequencies))
+    layer = AttentionLayer(GivenInputs(GRAM), 2, width, narrow, Scores(frequencies=frequencies))
     whole = score_matrices(layer, ROOT, DRAWS, streams(1))[:, 0] / layer.score_scale
     row = score_row(layer, ROOT, 1, DRAWS, streams(2))[..., 0] / layer.score_scale
     places = list(itertools.product(range(3), repeat=2))

@@ -10,10 +10,18 @@ import pytest
 from scipy.stats import ks_2samp
 
 from attnlaw.base.errors import InputError
-from attnlaw.limits import GivenInputs, Layer, RandomInputs, Stack, output_law, sample_stack, stack_law
+from attnlaw.limits import (
+    AttentionLayer,
+    Depth,
+    GivenInputs,
+    RandomInputs,
+    output_law,
+    sample_stack,
+    stack_law,
+)
 from attnlaw.limits.wishart import bartlett, compress
 
-DEEP = Stack(Layer(RandomInputs(3, shared=False)), depth=2)
+DEEP = Depth(AttentionLayer(RandomInputs(3, shared=False)), depth=2)
 
 
 @pytest.mark.parametrize(
@@ -37,11 +45,11 @@ def test_two_layers(residual, mean, deviations):
 @pytest.mark.parametrize(
     "stack",
     [
-        Stack(Layer(RandomInputs(3, "relu"), heads=2, width=1000), 2, residual=True),
-        Stack(Layer(RandomInputs(3), heads=2, width=10**9), 3),
-        Stack(Layer(GivenInputs(np.diag([1.0, 2.0, 0.5])), width=1000), 2, True, "relu", True),
-        Stack(Layer(RandomInputs(3), width=1000), 2, mlp="gelu"),
-        Stack(Layer(RandomInputs(3), heads=2, width=10**9, head_width=2), 2, residual=True),
+        Depth(AttentionLayer(RandomInputs(3, "relu"), heads=2, width=1000), 2, residual=True),
+        Depth(AttentionLayer(RandomInputs(3), heads=2, width=10**9), 3),
+        Depth(AttentionLayer(GivenInputs(np.diag([1.0, 2.0, 0.5])), width=1000), 2, True, "relu", True),
+        Depth(AttentionLayer(RandomInputs(3), width=1000), 2, mlp="gelu"),
+        Depth(AttentionLayer(RandomInputs(3), heads=2, width=10**9, head_width=2), 2, residual=True),
     ],
 )
 def test_the_limit_is_the_law_at_an_enormous_width(stack):
@@ -59,7 +67,7 @@ def test_the_limit_is_the_law_at_an_enormous_width(stack):
 
 
 def test_mlp_of_infinite_width_is_the_kernel_map():
-    stack = Stack(Layer(GivenInputs(np.eye(2)), heads=1), 1, mlp="relu")
+    stack = Depth(AttentionLayer(GivenInputs(np.eye(2)), heads=1), 1, mlp="relu")
     grams = sample_stack(stack, 50, seed=4).grams
     # relu halves squared lengths: E relu(u)^2 = Var u / 2, before which attention gives A A^T.
     plain = sample_stack(replace(stack, mlp=None), 50, seed=4).grams
@@ -67,13 +75,13 @@ def test_mlp_of_infinite_width_is_the_kernel_map():
 
 
 def test_one_layer_is_the_layer():
-    layer = Layer(RandomInputs(4), heads=2, width=8)
-    one, two = stack_law(Stack(layer), 20_000, seed=5).law, output_law(layer, 20_000, seed=6)
+    layer = AttentionLayer(RandomInputs(4), heads=2, width=8)
+    one, two = stack_law(Depth(layer), 20_000, seed=5).law, output_law(layer, 20_000, seed=6)
     assert ks_2samp(one.variances, two.variances).pvalue > 1e-3
 
 
 def test_the_mixture_agrees_with_the_draws():
-    stack = Stack(Layer(RandomInputs(3, "relu"), heads=2, width=5), 2, residual=True)
+    stack = Depth(AttentionLayer(RandomInputs(3, "relu"), heads=2, width=5), 2, residual=True)
     law = stack_law(stack, 20_000, seed=7, token=1).law
     drawn = sample_stack(stack, 20_000, seed=8).outputs[:, 1, 0]
     centred = (drawn - drawn.mean()) ** 2
@@ -86,22 +94,22 @@ def test_the_mixture_agrees_with_the_draws():
 
 
 def test_rank_collapses_without_a_residual():
-    layer = Layer(RandomInputs(4))
-    plain = stack_law(Stack(layer, 8), 2000, seed=9)
-    kept = stack_law(Stack(layer, 8, residual=True), 2000, seed=9)
+    layer = AttentionLayer(RandomInputs(4))
+    plain = stack_law(Depth(layer, 8), 2000, seed=9)
+    kept = stack_law(Depth(layer, 8, residual=True), 2000, seed=9)
     plain_mean, kept_mean = plain.cosines.mean(axis=0), kept.cosines.mean(axis=0)
     assert plain_mean[0] == pytest.approx(0, abs=1e-12)
     assert (np.diff(plain_mean) > -1e-12).all()
     assert plain_mean[-1] > 0.99
     assert (kept_mean[1:] < plain_mean[1:]).all()
     np.testing.assert_allclose(
-        stack_law(Stack(layer, 2, normalise=True), 50, seed=1).law.score_variances, 1.0
+        stack_law(Depth(layer, 2, normalise=True), 50, seed=1).law.score_variances, 1.0
     )
 
 
 def test_grams_and_coordinates_belong_together():
     # With all n coordinates in view the Gram matrix is their mean product.
-    stack = Stack(Layer(RandomInputs(3), heads=2, width=5, head_width=1), 3, residual=True)
+    stack = Depth(AttentionLayer(RandomInputs(3), heads=2, width=5, head_width=1), 3, residual=True)
     drawn = sample_stack(stack, 20, seed=10, coordinates=5)
     gram = drawn.outputs @ np.swapaxes(drawn.outputs, 1, 2) / 5
     np.testing.assert_allclose(gram, drawn.grams[:, -1], atol=1e-10)
@@ -131,19 +139,22 @@ def test_compress_survives_rank_deficiency():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"depth": 0}, "depth is 0"), ({"depth": 2, "mlp": "tanh"}, "MLP activation 'tanh'")],
+    [
+        ({"depth": 0}, "depth: found 0"),
+        ({"depth": 2, "mlp": "tanh"}, "mlp: found 'tanh', expected one of identity, relu, gelu"),
+    ],
 )
 def test_bad_stacks_are_refused(options, message):
     with pytest.raises(InputError, match=message):
-        Stack(Layer(RandomInputs(2)), **options)
+        Depth(AttentionLayer(RandomInputs(2)), **options)
 
 
 def test_no_more_coordinates_than_the_width():
-    with pytest.raises(InputError, match="9 coordinates"):
-        sample_stack(Stack(Layer(RandomInputs(2), width=8)), 10, 0, coordinates=9)
+    with pytest.raises(InputError, match="coordinates: found 9"):
+        sample_stack(Depth(AttentionLayer(RandomInputs(2), width=8)), 10, 0, coordinates=9)
 
 
 def test_one_token_has_lengths_and_no_cosines():
-    path = stack_law(Stack(Layer(RandomInputs(1)), depth=2), 100, seed=0).path()
+    path = stack_law(Depth(AttentionLayer(RandomInputs(1)), depth=2), 100, seed=0).path()
     assert [point.depth for point in path] == [0, 1, 2]
     assert all(point.cosine is None and point.squared_length.value > 0 for point in path)

@@ -23,10 +23,10 @@ from attnlaw.command import audit, fit, learn, limit
 from attnlaw.command.app import app
 from attnlaw.learning.scaling import leading_error, scaling_law
 from attnlaw.limits import (
-    Layer,
+    AttentionLayer,
+    Depth,
     RandomInputs,
     Scores,
-    Stack,
     distances,
     gaussian_covariance,
     gaussian_law,
@@ -267,8 +267,10 @@ def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> 
     asked = 'scaling = "1/n"\nother_scaling = "1/sqrt(n)"\ngaussian = true\nkernel = true\n'
     text = f'verb = "limit"\n[fixed]\ndraws = 20000\nheads = 1\n{asked}[grid]\nwidth = [64, inf]\n'
     finite, infinite = rows(tmp_path, text).to_dicts()
-    layer = Layer(RandomInputs(4), heads=1, width=64, scores=Scores(scaling="1/n"))
-    law, other = (output_law(one, 20_000, finite["seed"]) for one in (layer, Layer(RandomInputs(4), heads=1)))
+    layer = AttentionLayer(RandomInputs(4), heads=1, width=64, scores=Scores(scaling="1/n"))
+    law, other = (
+        output_law(one, 20_000, finite["seed"]) for one in (layer, AttentionLayer(RandomInputs(4), heads=1))
+    )
     kl = distances(law, other).kl
     assert kl is not None
     assert (finite["kl_to_other_limit"], finite["kl_to_other_limit_error"]) == (kl.value, kl.error)
@@ -287,15 +289,15 @@ def test_a_head_width_at_infinite_width_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="head_width: found 4 at width inf, the limit, whose heads"):
         rows(tmp_path, text.format(", inf"))
     (row,) = rows(tmp_path, text.format("")).to_dicts()
-    law = output_law(Layer(RandomInputs(4), heads=2, width=16, head_width=4), 2000, row["seed"])
+    law = output_law(AttentionLayer(RandomInputs(4), heads=2, width=16, head_width=4), 2000, row["seed"])
     assert row["kurtosis"] == law.kurtosis().value
 
 
 def test_the_gaussian_of_the_same_variance_is_that_of_many_heads(tmp_path: Path) -> None:
     text = 'verb = "limit"\n[fixed]\ndraws = 20000\nheads = 2\ngaussian = true\n'
     (row,) = rows(tmp_path, text).to_dicts()
-    covariance, _ = gaussian_covariance(Layer(RandomInputs(4)), 200_000, seed=0)
-    law = output_law(Layer(RandomInputs(4), heads=2), 20_000, seed=1)
+    covariance, _ = gaussian_covariance(AttentionLayer(RandomInputs(4)), 200_000, seed=0)
+    law = output_law(AttentionLayer(RandomInputs(4), heads=2), 20_000, seed=1)
     kl = distances(law, gaussian_law(float(covariance[0, 0]))).kl
     assert kl is not None
     assert abs(row["kl_to_gaussian"] - kl.value) < 4 * np.hypot(row["kl_to_gaussian_error"], kl.error)
@@ -305,7 +307,7 @@ def test_the_gaussian_of_a_law_with_a_mean_has_it_too(tmp_path: Path) -> None:
     """ReLU tokens pass a residual: their mean alone would be a divergence of mean^2 / (2 Var y) = 0.13."""
     shared = 'verb = "limit"\n[fixed]\ndraws = 5000\ngaussian = true\nresidual = true\nactivation = "relu"\n'
     (row,) = rows(tmp_path, shared).to_dicts()
-    law = stack_law(Stack(Layer(RandomInputs(4, "relu")), residual=True), 5000, row["seed"]).law
+    law = stack_law(Depth(AttentionLayer(RandomInputs(4, "relu")), residual=True), 5000, row["seed"]).law
     y = np.linspace(-12, 12, 48_001)
     p, mean = law.density(y), law.means.mean()
     q = stats.norm.logpdf(y, mean, np.sqrt(np.trapezoid(p * (y - mean) ** 2, y)))

@@ -21,10 +21,10 @@ from attnlaw.learning.problem import Problem, Target
 from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.limits import (
+    AttentionLayer,
+    Depth,
     GivenInputs,
-    Layer,
     RandomInputs,
-    Stack,
     WeightVariances,
     compare_widths,
     output_law,
@@ -229,7 +229,7 @@ def test_fits_of_spectra_beyond_float64(scale: float) -> None:
 
 
 def widths(*given: float, tokens: int = 3, draws: int = 400, depth: int = 1, **layer: Any) -> Any:
-    return compare_widths(Stack(Layer(RandomInputs(tokens), **layer), depth), given, draws, 0)
+    return compare_widths(Depth(AttentionLayer(RandomInputs(tokens), **layer), depth), given, draws, 0)
 
 
 def test_one_token_has_a_gaussian_limit() -> None:
@@ -240,7 +240,7 @@ def test_one_token_has_a_gaussian_limit() -> None:
 
 def test_width_one() -> None:
     """x, W_V and W_O of one token are three independent normals: variance 1, kurtosis 27."""
-    law = output_law(Layer(RandomInputs(1, shared=False), width=1), draws=50_000, seed=0)
+    law = output_law(AttentionLayer(RandomInputs(1, shared=False), width=1), draws=50_000, seed=0)
     variance, kurtosis = law.variance(), law.kurtosis()
     assert abs(variance.value - 1) < 4 * variance.error
     assert abs(kurtosis.value - 27) < 4 * kurtosis.error
@@ -271,4 +271,4 @@ def test_variances_beyond_float64(value: float) -> None:
 )
 def test_tokens_without_a_law(gram: Any) -> None:
     with pytest.raises(InputError):
-        output_law(Layer(GivenInputs(gram), 2, 8), 100, 0)
+        output_law(AttentionLayer(GivenInputs(gram), 2, 8), 100, 0)

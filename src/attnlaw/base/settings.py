@@ -16,6 +16,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -288,10 +289,15 @@ def _fitted(kind: Any, value: Any) -> Any:
         return _listed(get_args(kind)[0], value)
     if kind is bool or isinstance(value, bool):
         return value if kind is bool and isinstance(value, bool) else None
-    if isinstance(value, int) and abs(value) > LARGEST:
-        return None
+    if isinstance(value, Integral):  # NumPy's, too
+        value = int(value)
+        if abs(value) > LARGEST:
+            return None
+    elif isinstance(value, Real):
+        value = float(value)
     if kind is float:
-        number = float(value) if isinstance(value, int | float) or value == "inf" else math.nan
+        is_number = isinstance(value, int | float) or (isinstance(value, str) and value == "inf")
+        number = float(value) if is_number else math.nan
         return None if math.isnan(number) else number
     if kind is int:
         whole = isinstance(value, int | float) and math.isfinite(value) and value == int(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -53,14 +53,21 @@ def command(
         with progress(f"lens {Path(model).name}") as report:
             found = linearise(model, numbers, top=top, seed=seed, progress=report)
         if json:
-            print_json(found.describe())
+            print_json(_json(found, top, seed))
         else:
             _show(found)
         if out is not None:
-            replace_all(_files(found, out))
+            replace_all(_files(found, out, top, seed))
             say(f"wrote lens.json, lens_map.png and lens_map.html in {out}")
-        if found.status != "exact":
-            say(f"attnlaw: {found.status}")
+        if found.remark is not None:
+            say(f"attnlaw: {found.remark}")
+
+
+def _json(found: Lens, top: int, seed: int) -> Any:
+    from attnlaw.verbs.lens import VERB, LensSettings
+
+    case = LensSettings(model=found.model, ids=found.ids, top=top, seed=seed)
+    return VERB.json(case, found)
 
 
 def _integers(text: str) -> list[int]:
@@ -76,20 +83,18 @@ def _integers(text: str) -> list[int]:
 def _show(lens: Lens) -> None:
     from rich.text import Text
 
-    from attnlaw.command.console import output, print_table, say
+    from attnlaw.command.console import output, print_table
 
     tokens = len(lens.ids)
     output.print(Text(lens.model, style="bold"), soft_wrap=True)
     output.print(
         f"{lens.family}, {lens.layers} layers, {tokens} tokens of width {lens.operator.width}", style="dim"
     )
-    output.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({lens.status.split(':')[0]})")
+    output.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({lens.outcome})")
     output.print(f"offset |c| / |F(X)|   {lens.offset_share:.3g}")
-    values = lens.singular_values.values
+    values = lens.singular_values
     if values is not None:
         output.print(f"singular values of T  {'  '.join(f'{value:.4g}' for value in values)}", soft_wrap=True)
-    else:
-        say(f"singular values: {lens.singular_values.status}")
     print_table(output, lambda left_out: _table(lens, left_out), ("rollout",))
     if tokens > SHOWN:
         output.print(f"{tokens - SHOWN} more tokens; --out DIR draws all of them")
@@ -123,18 +128,17 @@ def _table(lens: Lens, left_out: Sequence[str]) -> Table:
     return table
 
 
-def _files(lens: Lens, folder: Path) -> dict[Path, bytes]:
+def _files(lens: Lens, folder: Path, top: int, seed: int) -> dict[Path, bytes]:
     """What the directory gets: the numbers, and the map as a figure and as a page."""
-    import polars as pl
-
     from attnlaw.base.files import to_json
     from attnlaw.report.lens_charts import page_bytes, token_maps
     from attnlaw.report.style import chart_bytes
+    from attnlaw.verbs.lens import VERB
 
-    chart = token_maps(pl.DataFrame(lens.rows()))
+    chart = token_maps(VERB.tables[0].rows(lens).rename({"norm_error": "error"}))
     figure = folder / "lens_map.png"
     return {
-        folder / "lens.json": f"{to_json(lens.describe())}\n".encode(),
+        folder / "lens.json": f"{to_json(_json(lens, top, seed))}\n".encode(),
         figure: chart_bytes(chart, figure),
         folder / "lens_map.html": page_bytes(chart, f"{lens.model}: what moves each token"),
     }

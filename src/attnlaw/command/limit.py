@@ -12,8 +12,11 @@ import typer
 from attnlaw.command.uncertain import with_error
 
 if TYPE_CHECKING:
-    from attnlaw.limits import Estimate, WidthRow
+    from attnlaw.base.estimate import Estimate
+    from attnlaw.limits.compare import WidthRow
     from attnlaw.limits.inputs import Inputs
+
+QUANTITIES = ("score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit")
 
 
 def command(
@@ -58,11 +61,11 @@ def command(
     stand in units of the last digit. Var p is the variance of the score p_ii, the randomness of
     the inputs included.
 
-    The same from Python: attnlaw.limits.compare_widths(Stack(Layer(inputs, heads=H)), widths, draws, seed)
+    The same from Python: attnlaw.limit(heads=H, width=[16, 64], draws=..., seed=...)
     """
     from attnlaw.base.errors import InputError
     from attnlaw.command.console import print_json, progress
-    from attnlaw.limits import Layer, Scores, Stack, compare_widths
+    from attnlaw.limits import AttentionLayer, Depth, Scores, compare_widths
     from attnlaw.report.style import FORMATS
 
     if figure is not None and figure.suffix not in FORMATS:
@@ -71,7 +74,10 @@ def command(
     widths = [_width(item) for item in _items(width, "--width")]
     counts = [_integer(item, "--heads") for item in _items(heads, "--heads")]
     scores = Scores(mask=mask)
-    stacks = [Stack(Layer(inputs, heads=h, scores=scores), depth, residual, None, normalise) for h in counts]
+    stacks = [
+        Depth(AttentionLayer(inputs, heads=h, scores=scores), depth, residual, None, normalise)
+        for h in counts
+    ]
     tables = []
     for stack in stacks:
         with progress(f"limit, {stack.layer.heads} heads") as report:
@@ -118,8 +124,8 @@ def _width(text: str) -> float:
 def _inputs(
     tokens: int | None, activation: str | None, embeddings: str | None, ids: str | None, gram: Path | None
 ) -> Inputs:
-    from attnlaw.limits import GivenInputs, RandomInputs
     from attnlaw.limits.gram_file import read_gram
+    from attnlaw.limits.inputs import GivenInputs, RandomInputs
 
     if embeddings is None and gram is None:
         if ids is not None:
@@ -149,16 +155,15 @@ def _read_embeddings(path: str, ids: str) -> Any:
     return embedding[numbers]
 
 
-def _estimate(value: Estimate | None) -> dict[str, float] | None:
+def _estimate(value: Estimate | None) -> dict[str, float | None] | None:
     return None if value is None else {"value": value.value, "error": value.error}
 
 
 def _as_json(row: WidthRow) -> dict[str, Any]:
-    from attnlaw.limits import QUANTITIES
 
     width = "inf" if row.width == math.inf else int(row.width)
     result: dict[str, Any] = {"width": width} | {name: _estimate(getattr(row, name)) for name in QUANTITIES}
-    result["residual_of_distances"] = row.residual
+    result["residual_of_distances"] = row.residual_of_distances
     if row.path is not None:
         result["path"] = [
             {
@@ -192,7 +197,6 @@ def _show(title: str, rows: Sequence[WidthRow]) -> None:
     from rich.text import Text
 
     from attnlaw.command.console import column_table, output, print_table
-    from attnlaw.limits import QUANTITIES
 
     names = ("Var p", "Var y", "kurtosis", "KL", "W1", "KS")
     cells = {

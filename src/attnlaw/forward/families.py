@@ -11,7 +11,7 @@ other factor and phi's slope would be as exact and give another operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,17 @@ Affine = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
-class Family:
-    """Names of the classes in `transformers`, and the function that reads the blocks of a pass."""
+class Reader:
+    """Names of the classes in `transformers`, and the function that reads the blocks of a pass.
+
+    `after_padding`: its positions start after the padding token's.
+    """
 
     config: str
     model: str
     read: Callable[[Any, Seen, Sequence[Array]], Iterator[Block]]
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    after_padding: bool = False
 
 
 def _bert(model: Any, seen: Seen, probabilities: Sequence[Array]) -> Iterator[Block]:
@@ -67,14 +71,15 @@ def _llama(model: Any, seen: Seen, probabilities: Sequence[Array]) -> Iterator[B
     yield _norm(model.norm, seen)
 
 
+_ENCODER = {"add_pooling_layer": False}
 # A new family with one of these shapes is a line here; `bert` and `gpt2` stand in checkpoints of old too.
-FAMILIES: dict[str, Family] = {
-    "bert": Family("BertConfig", "BertModel", _bert, {"add_pooling_layer": False}),
-    "roberta": Family("RobertaConfig", "RobertaModel", _bert, {"add_pooling_layer": False}),
-    "gpt2": Family("GPT2Config", "GPT2Model", _gpt2, {}),
-    "llama": Family("LlamaConfig", "LlamaModel", _llama, {}),
-    "mistral": Family("MistralConfig", "MistralModel", _llama, {}),
-    "qwen2": Family("Qwen2Config", "Qwen2Model", _llama, {}),
+FAMILIES: dict[str, Reader] = {
+    "bert": Reader("BertConfig", "BertModel", _bert, _ENCODER),
+    "roberta": Reader("RobertaConfig", "RobertaModel", _bert, _ENCODER, after_padding=True),
+    "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2),
+    "llama": Reader("LlamaConfig", "LlamaModel", _llama),
+    "mistral": Reader("MistralConfig", "MistralModel", _llama),
+    "qwen2": Reader("Qwen2Config", "Qwen2Model", _llama),
 }
 
 

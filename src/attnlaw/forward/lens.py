@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from attnlaw.base.declare import Progress, silent
+from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.forward.blocks import Array, attentions
 from attnlaw.forward.load import load
 from attnlaw.forward.maps import TokenMap, rollout, token_map
@@ -33,37 +35,50 @@ class Lens:
     operator: Operator
     reconstruction_error: float
     offset_share: float
-    singular_values: TopSingularValues
+    spectrum: TopSingularValues
     token_map: TokenMap
     rollout: Array
-    status: str
 
-    def describe(self) -> dict[str, Any]:
-        """Plain values for JSON; the operator itself is left out."""
-        return {
-            "model": self.model,
-            "family": self.family,
-            "ids": list(self.ids),
-            "layers": self.layers,
-            "hidden_size": self.operator.width,
-            "reconstruction_error": self.reconstruction_error,
-            "offset_share": self.offset_share,
-            "singular_values": {
-                "values": None if self.singular_values.values is None else list(self.singular_values.values),
-                "residual": self.singular_values.residual,
-                "status": self.singular_values.status,
-            },
-            "token_map": {
-                "norms": self.token_map.norms.tolist(),
-                "errors": self.token_map.errors.tolist(),
-                "probes": self.token_map.probes,
-            },
-            "rollout": self.rollout.tolist(),
-            "status": self.status,
-        }
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
+
+    @property
+    def hidden_size(self) -> int:
+        return self.operator.width
+
+    @property
+    def singular_values(self) -> list[float] | None:
+        """The largest ones of T, descending; None where Lanczos did not converge."""
+        return None if self.spectrum.values is None else list(self.spectrum.values)
+
+    @property
+    def singular_values_residual(self) -> float | None:
+        return self.spectrum.residual
+
+    @property
+    def probes(self) -> int | None:
+        """Random probes per token behind the norms of the map; None where these are exact."""
+        return self.token_map.probes
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether T and c rebuild what the network computes, and the singular values were found."""
+        if self.reconstruction_error > TOLERANCE:
+            return Outcome.INEXACT
+        return Outcome.DONE if self.spectrum.remark is None else Outcome.NOT_CONVERGED
+
+    @property
+    def remark(self) -> str | None:
+        if self.reconstruction_error > TOLERANCE:
+            return (
+                f"reconstruction error {self.reconstruction_error:.1e} is above {TOLERANCE:.0e}: do not read "
+                "the map; the model computes something that its blocks do not show"
+            )
+        return self.spectrum.remark
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per pair of tokens: positions, ids, norm with its error, shares of the row, rollout."""
+        """One row per pair of tokens: positions, ids, norm with its error, share of the row, rollout."""
         shares = self.token_map.shares
         return [
             {
@@ -71,13 +86,12 @@ class Lens:
                 "output_id": self.ids[i],
                 "input": j,
                 "input_id": self.ids[j],
-                "norm": float(self.token_map.norms[i, j]),
-                "error": float(self.token_map.errors[i, j]),
+                "norm": Estimate(float(self.token_map.norms[i, j]), float(self.token_map.errors[i, j])),
                 "share": float(shares[i, j]),
                 "rollout": float(self.rollout[i, j]),
             }
-            for i in range(len(self.ids))
-            for j in range(len(self.ids))
+            for i in range(self.tokens)
+            for j in range(self.tokens)
         ]
 
 
@@ -86,7 +100,7 @@ def linearise(
     ids: Sequence[int],
     top: int = 8,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> Lens:
     """The exact input-dependent affine map of a model's forward pass over token ids (arXiv 2601.17958).
 
@@ -97,7 +111,7 @@ def linearise(
     """
     kind, model = load(source)
     passed = trace(kind, model, ids)
-    operator, error = passed.operator, passed.reconstruction_error
+    operator = passed.operator
     found = tuple(attentions(passed.chain))
     return Lens(
         model=str(source),
@@ -105,13 +119,9 @@ def linearise(
         ids=tuple(int(number) for number in ids),
         layers=len(found),
         operator=operator,
-        reconstruction_error=error,
+        reconstruction_error=passed.reconstruction_error,
         offset_share=float(np.linalg.norm(operator.offset) / np.linalg.norm(passed.output)),
-        singular_values=top_singular_values(operator, top),
+        spectrum=top_singular_values(operator, top),
         token_map=token_map(operator, seed, progress),
         rollout=rollout(found),
-        status="exact"
-        if error <= TOLERANCE
-        else f"reconstruction error {error:.1e} is above {TOLERANCE:.0e}: do not read the map; "
-        "the model computes something that its blocks do not show",
     )

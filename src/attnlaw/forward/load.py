@@ -18,7 +18,7 @@ import numpy as np
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import require_possible
-from attnlaw.forward.families import FAMILIES, Family
+from attnlaw.forward.families import FAMILIES, Reader
 from attnlaw.models import Model, open_model
 from attnlaw.models.config import read_config
 from attnlaw.models.tensors import require_real
@@ -75,25 +75,25 @@ def _import_transformers() -> Any:
     return transformers
 
 
-def _classes(transformers: Any, family: Family) -> tuple[Any, Any]:
+def _classes(transformers: Any, reader: Reader) -> tuple[Any, Any]:
     """The config's and the model's class; transformers imports their modules only now."""
     try:
-        return getattr(transformers, family.config), getattr(transformers, family.model)
+        return getattr(transformers, reader.config), getattr(transformers, reader.model)
     except (ImportError, AttributeError) as error:
         reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise InputError(
-            f"transformers {transformers.__version__} cannot import {family.model} ({reason}); "
+            f"transformers {transformers.__version__} cannot import {reader.model} ({reason}); "
             "repair or uninstall the package that this names"
         ) from error
 
 
 def _builder(
-    transformers: Any, family: Family, values: dict[str, Any], layers: int, folder: Path
+    transformers: Any, reader: Reader, values: dict[str, Any], layers: int, folder: Path
 ) -> Callable[[str], Any]:
     """A function from a device to the model there, with fresh weights, in float64 throughout."""
     import torch
 
-    make_config, make_model = _classes(transformers, family)
+    make_config, make_model = _classes(transformers, reader)
     known = _parameters(transformers, make_config)
     sizes = {key: value for key, value in values.items() if key in known}
 
@@ -106,11 +106,11 @@ def _builder(
                 # Under another name than the checkpoint's reader knows it by, it could be any number.
                 if config.num_hidden_layers != layers:
                     raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
-                model = make_model(config, **family.options).double()
+                model = make_model(config, **reader.options).double()
         except Exception as error:  # a library's, of any kind: its checks of a config have their own classes
             reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
             raise InputError(
-                f"{folder / 'config.json'}: no {family.model} can be built from it ({reason}); "
+                f"{folder / 'config.json'}: no {reader.model} can be built from it ({reason}); "
                 "restore the model's config.json"
             ) from error
         _normalise_in_float64(model)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.declare import Progress, silent
+from attnlaw.base.settings import require
 from attnlaw.forward.blocks import Array, Attention
 from attnlaw.forward.operator import DENSE_LIMIT, Operator
 
@@ -37,7 +38,7 @@ class TokenMap:
 def token_map(
     operator: Operator,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = silent,
     probes: int | None = None,
 ) -> TokenMap:
     """Frobenius norms of the token-to-token blocks of T.
@@ -46,8 +47,8 @@ def token_map(
     signs z at token j: |T (z at j)|_i^2 has mean |T_ij|_F^2, and its average over the probes (64 unless
     given) carries a standard error, halved and divided by the norm for the norm itself.
     """
-    if probes is not None and probes < 2:
-        raise InputError(f"probes is {probes}; expected at least 2, whose spread gives the standard error")
+    if probes is not None:
+        require("probes", probes, int, least=2)  # their spread gives the standard error
     rng = np.random.default_rng(seed)
     exact = probes is None and operator.size <= DENSE_LIMIT
     count = operator.width if exact else probes or PROBES
@@ -60,8 +61,7 @@ def token_map(
         else:
             squares[:, j] = moved.mean(axis=0)
             variances[:, j] = moved.var(axis=0, ddof=1) / count
-        if progress is not None:
-            progress(j + 1, operator.tokens)
+        progress(j + 1, operator.tokens)
     norms = np.sqrt(squares)
     errors = np.divide(np.sqrt(variances), 2 * norms, out=np.zeros_like(norms), where=norms > 0)
     return TokenMap(norms, errors, None if exact else count)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, svds
+from scipy.sparse.linalg import ArpackError, LinearOperator, svds
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.forward.blocks import Array, Block
 
 DENSE_LIMIT = 4096
@@ -83,12 +84,12 @@ class Operator:
 class TopSingularValues:
     """The largest singular values, descending; `residual` is max |T^T u - sigma v| / sigma_1.
 
-    Where Lanczos did not converge both are None.
+    Where Lanczos did not converge both are None, and `remark` says what to do.
     """
 
     values: tuple[float, ...] | None
     residual: float | None
-    status: str
+    remark: str | None = None
 
 
 def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
@@ -96,19 +97,14 @@ def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
 
     A value sigma has a relative error of about eps (sigma_1/sigma)^2.
     """
-    if not 1 <= top < operator.size:
-        raise InputError(
-            f"top is {top}; expected from 1 to {operator.size - 1} singular values "
-            f"of a {operator.size} x {operator.size} operator"
-        )
+    top = require("top", top, int, least=1, most=operator.size - 1)
     start = np.random.default_rng(0).standard_normal(operator.size)
     try:
         u, values, vt = svds(operator.as_linear_operator(), k=top, v0=start, maxiter=1000, solver="arpack")
-    except ArpackNoConvergence:
-        return TopSingularValues(None, None, "Lanczos did not converge in 1000 steps; ask for other --top")
-    except ArpackError as error:
-        return TopSingularValues(None, None, f"Lanczos failed ({error}); ask for other --top")
+    except ArpackError as error:  # also where it did not converge
+        remark = f"no singular values: Lanczos failed ({error}); ask for another number of them"
+        return TopSingularValues(None, None, remark)
     order = np.argsort(-values)
     values, u, v = values[order], u[:, order], vt[order].T
     residual = np.linalg.norm(operator.rmatvec(u) - v * values, axis=0).max() / values[0]
-    return TopSingularValues(tuple(map(float, values)), float(residual), "converged")
+    return TopSingularValues(tuple(map(float, values)), float(residual))

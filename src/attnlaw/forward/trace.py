@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.settings import require
 from attnlaw.forward.blocks import Array, Chain
 from attnlaw.forward.families import FAMILIES
 from attnlaw.forward.operator import Operator
@@ -42,7 +43,7 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     """
     import torch
 
-    checked = _checked(ids, model.config)
+    checked = _checked(ids, model.config, FAMILIES[kind].after_padding)
     seen: dict[Any, tuple[Any, Any]] = {}
 
     def remember(module: Any, inputs: Any, output: Any) -> None:
@@ -71,22 +72,16 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks))
 
 
-def _checked(ids: Sequence[int], config: Any) -> list[int]:
+def _checked(ids: Sequence[int], config: Any, after_padding: bool) -> list[int]:
     """The ids as a list, each in the vocabulary and no more of them than there are positions."""
-    if not len(ids):
-        raise InputError("no token ids were given; give at least one, for example --ids 1,2,3")
+    checked: tuple[int, ...] = require("ids", list(ids), tuple[int, ...], least=0)
     longest = config.max_position_embeddings
-    if config.model_type == "roberta":  # its positions start after the padding token's
+    if after_padding:
         longest -= config.pad_token_id + 1
     if len(ids) > longest:
-        raise InputError(
-            f"{len(ids)} token ids were given, and the model has {longest} positions; give fewer"
-        )
-    for number in ids:
-        if isinstance(number, bool) or not isinstance(number, int | np.integer):
-            raise InputError(f"token id {number!r} is not an integer; give ids such as 1,2,3")
-        if not 0 <= number < config.vocab_size:
-            raise InputError(
-                f"token id {number} is outside the vocabulary; choose ids from 0 to {config.vocab_size - 1}"
-            )
-    return [int(number) for number in ids]
+        raise BadSetting("ids", f"has {len(ids)} tokens, and the model {longest} positions; give fewer")
+    for number in checked:
+        if number >= config.vocab_size:
+            last = config.vocab_size - 1
+            raise BadSetting("ids", f"outside the vocabulary; choose from 0 to {last}", number)
+    return list(checked)

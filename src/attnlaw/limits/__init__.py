@@ -1,42 +1,45 @@
-"""The law of an attention layer at initialisation: at infinite width, and exactly at any finite one."""
+"""The law of an attention layer at initialisation: at infinite width, and exactly at any finite one.
 
-from attnlaw.limits.compare import QUANTITIES, WidthRow, compare_widths, density_rows
-from attnlaw.limits.distance import Distances, distances
-from attnlaw.limits.finite import output_law, sample
-from attnlaw.limits.inputs import GivenInputs, RandomInputs
-from attnlaw.limits.kernel_density import kernel_kl
-from attnlaw.limits.layer import Layer, Sample, WeightVariances
-from attnlaw.limits.limit import conditional_covariance, gaussian_covariance, score_covariance
-from attnlaw.limits.mixture import Estimate, Law, gaussian_law
-from attnlaw.limits.scores import Scores
-from attnlaw.limits.stack import PathPoint, Stack, StackLaw, StackSample, sample_stack, stack_law
+The names below are imported when first used: what a layer may be made of is known without mathematics.
+"""
 
-__all__ = [
-    "QUANTITIES",
-    "Distances",
-    "Estimate",
-    "GivenInputs",
-    "Law",
-    "Layer",
-    "PathPoint",
-    "RandomInputs",
-    "Sample",
-    "Scores",
-    "Stack",
-    "StackLaw",
-    "StackSample",
-    "WeightVariances",
-    "WidthRow",
-    "compare_widths",
-    "conditional_covariance",
-    "density_rows",
-    "distances",
-    "gaussian_covariance",
-    "gaussian_law",
-    "kernel_kl",
-    "output_law",
-    "sample",
-    "sample_stack",
-    "score_covariance",
-    "stack_law",
-]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC: dict[str, str] = {
+    "AttentionLayer": "layer",
+    "Depth": "stack",
+    "Distances": "distance",
+    "GivenInputs": "inputs",
+    "OutputLaw": "mixture",
+    "PathPoint": "stack",
+    "RandomInputs": "inputs",
+    "Sample": "layer",
+    "Scores": "scores",
+    "StackLaw": "stack",
+    "StackSample": "stack",
+    "WeightVariances": "layer",
+    "WidthRow": "compare",
+    "compare_widths": "compare",
+    "conditional_covariance": "limit",
+    "density_rows": "compare",
+    "distances": "distance",
+    "gaussian_covariance": "limit",
+    "gaussian_law": "mixture",
+    "kernel_kl": "distance",
+    "output_law": "finite",
+    "sample": "finite",
+    "sample_stack": "stack",
+    "score_covariance": "limit",
+    "stack_law": "stack",
+}
+
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,102 +3,144 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
+from attnlaw.base.declare import Progress, silent
+from attnlaw.base.estimate import Estimate
 from attnlaw.limits.distance import distances
 from attnlaw.limits.finite import output_law
 from attnlaw.limits.memory import check_memory
-from attnlaw.limits.mixture import Estimate, Law
-from attnlaw.limits.stack import Stack, StackLaw, stack_law
+from attnlaw.limits.mixture import OutputLaw
+from attnlaw.limits.stack import Depth, PathPoint, StackLaw, stack_law
 
-# The estimates of a row, in the order in which they are shown.
-QUANTITIES = ("score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit")
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The law of one output coordinate, and the path of the tokens (None for a single layer)."""
+
+    law: OutputLaw
+    path: StackLaw | None
 
 
 @dataclass(frozen=True, eq=False)
 class WidthRow:
     """One width (an integer, or infinity): moments, and distances to the limit (None for the limit itself).
 
-    `score_variance` is Var p_ii of the last attention block; `residual` the quadrature's error of the
-    distances. `path` is None for a single layer.
+    `score_variance` is Var p_ii of the last attention block; `residual_of_distances` the quadrature's error.
+    `path` is None for a single layer. Further distances are there where they were asked for. `beside` holds
+    the laws of all widths of the table, itself included: their densities are read at the same points.
     """
 
     width: float
-    law: Law
+    law: OutputLaw
     score_variance: Estimate
     output_variance: Estimate
     kurtosis: Estimate
     kl_to_limit: Estimate | None
     w1_to_limit: Estimate | None
     ks_to_limit: Estimate | None
-    residual: float | None
+    residual_of_distances: float | None
     path: StackLaw | None
+    kl_to_other_limit: Estimate | None = None
+    kl_to_gaussian: Estimate | None = None
+    kernel_kl_to_limit: float | None = None
+    beside: Mapping[float, OutputLaw] = field(default_factory=dict)
+
+    @property
+    def path_squared_length(self) -> list[float | None] | None:
+        """Sigma_ii of the token that is read, by depth."""
+        return self._along("squared_length", "value")
+
+    @property
+    def path_squared_length_error(self) -> list[float | None] | None:
+        return self._along("squared_length", "error")
+
+    @property
+    def path_cosine(self) -> list[float | None] | None:
+        """The mean cosine between tokens, by depth."""
+        return self._along("cosine", "value")
+
+    @property
+    def path_cosine_error(self) -> list[float | None] | None:
+        return self._along("cosine", "error")
+
+    @cached_property
+    def _points(self) -> tuple[PathPoint, ...]:
+        return () if self.path is None else self.path.path()
+
+    def _along(self, quantity: str, part: str) -> list[float | None] | None:
+        if self.path is None:
+            return None
+        return [getattr(getattr(point, quantity), part, None) for point in self._points]
 
 
 def compare_widths(
-    stack: Stack,
+    stack: Depth,
     widths: Sequence[float],
     draws: int,
     seed: int,
     token: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> tuple[WidthRow, ...]:
     """The law of one output coordinate of one token at each width, against the limit of infinite width.
 
     All widths use the same seed and so share their normals, which makes distances to the limit precise.
     The stack's own width is not used. Fails for sizes that would take more than 4 GiB of memory.
 
-    >>> from attnlaw.limits import Layer, RandomInputs
-    >>> stack = Stack(Layer(RandomInputs(4), heads=2))
+    >>> from attnlaw.limits import AttentionLayer, RandomInputs
+    >>> stack = Depth(AttentionLayer(RandomInputs(4), heads=2))
     >>> rows = compare_widths(stack, (16, math.inf), draws=2000, seed=0)
     >>> 0.01 < rows[0].kl_to_limit.value < 0.03, rows[1].kl_to_limit is None
     (True, True)
     """
-    report = progress or (lambda done, total: None)
-    stacks = {width: replace(stack, layer=stack.layer.at_width(width)) for width in widths}
-    widest = replace(stack, layer=stack.layer.at_width(math.inf))
-    for one in (widest, *stacks.values()):
-        check_memory(one, draws)
-    limit, limit_path = _law(widest, draws, seed, token)
+    for width in (math.inf, *widths):
+        check_memory(at_width(stack, width), draws)
+    limit = law_at(stack, math.inf, draws, seed, token)
     rows: list[WidthRow] = []
     for width in widths:
-        report(len(rows), len(widths))
-        if width == math.inf:
-            rows.append(_row(width, limit, limit_path, None))
-        else:
-            law, path = _law(stacks[width], draws, seed, token)
-            rows.append(_row(width, law, path, limit))
-    report(len(rows), len(widths))
+        progress(len(rows), len(widths))
+        found = limit if width == math.inf else law_at(stack, width, draws, seed, token)
+        rows.append(width_row(width, found, limit))
+    progress(len(rows), len(widths))
     return tuple(rows)
 
 
-def _law(stack: Stack, draws: int, seed: int, token: int) -> tuple[Law, StackLaw | None]:
+def at_width(stack: Depth, width: float) -> Depth:
+    """The same layers at another width."""
+    return replace(stack, layer=stack.layer.at_width(width))
+
+
+def law_at(stack: Depth, width: float, draws: int, seed: int, token: int) -> Found:
+    """The law at a width; one layer needs one token's own row of scores only."""
+    stack = at_width(stack, width)
     if stack.is_layer:
-        return output_law(stack.layer, draws, seed, token, stack.normalise), None
-    found = stack_law(stack, draws, seed, token)
-    return found.law, found
+        return Found(output_law(stack.layer, draws, seed, token, stack.normalise), None)
+    path = stack_law(stack, draws, seed, token)
+    return Found(path.law, path)
 
 
-def _row(width: float, law: Law, path: StackLaw | None, limit: Law | None) -> WidthRow:
-    found = None if limit is None else distances(law, limit)
+def width_row(width: float, found: Found, limit: Found) -> WidthRow:
+    """The moments of a law and, where it is not the limit's, its distances to that."""
+    law, apart = found.law, None if found is limit else distances(found.law, limit.law)
     return WidthRow(
         width=width,
         law=law,
         score_variance=law.score_variance(),
         output_variance=law.variance(),
         kurtosis=law.kurtosis(),
-        kl_to_limit=found.kl if found else None,
-        w1_to_limit=found.w1 if found else None,
-        ks_to_limit=found.ks if found else None,
-        residual=found.residual if found else None,
-        path=path,
+        kl_to_limit=apart.kl if apart else None,
+        w1_to_limit=apart.w1 if apart else None,
+        ks_to_limit=apart.ks if apart else None,
+        residual_of_distances=apart.residual if apart else None,
+        path=found.path,
     )
 
 
-def density_rows(laws: Mapping[float, Law], points: int = 161) -> list[dict[str, float | None]]:
+def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
     """Densities within four and a half deviations of the mean, as rows `width`, `y`, `density`, `ratio`.
 
     `ratio` is to the density at infinite width, None where that is not among the laws.
@@ -108,17 +150,20 @@ def density_rows(laws: Mapping[float, Law], points: int = 161) -> list[dict[str,
     >>> [round(row["density"], 4) for row in rows[:3]], rows[0]["ratio"]
     ([0.0, 0.3989, 0.0], 1.0)
     """
+    return [row for width in laws for row in density_of(width, laws, points)]
+
+
+def density_of(
+    width: float, laws: Mapping[float, OutputLaw], points: int = 161
+) -> list[dict[str, float | None]]:
+    """The rows of one width, at points that all the laws share."""
     ends = [
         law.mean().value + side * math.sqrt(law.variance().value)
         for law in laws.values()
         for side in (-4.5, 4.5)
     ]
     y = np.linspace(min(ends), max(ends), points)
-    limit = laws[math.inf].density(y) if math.inf in laws else None
-    rows: list[dict[str, float | None]] = []
-    for width, law in laws.items():
-        density = law.density(y)
-        ratio = [None] * points if limit is None else (density / limit).tolist()
-        columns = zip(y.tolist(), density.tolist(), ratio, strict=True)
-        rows += [{"width": float(width), "y": a, "density": b, "ratio": c} for a, b, c in columns]
-    return rows
+    density = laws[width].density(y)
+    ratio = (density / laws[math.inf].density(y)).tolist() if math.inf in laws else [None] * points
+    columns = zip(y.tolist(), density.tolist(), ratio, strict=True)
+    return [{"width": float(width), "y": a, "density": b, "ratio": c} for a, b, c in columns]

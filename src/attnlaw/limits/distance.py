@@ -15,6 +15,10 @@ With a residual there are normals N(mu, v) off zero, where points are h |mu| apa
 by up to `2 exp(-2 pi^2 v / (h mu)^2)`: 5e-9 if its deviation is that distance, and all of it if far narrower.
 An average of such normals is no density that this grid, or so few draws, could show, and KL is left out where
 an integral misses by more than 1e-2. Distribution functions stay smooth: W1 and KS hold.
+
+The paper's own distance between samples stands below for comparison: KL of two kernel density estimates.
+arXiv 2506.00846 estimates each density with a Gaussian kernel (Scott's bandwidth) on 500 points over the
+pooled range and adds 1e-12 before taking logarithms. The smoothing and the sample's noise bias it upwards.
 """
 
 from __future__ import annotations
@@ -26,13 +30,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from attnlaw.limits.mixture import Estimate, Law, combine, log_mean
+from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Estimate
+from attnlaw.limits.mixture import OutputLaw, combine, log_mean
 from attnlaw.limits.wishart import Array
 
 _STEP = 0.1
 _REFINE = 20
 # Of the residual. Below it KL on finer grids moved by less than its standard error, at widths from 1 on.
 _MOST_RESIDUAL = 1e-2
+# Of a kernel density estimate, as in the paper.
+_FLOOR = 1e-12
+# Cells of the binned estimate in a bandwidth: linear binning errs by (1/32)^2 / 12 < 1e-4 of the
+# density's curvature in bandwidths, below the smoothing itself by that factor.
+_CELLS = 32
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class Distances:
     residual: float
 
 
-def distances(law: Law, reference: Law) -> Distances:
+def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
     """How far the law of one coordinate is from a reference.
 
     `KL = integral p log(p/q) - p + q`, `W1 = integral |F - G|`, `KS = sup |F - G|`. Errors come from the
@@ -60,7 +71,7 @@ def distances(law: Law, reference: Law) -> Distances:
     corrected, so a value within its error of zero may be negative; W1 and KS, absolute values, are not
     smooth: they stay uncorrected and are biased upwards where they are of the order of their errors.
 
-    >>> wide, narrow = (Law(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
+    >>> wide, narrow = (OutputLaw(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
     >>> found = distances(wide, narrow)
     >>> abs(found.kl.value - (2 - 1 - math.log(2)) / 2) < 1e-9, found.residual < 1e-9
     (True, True)
@@ -88,7 +99,7 @@ def distances(law: Law, reference: Law) -> Distances:
     return Distances(kl, w1, ks, residual)
 
 
-def _half_line(law: Law, reference: Law) -> Array:
+def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
     """Points y > 0, even in log y: from 1e-3 deviations of the narrowest normal to 11 of the widest."""
     variances = np.concatenate([law.variances, reference.variances])
     variances = variances[variances > 0]
@@ -141,3 +152,47 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
 def _average(table: Array) -> Array:
     result: Array = table.mean(axis=0)
     return result
+
+
+def gaussian_kde(sample: Array, points: Array) -> Array:
+    """A Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)` at evenly spaced points.
+
+    The sample is binned linearly on a fine grid and convolved with the kernel there, which costs the
+    same for every sample size; the result agrees with the direct sum to the binning's error.
+
+    >>> bool(gaussian_kde(np.array([-1.0, 1.0]), np.linspace(-3, 3, 61)).argmax() in (28, 29, 30, 31, 32))
+    True
+    """
+    from scipy.signal import fftconvolve  # half a second of imports that nothing else here needs
+
+    width = float(np.std(sample, ddof=1)) * len(sample) ** -0.2
+    if not width > 0:
+        raise InputError("all sampled values are equal; a kernel density estimate needs a sample that varies")
+    spacing = (points[-1] - points[0]) / (len(points) - 1)
+    split = max(1, int(np.ceil(_CELLS * spacing / width)))
+    step = spacing / split
+    pad = int(np.ceil(8 * width / step))
+    inside = split * (len(points) - 1) + 1
+    position = np.clip((sample - points[0]) / step + pad, 0, inside + 2 * pad - 1.000001)
+    cell = position.astype(np.int64)
+    share = position - cell
+    size = inside + 2 * pad
+    mass = np.bincount(cell, 1 - share, size) + np.bincount(cell + 1, share, size)
+    offsets = np.arange(-pad, pad + 1) * (step / width)
+    kernel = np.exp(-(offsets**2) / 2) / (np.sqrt(2 * np.pi) * width * len(sample))
+    smooth: Array = fftconvolve(mass, kernel, mode="same")
+    return np.maximum(smooth[pad : pad + inside : split], 0.0)
+
+
+def kernel_kl(sample: Array, reference: Array, points: int = 500) -> float:
+    """KL(sample, reference) by the paper's recipe: kernel estimates on a grid over the pooled range.
+
+    >>> rng = np.random.default_rng(0)
+    >>> 0 < kernel_kl(rng.standard_normal(5000), rng.standard_normal(5000)) < 0.05
+    True
+    """
+    low = min(float(sample.min()), float(reference.min()))
+    high = max(float(sample.max()), float(reference.max()))
+    grid = np.linspace(low, high, points)
+    p, q = (gaussian_kde(values, grid) + _FLOOR for values in (sample, reference))
+    return float(np.trapezoid(p * np.log(p / q), grid))

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.limits.heads import attention_root, score_matrices, score_row
-from attnlaw.limits.layer import Layer, Sample
-from attnlaw.limits.mixture import Law
+from attnlaw.limits.layer import AttentionLayer, Sample
+from attnlaw.limits.mixture import OutputLaw
+from attnlaw.limits.sizes import MOST_DRAWS
 from attnlaw.limits.wishart import Array, Streams, streams
 
 # Numbers of one kind that a chunk of draws holds: small enough for a core's cache. Chunks do not
 # depend on the width, so that equal seeds share their normals across widths.
 _CHUNK = 2**15
-MOST_DRAWS = 10**8
 
 
 def chunk_size(draws: int, numbers_per_draw: int) -> int:
@@ -41,17 +41,16 @@ def chunks(draws: int, numbers_per_draw: int) -> list[int]:
     >>> sum(chunks(100_000, 8)), len(chunks(3, 10**9))
     (100000, 3)
     """
-    if not 1 <= draws <= MOST_DRAWS:
-        raise InputError(f"draws is {draws}; expected an integer from 1 to {MOST_DRAWS}")
+    require("draws", draws, int, least=1, most=MOST_DRAWS)
     size = chunk_size(draws, numbers_per_draw)
     return [min(size, draws - start) for start in range(0, draws, size)]
 
 
-def token_roots(layer: Layer, draws: int, draw: Streams, m: int = 0) -> Array:
+def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
     """Roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, m + r).
 
     >>> from attnlaw.limits import RandomInputs
-    >>> token_roots(Layer(RandomInputs(3), width=2), 5, streams(0)).shape
+    >>> token_roots(AttentionLayer(RandomInputs(3), width=2), 5, streams(0)).shape
     (5, 3, 2)
     """
     if layer.width == np.inf:
@@ -59,22 +58,18 @@ def token_roots(layer: Layer, draws: int, draw: Streams, m: int = 0) -> Array:
     return layer.inputs.roots(int(layer.width), draws, draw, m)
 
 
-def sample(layer: Layer, draws: int, seed: int, coordinates: int = 1) -> Sample:
+def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -> Sample:
     """Joint draws of all scores and of `coordinates` output coordinates of every token.
 
     Coordinates share the scores and the values' lengths: they are uncorrelated, not independent.
     Fails when more coordinates are asked for than the width has.
 
     >>> from attnlaw.limits import RandomInputs
-    >>> drawn = sample(Layer(RandomInputs(4), heads=2, width=10**9), draws=5, seed=0, coordinates=3)
+    >>> drawn = sample(AttentionLayer(RandomInputs(4), heads=2, width=10**9), draws=5, seed=0, coordinates=3)
     >>> drawn.scores.shape, drawn.outputs.shape
     ((5, 2, 4, 4), (5, 4, 3))
     """
-    if not 1 <= coordinates <= layer.width:
-        raise InputError(
-            f"{coordinates} coordinates of a layer of width {layer.width} were asked for; "
-            "choose a number from 1 to the width"
-        )
+    require("coordinates", coordinates, int, least=1, most=layer.width)
     scores, outputs = [], []
     for number, size in enumerate(chunks(draws, layer.heads * layer.tokens**2)):
         draw = streams(seed, number)
@@ -86,14 +81,16 @@ def sample(layer: Layer, draws: int, seed: int, coordinates: int = 1) -> Sample:
     return Sample(np.concatenate(scores), np.concatenate(outputs))
 
 
-def output_law(layer: Layer, draws: int, seed: int, token: int = 0, normalise: bool = False) -> Law:
+def output_law(
+    layer: AttentionLayer, draws: int, seed: int, token: int = 0, normalise: bool = False
+) -> OutputLaw:
     """The law of one output coordinate of one token, as normals N(0, v) over draws of v.
 
     `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H` (without the chi at infinite head width), from the
     token's own row of scores. `normalise` divides each token by its length first (RMSNorm).
 
     >>> from attnlaw.limits import RandomInputs
-    >>> law = output_law(Layer(RandomInputs(4), heads=2), draws=2000, seed=0)
+    >>> law = output_law(AttentionLayer(RandomInputs(4), heads=2), draws=2000, seed=0)
     >>> bool(abs(law.variances.mean() - 0.3918) < 0.01)
     True
     """
@@ -113,14 +110,14 @@ def output_law(layer: Layer, draws: int, seed: int, token: int = 0, normalise: b
             lengths *= draw.widths.chisquare(n_h, lengths.shape) / n_h
         variances.append(lengths.sum(axis=-1) * layer.output_scale**2)
         score_variances.append(np.broadcast_to(score_variance(layer, root, token), size))
-    return Law(np.concatenate(variances), None, np.concatenate(score_variances))
+    return OutputLaw(np.concatenate(variances), None, np.concatenate(score_variances))
 
 
-def score_variance(layer: Layer, root: Array, token: int) -> Array:
+def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
     """Var(p_ii given the tokens) = sigma_Q^2 sigma_K^2 Sigma_ii^2, (draws or 1,).
 
     >>> from attnlaw.limits import RandomInputs
-    >>> score_variance(Layer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
+    >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
     [16.0]
     """
     squared = np.einsum("dr,dr->d", root[:, token], root[:, token])
@@ -139,6 +136,5 @@ def unit_rows(root: Array) -> Array:
 
 
 def check_token(token: int, tokens: int) -> None:
-    """Fail unless 0 <= token < tokens."""
-    if not 0 <= token < tokens:
-        raise InputError(f"token {token + 1} does not exist; choose one from 1 to {tokens}")
+    """Fail unless 0 <= token < tokens; people count from 1."""
+    require("token", token + 1, int, least=1, most=tokens)

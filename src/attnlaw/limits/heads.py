@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from attnlaw.limits.layer import Layer
+from attnlaw.limits.layer import AttentionLayer
 from attnlaw.limits.wishart import (
     Array,
     ComplexArray,
@@ -30,12 +30,12 @@ from attnlaw.limits.wishart import (
 )
 
 
-def score_matrices(layer: Layer, root: Array, draws: int, draw: Streams) -> Array:
+def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
     """Scores of all tokens, (draws, H, s, s).
 
     >>> from attnlaw.limits import RandomInputs
     >>> from attnlaw.limits.wishart import streams
-    >>> layer = Layer(RandomInputs(3), heads=2)
+    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
     >>> score_matrices(layer, layer.inputs.limit_root()[None], 5, streams(0)).shape
     (5, 2, 3, 3)
     """
@@ -55,7 +55,7 @@ def score_matrices(layer: Layer, root: Array, draws: int, draw: Streams) -> Arra
     return p
 
 
-def _rotary_matrices(layer: Layer, root: Array, draws: int, draw: Streams) -> Array:
+def _rotary_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
     r, planes = root.shape[-1], len(layer.scores.frequencies)
     shape = (draws, layer.heads, planes)
     core: ComplexArray
@@ -74,7 +74,7 @@ def _rotary_matrices(layer: Layer, root: Array, draws: int, draw: Streams) -> Ar
     return p
 
 
-def _phases(layer: Layer) -> ComplexArray:
+def _phases(layer: AttentionLayer) -> ComplexArray:
     """e^(i theta_f (j - i)), (F, s, s)."""
     i, j = np.indices((layer.tokens, layer.tokens))
     angles = np.asarray(layer.scores.frequencies)[:, None, None] * (j - i)
@@ -82,12 +82,12 @@ def _phases(layer: Layer) -> ComplexArray:
     return phases
 
 
-def score_row(layer: Layer, root: Array, token: int, draws: int, draw: Streams) -> Array:
+def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
     """Scores of one token's query, (draws, s, H): only its own row, so only one chi variable a head.
 
     >>> from attnlaw.limits import RandomInputs
     >>> from attnlaw.limits.wishart import streams
-    >>> layer = Layer(RandomInputs(3), heads=2)
+    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
     >>> score_row(layer, layer.inputs.limit_root()[None], 0, 5, streams(0)).shape
     (5, 3, 2)
     """
@@ -104,7 +104,7 @@ def score_row(layer: Layer, root: Array, token: int, draws: int, draw: Streams) 
     return row
 
 
-def _rotary_row(layer: Layer, root: Array, token: int, draws: int, draw: Streams) -> Array:
+def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
     r, planes = root.shape[-1], len(layer.scores.frequencies)
     row = root[:, None] @ complex_normals((draws, planes, r, layer.heads), draw.normals)
     row *= _phases(layer)[:, token, :, None]
@@ -118,14 +118,14 @@ def _rotary_row(layer: Layer, root: Array, token: int, draws: int, draw: Streams
     return result
 
 
-def value_roots(layer: Layer, r: int, draws: int, draw: Streams) -> Array:
+def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
     """A root of each head's `W_V^T W_O^T W_O W_V` seen by fresh output normals: (draws or 1, H or 1, r, q).
 
     `Bart(r, n_H) / sqrt(n_H)`, or the identity at infinite head width.
 
     >>> from attnlaw.limits import RandomInputs
     >>> from attnlaw.limits.wishart import streams
-    >>> value_roots(Layer(RandomInputs(3), heads=2, width=2), 3, 5, streams(0)).shape
+    >>> value_roots(AttentionLayer(RandomInputs(3), heads=2, width=2), 3, 5, streams(0)).shape
     (5, 2, 3, 2)
     """
     if not layer.narrow:
@@ -134,14 +134,14 @@ def value_roots(layer: Layer, r: int, draws: int, draw: Streams) -> Array:
     return bartlett(r, n_h, (draws, layer.heads), draw.widths) / math.sqrt(n_h)
 
 
-def attention_root(layer: Layer, root: Array, scores: Array, draw: Streams) -> Array:
+def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
     """R (draws, s, H q): given it, each output coordinate is `R z` with z standard normal.
 
     `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`; coordinates are independent given R.
 
     >>> from attnlaw.limits import RandomInputs
     >>> from attnlaw.limits.wishart import streams
-    >>> layer = Layer(RandomInputs(3), heads=2)
+    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
     >>> root = layer.inputs.limit_root()[None]
     >>> attention_root(layer, root, score_matrices(layer, root, 5, streams(0)), streams(0)).shape
     (5, 3, 6)

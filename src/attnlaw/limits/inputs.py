@@ -20,18 +20,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnlaw.base.errors import InputError
-from attnlaw.limits.kernels import activation
+from attnlaw.base.settings import require
+from attnlaw.limits.kernels import activation, apply, moments
+from attnlaw.limits.sizes import MOST, check_tokens
 from attnlaw.limits.wishart import Array, Streams, bartlett, root_of_rows, symmetric_root
 
 # Random tokens are drawn in slabs that stay in a core's cache.
 _SLAB = 2**17
 # Fourth powers of larger entries of a Gram matrix, of larger weight variances, and of inverses leave float64.
 LARGEST = 1e15
-MOST = 10**18  # of widths, heads, tokens and layers
-# A law that would take more memory than this is refused.
-MOST_BYTES = 2**32
-# Arrays of a Gram matrix's size that stand side by side while its root is taken.
-ROOT_ARRAYS = 7
 
 
 class Inputs(Protocol):
@@ -74,13 +71,8 @@ class RandomInputs:
     shared: bool = True
 
     def __post_init__(self) -> None:
-        check_count("tokens", self.tokens)
-        most = math.isqrt(MOST_BYTES // (8 * ROOT_ARRAYS))
-        if self.tokens > most:
-            raise InputError(
-                f"tokens is {self.tokens}; their Gram matrix and its root take more than "
-                f"{MOST_BYTES // 2**30} GiB of memory, so choose at most {most}"
-            )
+        require("tokens", self.tokens, int, least=1, most=MOST)
+        check_tokens(self.tokens)
         activation(self.activation)
 
     def least_width(self) -> int:
@@ -89,13 +81,13 @@ class RandomInputs:
 
     def limit_root(self) -> Array:
         """The symmetric root of the Gram matrix with E psi^2 on and (E psi)^2 off the diagonal."""
-        psi = activation(self.activation)
-        off = np.full((self.tokens, self.tokens), psi.squared_mean)
-        return symmetric_root(off + (psi.second_moment - psi.squared_mean) * np.eye(self.tokens))
+        second_moment, squared_mean = moments(self.activation)
+        off = np.full((self.tokens, self.tokens), squared_mean)
+        return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
         """psi of independent standard normals: r tends to 1."""
-        return activation(self.activation).function(draw.inputs.standard_normal((draws, self.tokens, m)))
+        return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
         """Roots of X X^T / n, one for each draw."""
@@ -117,7 +109,7 @@ class RandomInputs:
     def _drawn(self, width: int, scale: Array, draw: Streams, m: int) -> Array:
         normals = draw.inputs.standard_normal((len(scale), self.tokens, width))
         normals *= scale
-        x = activation(self.activation).function(normals)
+        x = apply(self.activation, normals)
         root = root_of_rows(x) if m == 0 else np.concatenate([x[..., :m], root_of_rows(x[..., m:])], axis=-1)
         return root / math.sqrt(width)
 
@@ -215,14 +207,6 @@ def require_real(what: str, dtype: np.dtype[Any]) -> None:
     """Refuse what is no real number, also complex numbers, of which half would be lost."""
     if dtype.kind not in "fiu":
         raise InputError(f"{what} holds {dtype}, expected real numbers; convert it")
-
-
-def check_count(name: str, value: object) -> None:
-    """An `InputError` for what is no integer from 1 to 1e18."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {value!r}; expected an integer of at least 1")
-    if value > MOST:
-        raise InputError(f"{name} is above {MOST:.0e}; expected an integer of at most that")
 
 
 def _check_gram(gram: Array) -> None:

@@ -7,81 +7,86 @@
 
 An MLP block of infinite width maps the Gram matrix Sigma entry by entry through K; the paper's
 input x = psi(W h) has Sigma_ii = K(1, 1, 1) and Sigma_ij = K(1, 1, 0) (independent pre-activations).
+Which activations there are stands in `variants`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.declare import named
+from attnlaw.base.settings import require
+from attnlaw.limits.variants import ACTIVATIONS, Activation
 from attnlaw.limits.wishart import Array
-
-
-@dataclass(frozen=True)
-class Activation:
-    """An activation with the Gram matrix entries of `psi(g)` for independent standard normals g.
-
-    `second_moment` is E psi(g)^2 and `squared_mean` is (E psi(g))^2.
-    """
-
-    name: str
-    function: Callable[[Array], Array]
-    second_moment: float
-    squared_mean: float
-
-    @property
-    def linear(self) -> bool:
-        """Whether psi is the identity, so that tokens stay Gaussian."""
-        return self.name == "identity"
 
 
 def activation(name: str) -> Activation:
     """The activation called `identity`, `relu`, `gelu` or `clip:C` (clipped to [-C, C]).
 
-    >>> activation("relu").second_moment, round(activation("relu").squared_mean * 2 * math.pi, 12)
+    >>> activation("clip:2").parameters
+    (2.0,)
+    """
+    return ACTIVATIONS[require("activation", name, str, choices=ACTIVATIONS)]
+
+
+def apply(name: str, x: Array) -> Array:
+    """psi(x), entry by entry.
+
+    >>> apply("relu", np.array([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+    psi = activation(name)
+    values: Array = named(psi.function)(x, *psi.parameters)
+    return values
+
+
+def moments(name: str) -> tuple[float, float]:
+    """E psi(g)^2 and (E psi(g))^2 for a standard normal g.
+
+    >>> second, squared_mean = moments("relu")
+    >>> second, round(squared_mean * 2 * math.pi, 12)
     (0.5, 1.0)
     """
-    if name == "identity":
-        return Activation(name, lambda x: x, 1.0, 0.0)
-    if name in ("relu", "gelu"):
-        kernel = KERNELS[name]
-        one = np.ones(1)
-        moments = (float(kernel(one, one, one)[0]), float(kernel(one, one, 0 * one)[0]))
-        return Activation(name, _relu if name == "relu" else _gelu, *moments)
-    if name.startswith("clip:"):
-        return _clip(name)
-    raise InputError(
-        f"activation {name!r} is unknown; choose identity, relu, gelu or clip:C, for example clip:2"
-    )
+    psi, one = activation(name), np.ones(1)
+    if psi.kernel is None:
+        assert psi.moments is not None, f"{psi.name} states neither a kernel nor its moments"
+        known: tuple[float, float] = named(psi.moments)(*psi.parameters)
+        return known
+    kernel = named(psi.kernel)
+    return float(kernel(one, one, one)[0]), float(kernel(one, one, 0 * one)[0])
 
 
-def _clip(name: str) -> Activation:
-    text = name.removeprefix("clip:")
-    try:
-        bound = float(text)
-    except ValueError:
-        bound = math.nan
-    if not 0 < bound < math.inf:
-        raise InputError(f"activation {name!r}: the bound {text!r} is not a positive number; write clip:2")
-    # E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)
-    tail = 2 * float(ndtr(-bound))
-    density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
-    second_moment = (1 - tail) - 2 * bound * density + bound * bound * tail
-    return Activation(name, lambda x: np.clip(x, -bound, bound), second_moment, 0.0)
+def identity(x: Array) -> Array:
+    return x
 
 
-def _relu(x: Array) -> Array:
+def relu(x: Array) -> Array:
     return np.maximum(x, 0.0)
 
 
-def _gelu(x: Array) -> Array:
+def gelu(x: Array) -> Array:
+    """The exact GELU, x Phi(x)."""
     result: Array = x * ndtr(x)
     return result
+
+
+def clip(x: Array, bound: float) -> Array:
+    return np.clip(x, -bound, bound)
+
+
+def clip_moments(bound: float) -> tuple[float, float]:
+    """E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C), and a mean of 0."""
+    tail = 2 * float(ndtr(-bound))
+    density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
+    return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
+
+
+def identity_kernel(a: Array, b: Array, c: Array) -> Array:
+    """E[u v] = c."""
+    return c
 
 
 def relu_kernel(a: Array, b: Array, c: Array) -> Array:
@@ -117,9 +122,6 @@ def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
     return result
 
 
-KERNELS: dict[str, Callable[[Array, Array, Array], Array]] = {"relu": relu_kernel, "gelu": gelu_kernel}
-
-
 def kernel_map(name: str, gram: Array) -> Array:
     """The Gram matrices (..., s, s) after an MLP block of infinite width with activation `name`.
 
@@ -128,4 +130,7 @@ def kernel_map(name: str, gram: Array) -> Array:
     """
     variances = np.diagonal(gram, axis1=-2, axis2=-1)
     a, b = np.broadcast_arrays(variances[..., :, None], variances[..., None, :])
-    return KERNELS[name](a, b, gram)
+    kernel = activation(name).kernel
+    assert kernel is not None, f"{name} has no kernel in closed form"
+    mapped: Array = named(kernel)(a, b, gram)
+    return mapped

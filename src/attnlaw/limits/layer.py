@@ -17,9 +17,11 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from attnlaw.base.errors import InputError
-from attnlaw.limits.inputs import LARGEST, Inputs, check_count
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.settings import require
+from attnlaw.limits.inputs import LARGEST, Inputs
 from attnlaw.limits.scores import BoolArray, Scores
+from attnlaw.limits.sizes import MOST
 from attnlaw.limits.wishart import Array
 
 
@@ -34,18 +36,12 @@ class WeightVariances:
 
     def __post_init__(self) -> None:
         for name in ("query", "key", "value", "output"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise InputError(f"the {name} variance is {value!r}; expected a positive finite number")
-            if not 1 / LARGEST <= value <= LARGEST:
-                raise InputError(
-                    f"the {name} variance is {value!r}; expected one from {1 / LARGEST:g} to {LARGEST:g}, so "
-                    "that fourth powers of the scores stay in float64"
-                )
+            # Fourth powers of the scores stay in float64.
+            require(f"{name} variance", getattr(self, name), float, least=1 / LARGEST, most=LARGEST)
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class AttentionLayer:
     """An attention layer at initialisation.
 
     With infinite `width` and a finite `head_width`, the tokens are those of the limit and the heads are
@@ -53,7 +49,7 @@ class Layer:
     width, and for given tokens whose Gram matrix has a higher rank than the width.
 
     >>> from attnlaw.limits import RandomInputs
-    >>> layer = Layer(RandomInputs(4), heads=2, width=64)
+    >>> layer = AttentionLayer(RandomInputs(4), heads=2, width=64)
     >>> layer.tokens, layer.at_width(math.inf).narrow
     (4, False)
     """
@@ -66,14 +62,14 @@ class Layer:
     variances: WeightVariances = field(default_factory=WeightVariances)
 
     def __post_init__(self) -> None:
-        _check_width(self.width)
-        check_count("heads", self.heads)
+        if self.width != math.inf:
+            require("width", self.width, int, least=1, most=MOST)
+        require("heads", self.heads, int, least=1, most=MOST)
         if self.head_width is not None:
-            check_count("head width", self.head_width)
+            require("head_width", self.head_width, int, least=1, most=MOST)
             if self.width != math.inf and int(self.width) % self.head_width:
-                raise InputError(
-                    f"head width {self.head_width} does not divide the width {int(self.width)}; "
-                    "choose a divisor of the width"
+                raise BadSetting(
+                    "head_width", f"expected a divisor of the {{width}}, {int(self.width)}", self.head_width
                 )
         if self.width < self.inputs.least_width():
             raise InputError(
@@ -112,18 +108,18 @@ class Layer:
     def score_scale(self) -> float:
         """What multiplies scores of unit variance: weight deviations, and 1/sqrt(n_H) when scaled by 1/n."""
         deviation = math.sqrt(self.variances.query * self.variances.key)
-        return deviation / math.sqrt(self.inner_width) if self.scores.scaling == "1/n" else deviation
+        return deviation / self.scores.divisor(self.inner_width)
 
     @property
     def output_scale(self) -> float:
         """What multiplies the sum over heads: H^(-1/2) and the weight deviations."""
         return math.sqrt(self.variances.value * self.variances.output / self.heads)
 
-    def at_width(self, width: float) -> Layer:
+    def at_width(self, width: float) -> AttentionLayer:
         """The same layer at another width; infinity widens the heads too (the limit).
 
         >>> from attnlaw.limits import RandomInputs
-        >>> Layer(RandomInputs(4), width=64, head_width=16).at_width(math.inf).inner_width
+        >>> AttentionLayer(RandomInputs(4), width=64, head_width=16).at_width(math.inf).inner_width
         inf
         """
         return replace(self, width=width, head_width=None if width == math.inf else self.head_width)
@@ -135,11 +131,3 @@ class Sample:
 
     scores: Array
     outputs: Array
-
-
-def _check_width(value: float) -> None:
-    if value == math.inf:
-        return
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    check_count("width", value)

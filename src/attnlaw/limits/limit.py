@@ -17,21 +17,21 @@ import math
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.limits.finite import chunks
 from attnlaw.limits.heads import score_matrices
-from attnlaw.limits.layer import Layer
+from attnlaw.limits.layer import AttentionLayer
 from attnlaw.limits.wishart import Array, streams
 
 
-def score_covariance(layer: Layer) -> Array:
+def score_covariance(layer: AttentionLayer) -> Array:
     """Cov(p_ij, p_kl) in the limit, as an array (s, s, s, s) over i, j, k, l.
 
     `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))`, the mean over the rotary frequencies (1
     without them), times the query and key variances; zero when scores are scaled by 1/n.
 
     >>> from attnlaw.limits import RandomInputs
-    >>> cov = score_covariance(Layer(RandomInputs(2, "relu")))
+    >>> cov = score_covariance(AttentionLayer(RandomInputs(2, "relu")))
     >>> float(cov[0, 0, 0, 0].round(12)), float((cov[0, 0, 0, 1] * 4 * math.pi).round(12))
     (0.25, 1.0)
     """
@@ -47,13 +47,13 @@ def score_covariance(layer: Layer) -> Array:
     return covariance
 
 
-def conditional_covariance(layer: Layer, scores: Array) -> Array:
+def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
     """Covariance (draws, s, s) of one output coordinate given the scores (draws, H, s, s), in the limit.
 
     `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`.
 
     >>> from attnlaw.limits import RandomInputs
-    >>> conditional_covariance(Layer(RandomInputs(2)), np.zeros((1, 1, 2, 2))).tolist()
+    >>> conditional_covariance(AttentionLayer(RandomInputs(2)), np.zeros((1, 1, 2, 2))).tolist()
     [[[0.5, 0.5], [0.5, 0.5]]]
     """
     mixed = layer.scores.attention(scores, layer.allowed) @ layer.inputs.limit_root()
@@ -61,19 +61,18 @@ def conditional_covariance(layer: Layer, scores: Array) -> Array:
     return covariance
 
 
-def gaussian_covariance(layer: Layer, draws: int, seed: int) -> tuple[Array, Array]:
+def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[Array, Array]:
     """The covariance E[A Sigma A^T] (s, s) of the Gaussian limit H -> infinity, and its standard errors.
 
     Fails for fewer than 2 draws, which tell no error.
 
     >>> from attnlaw.limits import RandomInputs
-    >>> value, error = gaussian_covariance(Layer(RandomInputs(2)), 4000, seed=0)
+    >>> value, error = gaussian_covariance(AttentionLayer(RandomInputs(2)), 4000, seed=0)
     >>> bool(abs(value[0, 0] - 0.636838) < 5 * error[0, 0])
     True
     """
-    if draws < 2:
-        raise InputError(f"draws is {draws}; a standard error needs at least 2")
-    one_head = Layer(layer.inputs, scores=layer.scores, variances=layer.variances)
+    require("draws", draws, int, least=2)
+    one_head = AttentionLayer(layer.inputs, scores=layer.scores, variances=layer.variances)
     root = one_head.inputs.limit_root()[None]
     total = np.zeros((2, layer.tokens, layer.tokens))
     for number, size in enumerate(chunks(draws, layer.tokens**2)):

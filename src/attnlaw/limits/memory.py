@@ -16,17 +16,17 @@ import math
 
 from attnlaw.base.errors import InputError
 from attnlaw.limits.finite import chunk_size
-from attnlaw.limits.inputs import MOST_BYTES, ROOT_ARRAYS
-from attnlaw.limits.stack import Stack
+from attnlaw.limits.sizes import MOST_BYTES, ROOT_ARRAYS
+from attnlaw.limits.stack import Depth
 
 
-def peak_bytes(stack: Stack, draws: int) -> int:
+def peak_bytes(stack: Depth, draws: int) -> int:
     """Bytes that the law of one output coordinate takes at most, at the stack's width.
 
     Left out is what does not grow with the tokens: a few numbers a draw, and tables over points y.
 
-    >>> from attnlaw.limits import Layer, RandomInputs
-    >>> peak_bytes(Stack(Layer(RandomInputs(1000), heads=2)), 50_000) // 2**20
+    >>> from attnlaw.limits import AttentionLayer, RandomInputs
+    >>> peak_bytes(Depth(AttentionLayer(RandomInputs(1000), heads=2)), 50_000) // 2**20
     54
     """
     layer, s = stack.layer, stack.layer.tokens
@@ -43,7 +43,7 @@ def peak_bytes(stack: Stack, draws: int) -> int:
     return 8 * numbers
 
 
-def check_memory(stack: Stack, draws: int) -> None:
+def check_memory(stack: Depth, draws: int) -> None:
     """An `InputError` where the law of a stack would take more than 4 GiB."""
     size = peak_bytes(stack, draws)
     if size > MOST_BYTES:

@@ -20,31 +20,25 @@ import numpy as np
 from scipy.special import ndtr
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Estimate
+from attnlaw.base.settings import require
 from attnlaw.limits.merging import merged
+from attnlaw.limits.sizes import BATCHES
 from attnlaw.limits.wishart import Array, streams
 
-BATCHES = 40
 # No sampler comes this far, so a coordinate's own normal is independent of its (mu, v) at equal seeds.
 _LAST_CHUNK = 2**32 - 1
 # Numbers in one slab of the (draws x points) tables below.
 _SLAB = 2**17
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A value and its standard error (zero where the value is exact)."""
-
-    value: float
-    error: float
-
-
 @dataclass(frozen=True, eq=False)
-class Law:
+class OutputLaw:
     """Normals N(mu, v) over draws of (mu, v), each (draws,); `means` is None where all are zero.
 
     `score_variances` holds Var(p_ii given the tokens) of the same draws.
 
-    >>> law = Law(np.ones(80), None, np.ones(80))
+    >>> law = OutputLaw(np.ones(80), None, np.ones(80))
     >>> law.variance(), law.kurtosis()
     (Estimate(value=1.0, error=0.0), Estimate(value=3.0, error=0.0))
     """
@@ -92,7 +86,7 @@ class Law:
     def draw(self, seed: int) -> Array:
         """One draw of the coordinate for each (mu, v).
 
-        >>> Law(np.ones(3), None, np.ones(3)).draw(0).shape
+        >>> OutputLaw(np.ones(3), None, np.ones(3)).draw(0).shape
         (3,)
         """
         normals = streams(seed, _LAST_CHUNK).normals.standard_normal(len(self.variances))
@@ -110,7 +104,7 @@ class Law:
     def density(self, y: Array) -> Array:
         """p(y) without atoms, averaged over the batches (whose sizes differ by one draw at most).
 
-        >>> round(float(Law(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
+        >>> round(float(OutputLaw(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
         0.398942
         """
         averaged: Array = np.exp(self.log_density(np.asarray(y, dtype=np.float64))).mean(axis=0)
@@ -127,7 +121,8 @@ def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
     >>> round(jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value, 9)
     39.5
     """
-    parts = np.array_split(values, _batches(len(values)))
+    require("draws", len(values), int, least=BATCHES)
+    parts = np.array_split(values, BATCHES)
     sums = np.stack([part.sum(axis=0) for part in parts])
     counts = np.array([len(part) for part in parts], dtype=np.float64)[:, None]
     total = sums.sum(axis=0)
@@ -161,14 +156,14 @@ def combine(whole: float, left_out: list[float], corrected: bool = True) -> Esti
     return Estimate(value, math.sqrt((k - 1) / k * spread))
 
 
-def gaussian_law(variance: float, mean: float = 0.0) -> Law:
+def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
     """The law N(mean, variance), in a form that distances accept.
 
     >>> gaussian_law(2.0).kurtosis().value
     3.0
     """
     constant = np.full(BATCHES, variance)
-    return Law(constant, np.full(BATCHES, mean) if mean else None, constant)
+    return OutputLaw(constant, np.full(BATCHES, mean) if mean else None, constant)
 
 
 def _kurtosis(mean: Array) -> float:
@@ -177,20 +172,18 @@ def _kurtosis(mean: Array) -> float:
     return (four - 4 * one * three + 6 * one**2 * two - 3 * one**4) / (two - one**2) ** 2
 
 
-def _batches(draws: int) -> int:
-    if draws < BATCHES:
-        raise InputError(f"draws is {draws}; a standard error needs at least {BATCHES}")
-    return BATCHES
-
-
 def _by_batch(
-    law: Law, y: Array, table: Callable[[Array, Array, Array], Array], reduce: Callable[[Array, Array], Array]
+    law: OutputLaw,
+    y: Array,
+    table: Callable[[Array, Array, Array], Array],
+    reduce: Callable[[Array, Array], Array],
 ) -> Array:
     """Weighted averages over the normals of each batch, (K, points)."""
-    k = _batches(len(law.variances))
-    means: list[Array] | list[None] = [None] * k if law.means is None else np.array_split(law.means, k)
+    require("draws", len(law.variances), int, least=BATCHES)
+    none = [None] * BATCHES
+    means: list[Array] | list[None] = none if law.means is None else np.array_split(law.means, BATCHES)
     rows = []
-    for draws, centres in zip(np.array_split(law.variances, k), means, strict=True):
+    for draws, centres in zip(np.array_split(law.variances, BATCHES), means, strict=True):
         if centres is None:
             v, weights = merged(draws)
             mu = np.zeros_like(v)

@@ -13,20 +13,19 @@ scores of a query depend on the two Gram matrices alone, since W_Q and W_K are i
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from attnlaw.base.declare import named
 from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
+from attnlaw.limits.variants import MASKS, SCALINGS, SCORES
 from attnlaw.limits.wishart import Array
 
 BoolArray = npt.NDArray[np.bool_]
-ScoreFunction = Literal["softmax", "relu", "sigmoid", "linear"]
-Scaling = Literal["1/sqrt(n)", "1/n"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,40 +41,31 @@ class Scores:
     [[True, False], [True, True]]
     """
 
-    function: ScoreFunction = "softmax"
-    scaling: Scaling = "1/sqrt(n)"
+    function: str = "softmax"
+    scaling: str = "1/sqrt(n)"
     mask: str | BoolArray = "none"
     frequencies: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.function not in get_args(ScoreFunction):
-            known = ", ".join(get_args(ScoreFunction))
-            raise InputError(f"score function {self.function!r} is unknown; choose one of {known}")
-        if self.scaling not in get_args(Scaling):
-            raise InputError(f"score scaling {self.scaling!r} is unknown; choose 1/sqrt(n) or 1/n")
+        require("function", self.function, str, choices=SCORES)
+        require("scaling", self.scaling, str, choices=SCALINGS)
+        if isinstance(self.mask, str):
+            require("mask", self.mask, str, choices=MASKS)
         if not all(np.isfinite(self.frequencies)):
             raise InputError(f"rotary frequencies {self.frequencies} are not all finite; give finite numbers")
 
     def allowed(self, tokens: int) -> BoolArray:
         """The mask as an s x s array; a softmax row without any allowed entry is an error."""
-        i, j = np.ogrid[:tokens, :tokens]
-        if not isinstance(self.mask, str):
-            mask = np.asarray(self.mask, dtype=np.bool_)
-        elif self.mask == "none":
-            mask = np.ones((tokens, tokens), dtype=np.bool_)
-        elif self.mask == "causal":
-            mask = j <= i
-        elif re.fullmatch(r"band:\d{1,18}", self.mask):
-            mask = np.abs(i - j) <= int(self.mask.removeprefix("band:"))
+        if isinstance(self.mask, str):
+            known = MASKS[self.mask]
+            mask: BoolArray = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)
         else:
-            raise InputError(
-                f"mask {self.mask!r} is unknown; choose none, causal or band:K, for example band:2"
-            )
+            mask = np.asarray(self.mask, dtype=np.bool_)
         if mask.shape != (tokens, tokens):
             raise InputError(
                 f"the mask has shape {mask.shape}; expected {(tokens, tokens)} for {tokens} tokens"
             )
-        if self.function == "softmax" and not mask.any(axis=1).all():
+        if SCORES[self.function].normalised and not mask.any(axis=1).all():
             row = int((~mask.any(axis=1)).argmax())
             raise InputError(f"the mask hides every token from token {row + 1}; let it see at least one")
         return mask
@@ -87,16 +77,28 @@ class Scores:
         >>> scores.attention(np.zeros((2, 2)), scores.allowed(2)).tolist()
         [[1.0, 0.0], [0.5, 0.5]]
         """
-        if self.function == "softmax":
-            everything = bool(allowed.all())
-            shown = p if everything else np.where(allowed, p, -np.inf)
-            weights: Array = np.exp(shown - shown.max(axis=axis, keepdims=True))
-            weights /= weights.sum(axis=axis, keepdims=True)
-            return weights
-        if self.function == "relu":
-            raw = np.maximum(p, 0.0)
-        elif self.function == "sigmoid":
-            raw = expit(p)
-        else:
-            raw = p
-        return np.where(allowed, raw, 0.0)
+        weights: Array = named(SCORES[self.function].weights)(p, allowed, axis)
+        return weights
+
+    def divisor(self, head_width: float) -> float:
+        """What scores of unit variance are divided by at this head width: 1 where scaled by 1/sqrt(n)."""
+        return SCALINGS[self.scaling].divisor(head_width)
+
+
+def softmax(p: Array, allowed: BoolArray, axis: int) -> Array:
+    shown = p if bool(allowed.all()) else np.where(allowed, p, -np.inf)
+    weights: Array = np.exp(shown - shown.max(axis=axis, keepdims=True))
+    weights /= weights.sum(axis=axis, keepdims=True)
+    return weights
+
+
+def relu(p: Array, allowed: BoolArray, axis: int) -> Array:
+    return np.where(allowed, np.maximum(p, 0.0), 0.0)
+
+
+def sigmoid(p: Array, allowed: BoolArray, axis: int) -> Array:
+    return np.where(allowed, expit(p), 0.0)
+
+
+def linear(p: Array, allowed: BoolArray, axis: int) -> Array:
+    return np.where(allowed, p, 0.0)

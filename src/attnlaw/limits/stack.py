@@ -20,13 +20,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Estimate
+from attnlaw.base.settings import require
 from attnlaw.limits.finite import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.limits.heads import attention_root, score_matrices
-from attnlaw.limits.inputs import check_count
-from attnlaw.limits.kernels import KERNELS, activation, kernel_map
-from attnlaw.limits.layer import Layer
-from attnlaw.limits.mixture import Estimate, Law, mean_of
+from attnlaw.limits.kernels import apply, kernel_map
+from attnlaw.limits.layer import AttentionLayer
+from attnlaw.limits.mixture import OutputLaw, mean_of
+from attnlaw.limits.sizes import MOST
+from attnlaw.limits.variants import ACTIVATIONS
 from attnlaw.limits.wishart import (
     Array,
     Streams,
@@ -37,30 +39,31 @@ from attnlaw.limits.wishart import (
     symmetric_root,
 )
 
+# Activations of MLP blocks: those with a kernel in closed form.
+MLPS = {name: one for name, one in ACTIVATIONS.items() if one.kernel is not None}
+
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class Depth:
     """`depth` copies of a layer with fresh weights; optional residual, MLP blocks and RMSNorm before blocks.
 
-    `mlp` is `relu` or `gelu`: each attention block is then followed by an MLP block with the same residual.
+    With `mlp` (one of MLPS), each attention block is followed by an MLP block with the same residual.
 
     >>> from attnlaw.limits import RandomInputs
-    >>> Stack(Layer(RandomInputs(3)), depth=2, residual=True).blocks
+    >>> Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True).blocks
     ('attention', 'attention')
     """
 
-    layer: Layer
+    layer: AttentionLayer
     depth: int = 1
     residual: bool = False
     mlp: str | None = None
     normalise: bool = False
 
     def __post_init__(self) -> None:
-        check_count("depth", self.depth)
-        if self.mlp is not None and self.mlp not in KERNELS:
-            raise InputError(
-                f"MLP activation {self.mlp!r} is unknown; choose {' or '.join(KERNELS)}, or None"
-            )
+        require("depth", self.depth, int, least=1, most=MOST)
+        if self.mlp is not None:
+            require("mlp", self.mlp, str, choices=MLPS)
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -99,7 +102,7 @@ class StackLaw:
     when all tokens have become parallel; None for a single token): each (draws, depth + 1).
     """
 
-    law: Law
+    law: OutputLaw
     squared_lengths: Array
     cosines: Array | None
 
@@ -107,7 +110,7 @@ class StackLaw:
         """Means over the draws at each depth, with standard errors.
 
         >>> from attnlaw.limits import RandomInputs
-        >>> found = stack_law(Stack(Layer(RandomInputs(3)), 4), 100, seed=0)
+        >>> found = stack_law(Depth(AttentionLayer(RandomInputs(3)), 4), 100, seed=0)
         >>> [round(point.cosine.value) for point in found.path()]
         [0, 1, 1, 1, 1]
         """
@@ -118,9 +121,12 @@ class StackLaw:
 
 @dataclass
 class _State:
-    """One chunk of a run: the root, and at infinite width the coordinates in view beside it."""
+    """One chunk of a run: the root, and at infinite width the coordinates in view beside it.
 
-    stack: Stack
+    `scores` are those of the last attention block, `read` the tokens that it read.
+    """
+
+    stack: Depth
     draws: int
     draw: Streams
     m: int
@@ -157,16 +163,21 @@ class _State:
 
     def block(self, kind: str) -> Array:
         """R (draws, s, k) of the next block."""
-        layer, seen = self.stack.layer, self.seen()
-        if kind == "attention":
-            self.scores = score_matrices(layer, seen, self.draws, self.draw)
-            return compress(attention_root(layer, seen, self.scores, self.draw))
+        return {"attention": self._attention, "mlp": self._mlp}[kind]()
+
+    def _attention(self) -> Array:
+        layer, self.read = self.stack.layer, self.seen()
+        self.scores = score_matrices(layer, self.read, self.draws, self.draw)
+        return compress(attention_root(layer, self.read, self.scores, self.draw))
+
+    def _mlp(self) -> Array:
         assert self.stack.mlp is not None
+        seen = self.seen()
         if not self.finite:
             return symmetric_root(kernel_map(self.stack.mlp, seen @ np.swapaxes(seen, -1, -2)))
-        n = int(layer.width)
+        n = int(self.stack.layer.width)
         hidden = seen @ self.draw.inputs.standard_normal((self.draws, seen.shape[-1], n))
-        return root_of_rows(activation(self.stack.mlp).function(hidden)) / math.sqrt(n)
+        return root_of_rows(apply(self.stack.mlp, hidden)) / math.sqrt(n)
 
     def advance(self, r: Array) -> None:
         """Add the block's output `R Z` to the tokens (or put it in their place)."""
@@ -186,19 +197,15 @@ class _State:
         self.root = compress(np.concatenate([tokens, fixed], axis=1))
 
 
-def sample_stack(stack: Stack, draws: int, seed: int, coordinates: int = 1) -> StackSample:
+def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> StackSample:
     """Joint draws of a stack: Gram matrices over n at every depth, last scores, output coordinates.
 
     >>> from attnlaw.limits import RandomInputs
-    >>> drawn = sample_stack(Stack(Layer(RandomInputs(3), width=10**9), depth=2), 5, seed=0)
+    >>> drawn = sample_stack(Depth(AttentionLayer(RandomInputs(3), width=10**9), depth=2), 5, seed=0)
     >>> drawn.grams.shape, drawn.scores.shape, drawn.outputs.shape
     ((5, 3, 3, 3), (5, 1, 3, 3), (5, 3, 1))
     """
-    if not 1 <= coordinates <= stack.layer.width:
-        raise InputError(
-            f"{coordinates} coordinates of a stack of width {stack.layer.width} were asked for; "
-            "choose a number from 1 to the width"
-        )
+    require("coordinates", coordinates, int, least=1, most=stack.layer.width)
     grams, scores, outputs = [], [], []
     for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
         state = _State(stack, size, streams(seed, number), coordinates)
@@ -213,14 +220,14 @@ def sample_stack(stack: Stack, draws: int, seed: int, coordinates: int = 1) -> S
     return StackSample(np.concatenate(grams), np.concatenate(scores), np.concatenate(outputs))
 
 
-def stack_law(stack: Stack, draws: int, seed: int, token: int = 0) -> StackLaw:
+def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     """The law of one output coordinate of one token after the last block, and the path of its tokens.
 
     Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii) with mu
     its value before that block (zero without a residual).
 
     >>> from attnlaw.limits import RandomInputs
-    >>> found = stack_law(Stack(Layer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)
+    >>> found = stack_law(Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)
     >>> found.law.variances.shape, found.squared_lengths.shape
     ((100,), (100, 3))
     """
@@ -230,10 +237,7 @@ def stack_law(stack: Stack, draws: int, seed: int, token: int = 0) -> StackLaw:
     for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
         state = _State(stack, size, streams(seed, number), m)
         path = [_gram(state.tokens)]
-        last = state.seen()
         for i, kind in enumerate(stack.blocks):
-            if kind == "attention":
-                last = state.seen()
             r = state.block(kind)
             before = state.coordinates()[:, token, 0] if m else np.zeros(size)
             state.advance(r)
@@ -242,9 +246,11 @@ def stack_law(stack: Stack, draws: int, seed: int, token: int = 0) -> StackLaw:
         variances = np.einsum("dk,dk->d", r[:, token], r[:, token])
         grams = np.stack(path, axis=1)
         lengths = grams[:, :, token, token]
-        parts.append((variances, before, score_variance(stack.layer, last, token), lengths, _cosines(grams)))
+        parts.append(
+            (variances, before, score_variance(stack.layer, state.read, token), lengths, _cosines(grams))
+        )
     v, mu, scores, lengths, cosines = (np.concatenate(column) for column in zip(*parts, strict=True))
-    law = Law(v, mu if m else None, scores)
+    law = OutputLaw(v, mu if m else None, scores)
     return StackLaw(law, lengths, cosines if stack.layer.tokens > 1 else None)
 
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.study.task import Result
 
 if TYPE_CHECKING:
-    from attnlaw.limits import Estimate, Stack
+    from attnlaw.base.estimate import Estimate
+    from attnlaw.limits.stack import Depth
+
+QUANTITIES = ("score_variance", "output_variance", "kurtosis", "kl_to_limit", "w1_to_limit", "ks_to_limit")
 
 
 def limit(
@@ -38,7 +41,7 @@ def limit(
     """
     import polars as pl
 
-    from attnlaw.limits import QUANTITIES, compare_widths, density_rows, distances, gaussian_law, kernel_kl
+    from attnlaw.limits import compare_widths, density_rows, distances, gaussian_law, kernel_kl
 
     given = (tokens, heads, width, activation, mask, depth, residual, normalise, head_width)
     widths = [width] if width == math.inf else [width, math.inf]
@@ -66,7 +69,7 @@ def limit(
             estimates = [_with_error(name, getattr(point, name)) for point in points]
             values |= {f"path_{key}": [one[key] for one in estimates] for key in estimates[0]}
     density = pl.DataFrame(density_rows({width: found.law})).select("y", "density")
-    return Result(values | {"residual_of_distances": found.residual}, {"densities": density})
+    return Result(values | {"residual_of_distances": found.residual_of_distances}, {"densities": density})
 
 
 def check_limit(
@@ -84,9 +87,8 @@ def check_limit(
     Infinite width is the limit, whose heads are infinitely wide: a head width there would be ignored.
     """
     from attnlaw.base.errors import InputError
-    from attnlaw.limits.finite import MOST_DRAWS
     from attnlaw.limits.memory import check_memory
-    from attnlaw.limits.mixture import BATCHES
+    from attnlaw.limits.sizes import BATCHES, MOST_DRAWS
 
     if not BATCHES <= draws <= MOST_DRAWS:
         raise InputError(
@@ -116,12 +118,13 @@ def _stack(
     normalise: bool,
     head_width: int | None,
     scaling: str,
-) -> Stack:
-    from attnlaw.limits import Layer, RandomInputs, Scores, Stack
+) -> Depth:
+    from attnlaw.limits import AttentionLayer, RandomInputs, Scores
+    from attnlaw.limits.stack import Depth
 
     inputs = RandomInputs(tokens, activation)
-    layer = Layer(inputs, heads, width, head_width, Scores(mask=mask, scaling=scaling))  # type: ignore[arg-type]
-    return Stack(layer, depth, residual, None, normalise)
+    layer = AttentionLayer(inputs, heads, width, head_width, Scores(mask=mask, scaling=scaling))
+    return Depth(layer, depth, residual, None, normalise)
 
 
 def _with_error(name: str, estimate: Estimate | None) -> dict[str, float | None]:

@@ -1,0 +1,98 @@
+"""What a layer may be made of: activations, score functions, scalings, masks. A new one is a line here.
+
+The tables are known before any mathematics is imported: functions of arrays are named by `module:function`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnlaw.base.declare import table
+from attnlaw.base.variants import Variants
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation psi, entry by entry; `linear`: Gaussian tokens stay Gaussian.
+
+    `function` is psi(x, *parameters). `kernel` is E[psi(u) psi(v)] as a function of Var u, Var v, Cov(u, v),
+    which MLP blocks need; without one, `moments` is E psi(g)^2 and (E psi(g))^2 as a function of the
+    parameters, g standard normal.
+    """
+
+    name: str
+    function: str
+    kernel: str | None = None
+    moments: str | None = None
+    linear: bool = False
+    example: str | None = None
+    parameters: tuple[float, ...] = ()
+
+    def at(self, parameter: str) -> Activation:
+        bound = float(parameter)
+        if not 0 < bound < math.inf:
+            raise ValueError(f"{parameter} is not a positive number")
+        return replace(self, name=_named(self.name, parameter), example=None, parameters=(bound,))
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """How scores become weights: `weights(p, allowed, axis)`; `normalised`: those of a query add up to 1."""
+
+    name: str
+    weights: str
+    normalised: bool = False
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How the scores of heads of width n_H are scaled: 1/sqrt(n_H), divided by `divisor(n_H)`."""
+
+    name: str
+    divisor: Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which tokens a token sees: `allows(i, j, *parameters)` on arrays of positions, i the one that looks."""
+
+    name: str
+    allows: Callable[..., Any]
+    example: str | None = None
+    parameters: tuple[int, ...] = ()
+
+    def at(self, parameter: str) -> Mask:
+        if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
+            raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
+        return replace(self, name=_named(self.name, parameter), example=None, parameters=(int(parameter),))
+
+
+def _named(name: str, parameter: str) -> str:
+    return f"{name.partition(':')[0]}:{parameter}"
+
+
+_KERNELS = "attnlaw.limits.kernels"
+_SCORES = "attnlaw.limits.scores"
+
+ACTIVATIONS = Variants(
+    Activation("identity", f"{_KERNELS}:identity", f"{_KERNELS}:identity_kernel", linear=True),
+    Activation("relu", f"{_KERNELS}:relu", f"{_KERNELS}:relu_kernel"),
+    Activation("gelu", f"{_KERNELS}:gelu", f"{_KERNELS}:gelu_kernel"),
+    # Clipped to [-C, C].
+    Activation("clip:C", f"{_KERNELS}:clip", moments=f"{_KERNELS}:clip_moments", example="clip:2"),
+)
+SCORES = table(
+    ScoreFunction("softmax", f"{_SCORES}:softmax", normalised=True),
+    ScoreFunction("relu", f"{_SCORES}:relu"),
+    ScoreFunction("sigmoid", f"{_SCORES}:sigmoid"),
+    ScoreFunction("linear", f"{_SCORES}:linear"),
+)
+SCALINGS = table(Scaling("1/sqrt(n)", lambda width: 1.0), Scaling("1/n", math.sqrt))
+MASKS = Variants(
+    Mask("none", lambda i, j: (i >= 0) & (j >= 0)),
+    Mask("causal", lambda i, j: j <= i),
+    Mask("band:K", lambda i, j, reach: abs(i - j) <= reach, example="band:2"),
+)

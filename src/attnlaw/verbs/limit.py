@@ -1,0 +1,281 @@
+"""`limit`: the law of an attention layer's output at initialisation, at any width, against the limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.settings import Settings, declared, setting, settings
+from attnlaw.limits.sizes import BATCHES, MOST, MOST_DRAWS, check_tokens
+from attnlaw.limits.variants import ACTIVATIONS, MASKS, SCALINGS
+
+if TYPE_CHECKING:
+    from attnlaw.limits.compare import Found, WidthRow
+    from attnlaw.limits.inputs import Inputs
+    from attnlaw.limits.stack import Depth
+
+TOKENS, LAYER, LAW = "Tokens", "Layers", "Law"
+GIVEN = ("embeddings", "gram")  # tokens that are not random
+
+
+@settings
+class Limit(Settings):
+    """The law of an attention layer's output at initialisation: exactly at any width, against the limit.
+
+    The law is that of one coordinate of y_i, the output of token i; errors are standard errors. Var p is the
+    variance of the score p_ii, the randomness of the inputs included (arXiv 2506.00846).
+    """
+
+    tokens: int = setting(4, "Random tokens.", symbol="s", least=1, unless=GIVEN, many=True, panel=TOKENS)
+    activation: str = setting(
+        "identity",
+        "psi in the random tokens psi(W h).",
+        symbol="ψ",
+        choices=ACTIVATIONS,
+        unless=GIVEN,
+        many=True,
+        panel=TOKENS,
+    )
+    embeddings: str | None = setting(
+        None,
+        "Tokens from a checkpoint's embedding.",
+        file=True,
+        needs="ids",
+        unless="gram",
+        metavar="MODEL",
+        panel=TOKENS,
+    )
+    ids: tuple[int, ...] | None = setting(
+        None, "Their token ids.", least=0, needs="embeddings", metavar="1,2,3", panel=TOKENS
+    )
+    gram: str | None = setting(
+        None,
+        "The tokens' Gram matrix X X^T / n: .npy, or text with one row a line.",
+        file=True,
+        metavar="FILE",
+        panel=TOKENS,
+    )
+    token: int = setting(1, "The token whose output is read, from 1.", symbol="i", least=1, panel=TOKENS)
+
+    heads: int = setting(2, "Heads.", symbol="H", least=1, most=MOST, many=True, panel=LAYER)
+    width: float = setting(
+        math.inf,
+        "Width; inf is the limit.",
+        symbol="n",
+        least=1,
+        most=MOST,
+        infinite=True,
+        many=True,
+        cases=(16, 64, 256, 1024, math.inf),
+        panel=LAYER,
+    )
+    head_width: int | None = setting(
+        None, "Width of a head, else the layer's.", symbol="n_H", least=1, most=MOST, many=True, panel=LAYER
+    )
+    mask: str = setting("none", "Which tokens a token sees.", choices=MASKS, many=True, panel=LAYER)
+    scaling: str = setting("1/sqrt(n)", "Of the scores.", choices=SCALINGS, many=True, panel=LAYER)
+    depth: int = setting(
+        1, "Layers; the law is that of the last one's output.", least=1, most=MOST, many=True, panel=LAYER
+    )
+    residual: bool = setting(False, "Add each layer's input to its output.", panel=LAYER)
+    normalise: bool = setting(False, "RMSNorm before each layer.", panel=LAYER)
+
+    draws: int = setting(50_000, "Draws for each width.", least=BATCHES, most=MOST_DRAWS, panel=LAW)
+    other_scaling: str | None = setting(
+        None, "Also the distance to the limit of this scaling.", choices=SCALINGS, panel=LAW
+    )
+    gaussian: bool = setting(
+        False, "Also the distance to the Gaussian of the same mean and variance.", panel=LAW
+    )
+    kernel: bool = setting(
+        False, "Also the paper's distance: kernel estimates from a draw for each variance.", panel=LAW
+    )
+    seed: int = setting(0, "Seed; equal seeds repeat the table.", least=0, panel=LAW)
+
+    def check(self) -> None:
+        finite = self.width != math.inf
+        if finite and self.width != int(self.width):
+            raise BadSetting("width", "expected a whole number, or inf", self.width)
+        if self.head_width is not None and not finite:
+            raise BadSetting(
+                "head_width",
+                "but heads are infinitely wide at {width} inf, the limit; choose finite widths: kl_to_limit "
+                "compares them with it",
+                self.head_width,
+            )
+        if self.head_width is not None and int(self.width) % self.head_width:
+            raise BadSetting(
+                "head_width", f"expected a divisor of the {{width}}, {int(self.width)}", self.head_width
+            )
+        if self.gram is None:
+            there = self.tokens if self.ids is None else len(self.ids)
+            check_tokens(there)
+            if self.token > there:
+                raise BadSetting("token", f"expected one of the {there} {{tokens}}, from 1", self.token)
+
+
+QUANTITIES = (
+    Quantity("score_variance", "of p_ii in the last attention block", "Var p", error=True, brief=True),
+    Quantity("output_variance", "of the coordinate", "Var y", error=True, brief=True),
+    Quantity("kurtosis", "3 for a Gaussian", error=True, brief=True),
+    Quantity("kl_to_limit", "relative entropy to the limit", "KL", error=True, brief=True, log=True),
+    Quantity("w1_to_limit", "Wasserstein distance to the limit", "W1", error=True, brief=True, log=True),
+    Quantity("ks_to_limit", "Kolmogorov-Smirnov distance", "KS", error=True, brief=True, log=True),
+    Quantity("residual_of_distances", "error of the quadrature behind the distances"),
+    Quantity("kl_to_other_limit", "to the limit of the other scaling", "KL", error=True, log=True),
+    Quantity("kl_to_gaussian", "to the Gaussian of the same mean and variance", "KL", error=True, log=True),
+    Quantity("kernel_kl_to_limit", "by kernel estimates, as in arXiv 2506.00846", "KL", log=True),
+    Quantity("path_squared_length", "of the token that is read, by depth", kind="floats"),
+    Quantity("path_squared_length_error", "its standard errors", kind="floats"),
+    Quantity("path_cosine", "mean cosine between tokens, by depth", kind="floats"),
+    Quantity("path_cosine_error", "its standard errors", kind="floats"),
+)
+
+
+def run(cases: Sequence[Limit], progress: Progress) -> Iterator[WidthRow | InputError]:
+    """Cases that differ in their width alone share the limit, their draws, and the points of densities."""
+    tables: dict[tuple[Any, ...], list[Limit]] = {}
+    for case in cases:
+        tables.setdefault(_but_width(case), []).append(case)
+    found: dict[Limit, WidthRow | InputError] = {}
+    for case in cases:
+        if case not in found:
+            together = tables[_but_width(case)]
+            found |= _table(together, partial(_tell, progress, len(found), len(cases)))
+        yield found[case]
+
+
+def _tell(progress: Progress, before: int, total: int, done: int, own: int) -> None:
+    progress(before + done, total)
+
+
+def _but_width(case: Limit) -> tuple[Any, ...]:
+    return tuple(getattr(case, name) for name in declared(Limit) if name != "width")
+
+
+def _table(cases: Sequence[Limit], progress: Progress) -> dict[Limit, WidthRow | InputError]:
+    """The rows of one table; what one width cannot do, the others still do."""
+    from attnlaw.limits.compare import at_width, law_at, width_row
+    from attnlaw.limits.memory import check_memory
+
+    first = cases[0]
+    given = (first.draws, first.seed, first.token - 1)
+    try:
+        stack = _stack(first, _inputs(first))
+        check_memory(at_width(stack, math.inf), first.draws)
+        limit = law_at(stack, math.inf, *given)
+        other = None
+        if first.other_scaling is not None:
+            rescaled = replace(first, scaling=first.other_scaling)
+            other = law_at(_stack(rescaled, stack.layer.inputs), math.inf, *given)
+    except InputError as error:
+        return dict.fromkeys(cases, error)
+    rows: dict[Limit, WidthRow] = {}
+    refused: dict[Limit, InputError] = {}
+    for case in cases:
+        progress(len(rows) + len(refused), len(cases))
+        try:
+            check_memory(at_width(stack, case.width), case.draws)
+            found = limit if case.width == math.inf else law_at(stack, case.width, *given)
+            rows[case] = replace(width_row(case.width, found, limit), **_further(case, found, limit, other))
+        except InputError as error:
+            refused[case] = error
+    progress(len(cases), len(cases))
+    laws = {row.width: row.law for row in rows.values()}
+    return refused | {case: replace(row, beside=laws) for case, row in rows.items()}
+
+
+def _further(case: Limit, found: Found, limit: Found, other: Found | None) -> dict[str, Any]:
+    """The distances that were asked for."""
+    from attnlaw.limits.distance import distances, kernel_kl
+    from attnlaw.limits.mixture import gaussian_law
+
+    law = found.law
+    further: dict[str, Any] = {}
+    if other is not None:
+        further["kl_to_other_limit"] = distances(law, other.law).kl
+    if case.gaussian:
+        # At the law's own moments KL is least: their errors enter squared, far below KL's own.
+        same = gaussian_law(law.variance().value, law.mean().value)
+        further["kl_to_gaussian"] = distances(law, same).kl
+    if case.kernel and found is not limit:
+        # The laws share their scores' normals, their coordinates have normals of their own.
+        further["kernel_kl_to_limit"] = kernel_kl(law.draw(case.seed), limit.law.draw(case.seed + 1))
+    return further
+
+
+def _stack(case: Limit, inputs: Inputs) -> Depth:
+    """The layers of a case, at no width yet."""
+    from attnlaw.limits.layer import AttentionLayer
+    from attnlaw.limits.scores import Scores
+    from attnlaw.limits.stack import Depth
+
+    scores = Scores(mask=case.mask, scaling=case.scaling)
+    layer = AttentionLayer(inputs, case.heads, math.inf, case.head_width, scores)
+    return Depth(layer, case.depth, case.residual, None, case.normalise)
+
+
+def _inputs(case: Limit) -> Inputs:
+    from pathlib import Path
+
+    from attnlaw.limits.gram_file import read_gram
+    from attnlaw.limits.inputs import GivenInputs, RandomInputs
+
+    if case.gram is not None:
+        return GivenInputs(read_gram(Path(case.gram)))
+    if case.embeddings is not None:
+        return GivenInputs.from_tokens(_embedded(case.embeddings, case.ids or ()))
+    return RandomInputs(case.tokens, case.activation)
+
+
+def _embedded(path: str, ids: tuple[int, ...]) -> Any:
+    from attnlaw.models import open_model
+
+    embedding = open_model(path).embedding()
+    for number in ids:
+        if number >= len(embedding):
+            last = len(embedding) - 1
+            raise BadSetting("ids", f"outside the vocabulary of {path}; choose from 0 to {last}", number)
+    return embedding[list(ids)]
+
+
+def refuse(case: Limit) -> None:
+    """An `InputError` for a layer that cannot be or takes too much memory; a checkpoint is not opened."""
+    from attnlaw.limits.compare import at_width
+    from attnlaw.limits.memory import check_memory
+
+    if case.embeddings is None:
+        stack = _stack(case, _inputs(case))
+        for width in (math.inf, case.width):
+            check_memory(at_width(stack, width), case.draws)
+
+
+DENSITIES = (
+    Quantity("y", "a value of the coordinate"),
+    Quantity("density", "of the law there"),
+    Quantity("ratio", "of the density to the limit's, where that is among the cases"),
+)
+
+
+def _densities(row: WidthRow) -> Any:
+    from attnlaw.base.tables import frame, schema_of
+    from attnlaw.limits.compare import density_of
+
+    return frame(density_of(row.width, row.beside), schema_of(columns(DENSITIES)))
+
+
+VERB = Verb(
+    "limit",
+    "The law of attention layers",
+    Limit,
+    QUANTITIES,
+    run,
+    tables=(Table("densities", DENSITIES, _densities),),
+    draws=True,
+    refuse=refuse,
+)
