@@ -76,7 +76,7 @@ class Bars(_Chart):
 
 @dataclass(frozen=True, kw_only=True)
 class Dots(_Chart):
-    """A line of dots for each of the columns `values`, on one axis with the title `axis`; a colour by `by`."""
+    """A line of dots for each of the columns `values`, on one axis titled `axis`; a colour by `by`."""
 
     values: tuple[str, ...]
     axis: str
@@ -88,9 +88,9 @@ class Density(_Chart):
     """Lines of density over `x`, of a table, one for each value of `by`; a chart for each other setting.
 
     `panel`: a panel for each of its values. `detail`: a column that tells the pieces of a line apart.
-    `ratio`: a column that is drawn beside them. `bars`: the table of the verb beside it, and its column, whose
-    histogram stands behind the line; `sizes` its setting that tells their sizes. `atom` is the quantity that
-    is the weight at zero, `outliers` one of places beyond the line.
+    `ratio`: a column that is drawn beside them. `bars`: the table of the verb beside it, and its column,
+    whose histogram stands behind the line; `sizes` its setting that tells their sizes. `atom` is the quantity
+    that is the weight at zero, `outliers` one of places beyond the line.
     """
 
     x: str
@@ -109,7 +109,7 @@ class Density(_Chart):
 class Own(_Chart):
     """A chart that is like no other: the function at `draw` ("module:function") makes figures of a source.
 
-    It is called with this record and an `attnlaw.report.charts.Source` and yields `Figure`s.
+    It is called with this record and an `attnlaw.report.source.Source` and yields `Figure`s.
     """
 
     draw: str

@@ -17,7 +17,7 @@ from attnlaw.report.style import inline, whole_axis
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
-    from attnlaw.report.charts import Source
+    from attnlaw.report.source import Source
 
 # Layers with a line, and points of a line, among contribution curves. The grid of p grows with the depth, and
 # all lines at all its points would take the square of it.
@@ -34,7 +34,7 @@ def decay(chart: Own, source: Source) -> Iterator[Figure]:
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> Any:
-    """Singular values over the largest, by kind of matrix: the median over a model's matrices at each rank."""
+    """Singular values over the largest, by kind of matrix: the median over a model's at each rank."""
     import altair as alt
 
     names = _labels(spectra, labels)

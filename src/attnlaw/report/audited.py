@@ -11,8 +11,9 @@ from attnlaw.auditing.summary import summary_of
 from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.tables import Schema, distinct_names, schema_of, stacked
-from attnlaw.report.charts import Source, figures
+from attnlaw.report.charts import figures
 from attnlaw.report.marks import Figure
+from attnlaw.report.source import Source
 from attnlaw.verbs import verb
 
 AUDIT = verb("audit")

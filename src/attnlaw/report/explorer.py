@@ -1,8 +1,8 @@
 """The data of an audit's page: plain values for JSON, long arrays as packed 32-bit floats.
 
 A page of a large model stays small: spectra and curves travel as base64 of little-endian float32; the page
-unpacks one matrix at a time. What its quantities, kinds of matrix and laws are called comes with the data, from
-the declaration of the verb.
+unpacks one matrix at a time. What its quantities, kinds of matrix and laws are called comes with the data,
+from the declaration of the verb.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from attnlaw.report.audited import AUDIT, KINDS, KNOWN, LAWS, PLACE, AuditRows
 
 # Said elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
+# Headings of the table that must be short.
+SHORT = {"share": "share", "law": "law", "random_p_value": "p random", "alpha": "tail α"}
 # Columns of the page's table; the download has all.
 SHOWN = (
     *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm", "stable_rank", "effective_rank"),
@@ -62,7 +64,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
         "spectra": pack(rows["singular_values"].to_list()),
         "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
         "fits": None if curves is None or "null_shape" not in rows.columns else _fits(rows, curves),
-        "shown": [(name, AUDIT.label(name)) for name in SHOWN],
+        "shown": [(name, SHORT.get(name, AUDIT.label(name))) for name in SHOWN],
     }
 
 
@@ -76,7 +78,8 @@ def declared() -> dict[str, Any]:
     return {
         "quantities": mapped,
         "facts": [(name, AUDIT.label(name)) for name in FACTS],
-        "kinds": {name: {"label": kind.label, "group": kind.group} for name, kind in KINDS.items()},
+        "names": {"kind": {name: kind.label for name, kind in KINDS.items()}},
+        "groups": {name: kind.group for name, kind in KINDS.items()},
         "laws": {name: f"var(--c{law.colour})" for name, law in LAWS.items()},
     }
 

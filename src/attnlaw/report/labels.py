@@ -30,17 +30,35 @@ def text(value: Any) -> str:
     return "∞" if value == math.inf else f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def brief(value: Any) -> str:
+    """A number with four digits, other values in words.
+
+    >>> brief(0.123456), brief(7), brief("relu")
+    ('0.1235', '7', 'relu')
+    """
+    return f"{value:.4g}" if isinstance(value, float) and math.isfinite(value) else text(value)
+
+
 def varied(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
     """The settings that have more than one value."""
     return [name for name in names if name in rows.columns and rows[name].n_unique() > 1]
 
 
 def free(rows: pl.DataFrame, names: Sequence[str], given: Sequence[str]) -> list[str]:
-    """The settings that vary where those `given` are the same, too: not those that were chosen for each."""
-    if not names or not rows.height:
-        return []
-    counts = rows.group_by(given).agg(pl.col(name).n_unique() for name in names)
-    return [name for name in names if (counts[name] > 1).any()]
+    """The settings that vary where those `given` and the others are the same: not those chosen for each.
+
+    Where two follow from each other, the one that is declared first tells.
+
+    >>> rows = pl.DataFrame({"alpha": [1, 2, 1, 2], "noise": [0, 0, 1, 1], "decay": [3, 4, 5, 6]})
+    >>> free(rows, ["noise", "decay"], ["alpha"])
+    ['noise']
+    """
+    kept = list(names)
+    for name in reversed(names):
+        told = [*given, *(other for other in kept if other != name)]
+        if told and not (rows.group_by(told).agg(pl.col(name).n_unique())[name] > 1).any():
+            kept.remove(name)
+    return kept
 
 
 def cases(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
@@ -66,14 +84,21 @@ def _covers(other: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
     return other != one and all(other[name] == value for name, value in told.items())
 
 
+def variants(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
+    """The tables of variants behind the columns of a verb's rows and tables, by column."""
+    known = declared(verb.settings).items()
+    tables = {name: one.rule.choices for name, one in known if one.rule.choices}
+    for found in (verb.quantities, *(table.columns for table in verb.tables)):
+        tables |= {one.name: one.choices for one in found if one.choices}
+    return tables
+
+
 class Names:
     """How the values of columns are called: variants by their labels, models by the last part of a path."""
 
     def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
         known = declared(verb.settings)
-        self.variants = {name: one.rule.choices for name, one in known.items() if one.rule.choices}
-        for found in (verb.quantities, *(table.columns for table in verb.tables)):
-            self.variants |= {one.name: one.choices for one in found if one.choices}
+        self.variants = variants(verb)
         files = {"model", *(name for name, one in known.items() if one.rule.file)}
         strings = [name for name in files if rows.schema.get(name) == pl.String]
         self.short = {

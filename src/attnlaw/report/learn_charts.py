@@ -16,7 +16,7 @@ from attnlaw.report.style import inline
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
-    from attnlaw.report.charts import Source
+    from attnlaw.report.source import Source
 
 
 def scaling(chart: Own, source: Source) -> Iterator[Figure]:
@@ -60,9 +60,7 @@ def scaling_law(rows: pl.DataFrame, y: str) -> Any:
     hue = colour(palette(rows["label"]), "label", always=True)
     base = alt.Chart(inline(rows.to_dicts())).encode(x=across, color=hue)
     dashed = base.mark_line(strokeDash=[4, 3], strokeWidth=1.1)
-    both = alt.layer(
-        base.mark_line().encode(y=up), dashed.encode(y=alt.Y("leading_error:Q", scale=scale))
-    )
+    both = alt.layer(base.mark_line().encode(y=up), dashed.encode(y=alt.Y("leading_error:Q", scale=scale)))
     title = "full equations (solid) and leading order (dashed)"
     return both.properties(width=WIDTH, height=HEIGHT, title=title)
 
@@ -78,7 +76,7 @@ def _exponents(source: Source, rows: pl.DataFrame, names: list[str]) -> str:
 
 
 def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
-    """The slope of a line through the logarithms by least squares, and its standard error beyond two points."""
+    """The slope of a line through the logarithms, and its standard error beyond two points."""
     a, b = (np.log(values.to_numpy()) - np.log(values.to_numpy()).mean() for values in (x, y))
     slope = float(a @ b / (a @ a))
     left = float(((b - slope * a) ** 2).sum())

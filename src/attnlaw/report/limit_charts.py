@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from attnlaw.report import marks
-from attnlaw.report.charts import averaged, called
 from attnlaw.report.labels import MOST_CASES, cases, free, varied
 from attnlaw.report.marks import Figure, palette
+from attnlaw.report.source import averaged, called
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
-    from attnlaw.report.charts import Source
+    from attnlaw.report.source import Source
 
-# Slope against the width, and that slope in words. At width n the density is off by a term of order 1/n: so
-# is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
-DISTANCES = {"kl_to_limit": (-2, "the squared width"), "w1_to_limit": (-1, "the width")}
-KERNEL = (
-    "The kernel estimate is the paper's, mean and standard deviation over seeds: it levels off at its own bias."
-)
+# Title, slope against the width, and that slope in words. At width n the density is off by a term of order
+# 1/n: so is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
+DISTANCES = {
+    "kl_to_limit": ("KL divergence to the limit", -2, "the squared width"),
+    "w1_to_limit": ("Wasserstein-1 distance to the limit", -1, "the width"),
+}
+PATHS = {"squared_length": "squared length of a token", "cosine": "mean cosine between tokens"}
+KERNEL = "The kernel estimate is the paper's, mean and deviation over seeds: it levels off at its own bias."
 
 
 def distances(chart: Own, source: Source) -> Iterator[Figure]:
@@ -41,7 +44,7 @@ def distances(chart: Own, source: Source) -> Iterator[Figure]:
     across = source.verb.label(x) if x == "width" else _heads_axis(source, finite)
     for case, own in cases(finite, others if split else []):
         by = [name for name in lines if not split or name == "heads"]
-        for column, (power, falls) in DISTANCES.items():
+        for column, (title, power, falls) in DISTANCES.items():
             drawn = _lines(source, own, x, column, by)
             if not (drawn["y"] > 0).any():
                 continue
@@ -50,25 +53,11 @@ def distances(chart: Own, source: Source) -> Iterator[Figure]:
             notes += [KERNEL] if "kernel estimate" in drawn["series"] else []
             if slope is not None:
                 notes.append(f"Along the dashed guide of slope −{-slope} the distance falls with {falls}.")
-            quantity = source.quantity(column)
-            title = quantity.meaning if quantity and quantity.meaning else source.verb.label(column)
-            figure = source.figure(
-                chart,
-                case,
-                partial(
-                    marks.curves,
-                    drawn,
-                    across,
-                    source.verb.label(column),
-                    palette(drawn["series"]),
-                    log=True,
-                    slope=slope,
-                ),
-                " ".join(notes),
+            draw = partial(
+                marks.curves, drawn, across, title, palette(drawn["series"]), log=True, slope=slope
             )
-            told = source.names.told(case)
-            whole = f"{title[0].upper()}{title[1:]}"
-            yield Figure(column, f"{whole}: {told}" if told else whole, figure.caption, figure.draw)
+            named = replace(chart, name=column, title=title)
+            yield source.figure(named, case, draw, " ".join(notes))
 
 
 def _lines(source: Source, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
@@ -108,7 +97,7 @@ def _heads_axis(source: Source, rows: pl.DataFrame) -> str:
 
 def path(chart: Own, source: Source) -> Iterator[Figure]:
     """Squared length of a token and mean cosine between tokens against depth, of first repetitions."""
-    names = [f"path_{name}{end}" for name in ("squared_length", "cosine") for end in ("", "_error")]
+    names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     if not source.has(source.rows, *names):
         return
     told = source.rows.drop_nulls(names)
@@ -132,11 +121,9 @@ def _path(rows: pl.DataFrame, colours: dict[str, str]) -> Any:
             "depth",
             title,
             colours,
+            log_y=name == "squared_length",
             size=marks.PANEL,
         )
-        for name, title in (
-            ("squared_length", "squared length of a token"),
-            ("cosine", "mean cosine between tokens"),
-        )
+        for name, title in PATHS.items()
     ]
     return alt.hconcat(*panels, spacing=28)

@@ -74,14 +74,15 @@ def curves(
     slope: int | None = None,
     from_zero: bool = False,
     dotted: bool = True,
+    log_y: bool = False,
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> Any:
     """Lines of `y` over `x`, with bars of one error; a text on the x axis gives points only.
 
     `rows`: x, y, error (may be null), series. `points`: the same and `size`, the name of what was measured.
     `thresholds`: x, name; drawn as dotted vertical lines. The title of each axis is `x` and `y`.
-    On logarithmic axes (`log`) bars that reach zero are cut, and a guide of `slope` runs through the last
-    point of the first series.
+    `log_y` makes that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide of `slope`
+    runs through the last point of the first series.
     """
     import altair as alt
 
@@ -104,7 +105,7 @@ def curves(
     up = alt.Y(
         "y:Q",
         title=y,
-        scale=alt.Scale(type="log") if log else alt.Scale(zero=from_zero),
+        scale=alt.Scale(type="log") if log or log_y else alt.Scale(zero=from_zero),
         axis=_decades(drawn) if log else alt.Undefined,
     )
     hue = colour(colours, symbolType="square") if points is not None else colour(colours, symbolSize=45)
@@ -123,7 +124,9 @@ def curves(
             scale=alt.Scale(domain=list(dict.fromkeys(points["size"]))),
             legend=alt.Legend(symbolFillColor=GREY, symbolStrokeColor=GREY),
         )
-        layers += _dots(alt.Chart(inline(spread.to_dicts())).encode(x=across, color=hue), spread, up, y, sized)
+        layers += _dots(
+            alt.Chart(inline(spread.to_dicts())).encode(x=across, color=hue), spread, up, y, sized
+        )
     if slope is not None and drawn.height:
         guide, text = _guide(drawn, across, up, slope)
         layers = [guide, *layers, text]
@@ -236,7 +239,7 @@ def cells(
     turned: bool = False,
     bare: bool = False,
 ) -> Any:
-    """Cells of two categories: `rows` has x (may be null: one column), y, colour, and `told`, its description.
+    """Cells of two categories: `rows` has x (null: one column), y, colour, and `told`, what a cell says.
 
     Titles of the axes are `x` and `y`. `turned`: labels below stand upright. `bare`: without labels of y.
     """

@@ -18,12 +18,12 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.base.declare import Verb
+from attnlaw.base.declare import Verb, columns
 from attnlaw.base.estimate import with_error
 from attnlaw.base.files import to_json
 from attnlaw.report.audited import AuditRows, audit_figures
 from attnlaw.report.explorer import audit_payload, infinite_places, plain_columns
-from attnlaw.report.labels import constants, failed, plain_names, text
+from attnlaw.report.labels import brief, constants, failed, plain_names, variants
 from attnlaw.report.marks import Figure
 from attnlaw.report.style import inline_svg
 from attnlaw.report.summary import summary_html
@@ -82,7 +82,7 @@ def rows_page(
     rows: pl.DataFrame,
     verbs: Sequence[Verb[Any, Any]] = (),
 ) -> str:
-    """The page of studies, commands and training runs: their figures, what they found, then all their rows."""
+    """The page of studies, commands and training runs: its sections, then all rows."""
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed(rows).height else []
     quantities = [one for verb in verbs for one in verb.quantities]
@@ -95,21 +95,31 @@ def rows_page(
         "columns": plain_columns(rows),
         "infinite": infinite_places(rows),
         "shown": [(name, _label(verbs, name)) for name in shown],
+        "names": _variants(verbs, shown),
         "errors": {one.name: f"{one.name}_error" for one in quantities if one.error},
     }
-    meanings = [section for verb in verbs if (section := _meanings(verb, rows)) is not None]
-    parts = [*sections, *meanings]
-    return page(title, lead, [*parts, _rows_section("Rows", _example(rows.select(shown)))], data)
+    return page(title, lead, [*sections, _rows_section("Rows", _example(rows.select(shown)))], data)
 
 
 def _label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
     """What the first verb that knows a column calls it."""
-    return next((verb.label(name) for verb in verbs if name in verb.schema), name.replace("_", " "))
+    tables = {verb.name: {one for table in verb.tables for one in columns(table.columns)} for verb in verbs}
+    knowing = (verb for verb in verbs if name in verb.schema or name in tables[verb.name])
+    return next((verb.label(name) for verb in knowing), name.replace("_", " "))
 
 
-def _meanings(verb: Verb[Any, Any], rows: pl.DataFrame) -> Section | None:
-    """A table of a verb's quantities: what each is, and from where to where it goes in the rows."""
-    own = rows.filter(pl.col("verb") == verb.name) if "verb" in rows.columns else rows
+def _variants(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The labels of variants, by column, where they have labels."""
+    every = {name: of for verb in verbs for name, of in variants(verb).items() if name in shown}
+    labels = {
+        column: {name: one.label for name, one in of.items() if hasattr(one, "label")}
+        for column, of in every.items()
+    }
+    return {column: told for column, told in labels.items() if told}
+
+
+def meanings(verb: Verb[Any, Any], own: pl.DataFrame, several: bool) -> Section | None:
+    """A table of a verb's quantities: what each is, and from where to where it goes in its rows."""
     lines = []
     for one in verb.quantities:
         values = own[one.name].drop_nulls() if one.name in own.columns else pl.Series()
@@ -123,13 +133,14 @@ def _meanings(verb: Verb[Any, Any], rows: pl.DataFrame) -> Section | None:
     if not lines:
         return None
     anchor = f"found-{re.sub('[^a-z]', '-', verb.name)}"
+    title = f"{verb.title}: what was found" if several else "What was found"
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("quantity", "what it is", "found"))
     html = (
-        f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">What was found: '
-        f'{escape(verb.title)}</h2><div class="card wide meanings"><table><thead><tr>{heads}</tr></thead>'
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{escape(title)}'
+        f'</h2><div class="card wide meanings"><table><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div></section>"
     )
-    return Section(anchor, "Quantities", html)
+    return Section(anchor, verb.title if several else "Quantities", html)
 
 
 def _range(values: pl.Series, error: float | None) -> str:
@@ -139,7 +150,8 @@ def _range(values: pl.Series, error: float | None) -> str:
     ('0.50(1)', '1 to 3', '2 different')
     """
     if values.n_unique() == 1:
-        return with_error(values[0], error) if error is not None else text(values[0])
+        only = values[0]
+        return with_error(only, error) if error is not None else brief(only)
     if not values.dtype.is_numeric():
         return f"{values.n_unique()} different"
     return f"{values.min():.4g} to {values.max():.4g}"

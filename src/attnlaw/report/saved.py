@@ -2,21 +2,21 @@
 
 | directory | holds |
 |---|---|
-| a command with `--out` | `attnlaw.json` (verb, version), `rows.parquet`, `TABLE.parquet` with a column `case` |
+| a command with `--out` | `attnlaw.json` (verb, version), `rows.parquet`, `TABLE.parquet` with `case` |
 | a study | `rows/rows.parquet` (of several verbs), `tables/TABLE/TASK.parquet` |
 | an audit | `summary.json`, `matrices.parquet`, `spectra.parquet`, `layers.parquet`, and of fits as below |
 | fits | `fits.parquet`, `curves.parquet` |
 | a monitored training run | `steps.parquet` |
 | a lens of version 0.1 | `lens.json` |
 
-A declared column that is missing, as in the rows of an older version, is null; one of another kind is refused.
+A declared column that is missing, as in rows of an older version, is null; one of another kind is refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ from attnlaw.report.audited import (
     proxies_row,
     summary_of_row,
 )
-from attnlaw.report.charts import Source
 from attnlaw.report.marks import Figure
+from attnlaw.report.source import Source
 from attnlaw.report.step_charts import step_figures
 from attnlaw.training.quantities import read_steps
 from attnlaw.verbs import verb
@@ -55,26 +55,35 @@ SUMMARY = (
     *("model", "family", "layers", "hidden_size", "heads", "matrices", "proxies", "per_application"),
     *("value_of_adaptivity", "rank_count", "extensions", "warnings", "meaning"),
 )
+LENS = ("family", "layers", "hidden_size", "reconstruction_error", "offset_share")
 # More audited models than this are compared by their proxies alone.
 MOST_MODELS = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """What one directory holds: audited models, or rows with what figures are drawn from."""
+    """What one directory holds: audited models, or rows with what figures are drawn from.
+
+    `listed` is what a page lists, where that is not the rows: one case is told by its table.
+    """
 
     name: str
     title: str
     rows: pl.DataFrame | None = None
+    listed: pl.DataFrame | None = None
     sources: tuple[Source, ...] = ()
     audit: AuditRows | None = None
     figures: tuple[Figure, ...] = ()
 
     @property
-    def verbs(self) -> list[Verb[Any, Any]]:
-        """The verbs whose rows it shows, those beside them too."""
+    def found(self) -> list[tuple[Verb[Any, Any], pl.DataFrame]]:
+        """The verbs whose rows it shows, those beside them too, each with its rows."""
         every = [one for source in self.sources for one in (source, source.beside) if one is not None]
-        return [one.verb for one in every]
+        return [(one.verb, one.rows) for one in every]
+
+    @property
+    def verbs(self) -> list[Verb[Any, Any]]:
+        return [verb for verb, _ in self.found]
 
 
 def read_saved(folder: Path) -> Saved:
@@ -145,7 +154,16 @@ def _command(folder: Path, name: str) -> Saved:
         if place.exists():
             yield read_table(place, remedy, {"case": pl.Int64()})
 
-    return _saved(folder, rows, "case", str(path), remedy, read)
+    return _listed(_saved(folder, rows, "case", str(path), remedy, read))
+
+
+def _listed(saved: Saved) -> Saved:
+    """Of one case its first table is listed."""
+    (source, *others) = saved.sources
+    table = next(iter(source.tables.values()), pl.DataFrame())
+    if source.rows.height > 1 or others or not table.height:
+        return saved
+    return replace(saved, listed=table.drop(source.key))
 
 
 def _study(folder: Path) -> Saved:
@@ -176,9 +194,7 @@ def _saved(folder: Path, rows: pl.DataFrame, key: str, where: str, remedy: str, 
         if rows[name].null_count():
             raise InputError(f"{where}: found a row without {name}; {remedy}")
     verbs = [_verb(name, where) for name in dict.fromkeys(rows["verb"])]
-    infinite = {
-        name for one in verbs for name, of in declared(one.settings).items() if of.rule.infinite
-    }
+    infinite = {name for one in verbs for name, of in declared(one.settings).items() if of.rule.infinite}
     rows = without_nan(rows, *infinite)
     sources: dict[str, Source] = {}
     for one in verbs:
@@ -193,7 +209,7 @@ def _saved(folder: Path, rows: pl.DataFrame, key: str, where: str, remedy: str, 
     drawn = [_beside(source, sources) for name, source in sources.items() if name != "audit" or audit is None]
     shown = [source for source in drawn if source.rows.height and not _is_beside(source, sources)]
     title = " · ".join(dict.fromkeys(one.title for one in verbs if "." not in one.name)) or verbs[0].title
-    return Saved(printable(folder.name), title, rows, tuple(shown), audit)
+    return Saved(printable(folder.name), title, rows, sources=tuple(shown), audit=audit)
 
 
 def _verb(name: str, where: str) -> Verb[Any, Any]:
@@ -249,7 +265,7 @@ class _Tables(Mapping[str, pl.DataFrame]):
 
 
 def _conformed(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """The table with the columns of the schema: null where it lacks one, refused where one is of another kind."""
+    """The table with the columns of the schema: null where one is missing, refused if it is another kind."""
     known = [name for name in table.columns if table[name].count()]
     present = {name: dtype for name, dtype in schema.items() if name in known}
     told = require_columns(table, present, where, remedy).select(list(present))
@@ -386,7 +402,7 @@ def _fits(folder: Path) -> Saved:
         raise InputError(f"{folder}: found no fitted matrix; {remedy}")
     rows = table.select(pl.col("model").unique(maintain_order=True))
     return Saved(
-        printable(folder.name), one.title, table, (Source(one, rows, {"fits": table}, "model"),)
+        printable(folder.name), one.title, table, sources=(Source(one, rows, {"fits": table}, "model"),)
     )
 
 
@@ -412,10 +428,11 @@ def _lens(folder: Path) -> Saved:
             for i, j in pairs
         ]
         told = {"case": 0, "verb": one.name, "status": "done", "model": found["model"], "ids": ids}
-        told |= {"reconstruction_error": found["reconstruction_error"], "offset_share": found["offset_share"]}
+        told |= {"tokens": len(ids), "singular_values": found["singular_values"]["values"]}
+        told |= {name: found[name] for name in LENS}
         rows = frame([told], {"case": pl.Int64(), **schema_of(one.schema)})
         table = frame(cells, {"case": pl.Int64(), **schema_of(columns(one.tables[0].columns))})
     except (LookupError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{path}: not the map of a lens ({error}); {remedy}") from error
     source = Source(one, rows, {one.tables[0].name: table}, "case")
-    return Saved(printable(folder.name), one.title, rows, (source,))
+    return _listed(Saved(printable(folder.name), one.title, rows, sources=(source,)))

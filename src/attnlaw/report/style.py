@@ -122,7 +122,7 @@ def inline_svg(chart: Any, name: str) -> str:
     # Vega numbers its ids through all charts of a process; here each chart counts its own.
     ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
     own = re.sub(r"<[^>]*>", lambda tag: _own(tag[0], ids), drawn)
-    return DESCRIBED.sub(r"<path \2><title>\1</title></path>", own)
+    return DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', own)
 
 
 def _own(tag: str, ids: dict[str, str]) -> str:

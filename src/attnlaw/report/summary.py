@@ -51,7 +51,8 @@ def _card(summary: Mapping[str, Any], short: str, place: int | None) -> str:
     said = [line for line in remarks(summary) if line != summary["meaning"]]
     path = "" if short == name else f'<p class="path">{escape(name)}</p>'
     return (
-        f'<article><h3>{_key(place)}{escape(short)}</h3>{path}<p class="facts">{escape(" · ".join(facts))}</p>'
+        f"<article><h3>{_key(place)}{escape(short)}</h3>{path}"
+        f'<p class="facts">{escape(" · ".join(facts))}</p>'
         f'<dl class="headline">{numbers}</dl>{_notes(said)}'
         f"{_notes(summary['warnings'], 'note warning')}</article>"
     )

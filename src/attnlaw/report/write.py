@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.declare import Verb
+from attnlaw.base.declare import Verb, columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replace_all, usable_directory
 from attnlaw.base.results import save_results
@@ -21,7 +21,7 @@ from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
 from attnlaw.report.labels import failures, same
 from attnlaw.report.marks import Figure
-from attnlaw.report.page import Section, audit_page, figure_section, rows_page
+from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
 from attnlaw.report.paper import ENDINGS, save_figures
 from attnlaw.report.saved import ROWS, Saved, read_saved
 
@@ -125,13 +125,16 @@ def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[st
         audit = reduce(add, audits)
         note = f"Beside them: {names}. {lost}" if names else lost
         return audit_page(audit, sections, note), [*audit_figures(audit), *every]
-    rows = pl.concat([part.rows for part in parts if part.rows is not None], how="diagonal_relaxed")
+    tables = [part.rows if part.listed is None else part.listed for part in parts]
+    rows = pl.concat([table for table in tables if table is not None], how="diagonal_relaxed")
     verbs = list({verb.name: verb for part in parts for verb in part.verbs}.values())
     of = f" of {names}" if several else ""
     allowed = ", and the figures that they allow" if every else "; no figure can be drawn from them"
     lead = [f"{rows.height} rows{of}{allowed}.", lost, "" if several else same(rows, _found(verbs))]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
-    return rows_page(title, " ".join(filter(None, lead)), sections, rows, verbs), every
+    found = [meanings(*pair, several=len(verbs) > 1) for part in parts for pair in part.found]
+    told = [*sections, *(section for section in found if section is not None)]
+    return rows_page(title, " ".join(filter(None, lead)), told, rows, verbs), every
 
 
 def _section(part: Saved, drawn: Sequence[Figure], number: int, several: bool) -> Section | None:
@@ -146,8 +149,9 @@ def _section(part: Saved, drawn: Sequence[Figure], number: int, several: bool) -
 
 
 def _found(verbs: Sequence[Verb[Any, Any]]) -> list[str]:
-    """The columns that verbs find."""
-    return [name for verb in verbs for one in verb.quantities for name in one.columns]
+    """The columns that verbs find, in rows and in tables."""
+    every = [one for verb in verbs for one in (verb.quantities, *(table.columns for table in verb.tables))]
+    return [name for quantities in every for name in columns(quantities)]
 
 
 def _losses(parts: Sequence[Saved]) -> str:

@@ -135,7 +135,7 @@ function groupsOf(data) {
   }));
   const groups = [...numbered(head, ""), ...numbered(expert, ", experts")];
   const plain = every.filter((row) => head[row] === null && expert[row] === null);
-  const isMap = (row) => data.kinds[kind[row]]?.group === "ffn";
+  const isMap = (row) => data.groups[kind[row]] === "ffn";
   for (const [name, rows] of [["FFN", plain.filter(isMap)], ["other", plain.filter((row) => !isMap(row))]]) {
     if (rows.length) groups.push({ name, across: "matrices", rows, column: (row) => nameOf(kind[row]) });
   }

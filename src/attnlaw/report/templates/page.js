@@ -1,7 +1,7 @@
 // Elements, numbers, data, and the start. Text enters the page through text nodes and attributes only.
 
 const SVG = "http://www.w3.org/2000/svg";
-const nameOf = (kind) => page.kinds[kind]?.label ?? kind;
+const nameOf = (kind) => page.names.kind[kind] ?? kind;
 const byId = (id) => document.getElementById(id);
 const seriesColor = (index) => `var(--c${index % 9})`;
 
