@@ -20,8 +20,8 @@ from audit import make_encoder
 from claims import Claims
 from threadpoolctl import threadpool_limits
 
-from attnlaw.auditing import audit
-from attnlaw.auditing.fitting import fit_spectra
+from attnlaw import audit
+from attnlaw.auditing.fits import fit_spectra
 from attnlaw.fits.tail import power_law_tails
 
 GOAL, TOLERANCE = 20.0, 1e-6

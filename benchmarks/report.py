@@ -16,11 +16,9 @@ import numpy as np
 import polars as pl
 from claims import Claims
 
-from attnlaw.base.fit_schema import CURVES, FITS
-from attnlaw.base.schema import LAYERS, MATRICES, SPECTRA
 from attnlaw.base.tables import frame
 from attnlaw.report.page import audit_page
-from attnlaw.report.saved import AuditRows
+from attnlaw.report.saved import SCHEMAS, AuditRows
 
 DEPTH, HEADS, HEAD_WIDTH, HIDDEN, INNER = 32, 32, 128, 4096, 11008
 MEGABYTES, SECONDS, LOADS = 15.0, 3.0, 5
@@ -43,12 +41,18 @@ def rows() -> AuditRows:
                 "tensors": [f"model.layers.{layer}.self_attn.{kind}.weight"],
                 "rows": HIDDEN,
                 "cols": INNER if head is None else HIDDEN,
-                **{name: float(rng.random()) for name, kind_ in MATRICES.items() if kind_ == pl.Float64()},
+                **{
+                    name: float(rng.random())
+                    for name, kind_ in SCHEMAS["matrices"].items()
+                    if kind_ == pl.Float64()
+                },
                 "log10_curve": rng.random(11).tolist(),
             }
         )
         spectra.append({**place, "singular_values": values.tolist()})
-        numbers = {name: float(rng.random()) for name, kind_ in FITS.items() if kind_ == pl.Float64()}
+        numbers = {
+            name: float(rng.random()) for name, kind_ in SCHEMAS["fits"].items() if kind_ == pl.Float64()
+        }
         fits.append({**place, **numbers, "law": "heavy-tailed", "null_shape": f"{count}", "outliers": 3})
         curve = {"x": np.linspace(0, 5, 64).tolist(), "density": rng.random(64).tolist()}
         curves.append({**place, "curve": "law", "law": "heavy-tailed", **curve})
@@ -59,11 +63,11 @@ def rows() -> AuditRows:
     shares = dict.fromkeys(("share_qk", "share_vo", "share_ffn"), 0.33)
     return AuditRows(
         (_summary(len(matrices)),),
-        frame(matrices, MATRICES),
-        frame(spectra, SPECTRA),
-        frame([layer | shares for layer in layers], LAYERS),
-        frame(fits, FITS),
-        frame(curves, CURVES),
+        frame(matrices, SCHEMAS["matrices"]),
+        frame(spectra, SCHEMAS["spectra"]),
+        frame([layer | shares for layer in layers], SCHEMAS["layers"]),
+        frame(fits, SCHEMAS["fits"]),
+        frame(curves, SCHEMAS["curves"]),
     )
 
 

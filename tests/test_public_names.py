@@ -1,12 +1,31 @@
-"""Every public name can be imported, and is what its module calls it."""
+"""Every public name can be imported; no room hides the function of a verb."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
 
 import attnlaw
 from attnlaw.base.declare import Verb
+from attnlaw.verbs import VERBS
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_is_there() -> None:
     for name in attnlaw.__all__:
         value = getattr(attnlaw, name)
-        called = value.name if isinstance(value, Verb) else getattr(value, "__name__", "__version__")
-        assert called == name
+        assert name in ("__version__", *VERBS) or value.__name__ == name
     assert set(attnlaw.__all__) == set(dir(attnlaw))
+
+
+def test_importing_every_room_leaves_every_verb_a_function() -> None:
+    """Importing a package sets the attribute of its name: a room called `audit` would hide `attnlaw.audit`."""
+    for room in pkgutil.iter_modules(attnlaw.__path__, "attnlaw."):
+        if room.name != "attnlaw.__main__":
+            import_module(room.name)
+    for name in VERBS:
+        assert isinstance(getattr(attnlaw, name), Verb)
+    assert attnlaw.learn(alpha=0.2).estimation_error.value > 0
+    assert attnlaw.limit(width=8, draws=100).output_variance.value > 0
+    assert attnlaw.audit("examples/tiny-decoder", only="qk").matrices.height == 16
+    assert attnlaw.fit("examples/tiny-decoder", layers="0", only="qk").matrices.height == 4
+    assert attnlaw.lens("examples/tiny-decoder", ids=[84]).reconstruction_error < 1e-10

@@ -7,7 +7,7 @@
 import numpy as np
 import polars as pl
 
-from attnlaw import fit_model
+from attnlaw import fit
 from attnlaw.report.fit_charts import law_map
 from attnlaw.report.style import save_chart
 
@@ -22,14 +22,14 @@ fresh = {
     "in_proj_weight": rng.standard_normal((384, 128)),
     "out_proj.weight": rng.standard_normal((128, 128)),
 }
-noise = fit_model(fresh, heads=4, name="fresh")
+noise = fit(fresh, heads=4, name="fresh")
 print(noise.matrices.group_by("kind", "law").len().sort("kind"))
 
 # %% [markdown]
 # Then a trained model. `random_p_value` is the null's; `outliers` are singular values beyond its edge.
 
 # %%
-trained = fit_model(MODEL, only="qk,vo")
+trained = fit(MODEL, only="qk,vo")
 print(
     trained.matrices.group_by("kind", "law")
     .agg(pl.len(), pl.col("random_p_value").max(), pl.col("outliers").median(), pl.col("kappa").median())

@@ -9,7 +9,7 @@ import math
 
 import polars as pl
 
-from attnlaw.limits import AttentionLayer, RandomInputs, Scores, Depth, compare_widths, density_rows
+from attnlaw.limits import AttentionLayer, Depth, RandomInputs, Scores, compare_widths, density_rows
 from attnlaw.report.limit_charts import density_chart
 from attnlaw.report.style import save_chart
 

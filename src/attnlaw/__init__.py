@@ -1,6 +1,7 @@
 """attnlaw: the spectral theory of attention, executable on real models.
 
-The public names below are imported when first used, so that `attnlaw --help` answers at once.
+Each verb is a function: `attnlaw.audit(MODEL)`, `attnlaw.learn(alpha=0.2)`. These and the public names below
+are imported when first used, so that `attnlaw --help` answers at once.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _PUBLIC: dict[str, str] = {
     "AttentionLayer": "attnlaw.limits",
-    "Audit": "attnlaw.auditing",
+    "Audit": "attnlaw.auditing.audit",
     "Depth": "attnlaw.limits",
+    "Estimate": "attnlaw.base.estimate",
     "Fit": "attnlaw.fits.fit",
     "Fits": "attnlaw.auditing.fits",
     "GivenInputs": "attnlaw.limits",
@@ -23,31 +25,28 @@ _PUBLIC: dict[str, str] = {
     "RandomInputs": "attnlaw.limits",
     "Target": "attnlaw.learning.target",
     "agreement": "attnlaw.learning.agreement",
-    "audit": "attnlaw.auditing",
     "compare_widths": "attnlaw.limits",
     "curve": "attnlaw.learning.sweep",
-    "fit": "attnlaw.fits.fit",
-    "fit_model": "attnlaw.auditing.fitting",
-    "fit_spectra": "attnlaw.auditing.fitting",
-    "learn": "attnlaw.verbs.learn:VERB",
-    "lens": "attnlaw.verbs.lens:VERB",
-    "limit": "attnlaw.verbs.limit:VERB",
+    "fit_law": "attnlaw.fits.fit",
+    "fit_spectra": "attnlaw.auditing.fits",
     "linearise": "attnlaw.forward",
-    "open_model": "attnlaw.models",
+    "open_model": "attnlaw.models.open",
     "simulate": "attnlaw.learning.simulate",
     "state_evolution": "attnlaw.learning.state_evolution",
     "thresholds": "attnlaw.learning.thresholds",
 }
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
-
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        module, _, attribute = _PUBLIC[name].partition(":")
-        return getattr(import_module(module), attribute or name)
+        return getattr(import_module(_PUBLIC[name]), name)
+    verbs = import_module("attnlaw.verbs")
+    if name in verbs.VERBS:
+        return verbs.verb(name)
+    if name == "__all__":
+        return ["__version__", *sorted({*_PUBLIC, *verbs.VERBS})]
     raise AttributeError(f"module 'attnlaw' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return list(__getattr__("__all__"))

@@ -2,6 +2,9 @@
 
 import csv
 import inspect
+import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +14,11 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.auditing.fits import Fits
-from attnlaw.auditing.result import holds_audit
+from attnlaw.auditing.audit import holds_audit
+from attnlaw.auditing.remarks import not_random
 from attnlaw.base.files import to_json
 from attnlaw.report.write import write_report
+from attnlaw.verbs.audit import VERB
 
 TINY = "examples/tiny-decoder"
 
@@ -62,7 +66,7 @@ def test_state_dict_and_module_give_the_rows_of_the_file():
 def test_unknown_activation_leaves_the_proxies_out_and_says_why():
     block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
     model = attnlaw.open_model(block, heads=2)
-    assert model.activation == "identity"
+    assert model.network.activation == "identity"
     state = {f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}
     odd = attnlaw.audit(_Configured(state, {"hidden_act": "wiggle", "num_attention_heads": 2}))
     assert odd.summary["proxies"] is None
@@ -137,14 +141,13 @@ def test_models_of_one_name_stay_apart(tiny, tmp_path):
     assert named.summary["model"] == "mine"
 
 
-@pytest.mark.parametrize("work", [attnlaw.audit, attnlaw.fit_model])
+@pytest.mark.parametrize("work", [attnlaw.audit, attnlaw.fit])
 def test_layers_and_kinds_may_be_a_number_and_a_list(work, request):
     path = request.config.rootpath / TINY
     found = work(path, layers=0, only=["qk", "vo"]).matrices
     assert found.equals(work(path, layers="0", only="qk,vo").matrices)
     assert found.select("layer", "kind").rows() == [(0, "qk")] * 4 + [(0, "vo")] * 4
-    hints = inspect.get_annotations(work)
-    assert (hints["layers"], hints["only"]) == ("str | int | None", "str | Sequence[str] | None")
+    assert {"layers", "only", "jobs"} <= inspect.signature(work).parameters.keys()
 
 
 def test_what_comes_back_is_shown_in_a_line(tiny, request):
@@ -154,7 +157,7 @@ def test_what_comes_back_is_shown_in_a_line(tiny, request):
     assert repr(some + some) == "<Audit some: gpt2, 4 matrices; some (2): gpt2, 4 matrices>"
     rng = np.random.default_rng(0)
     block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": 1e200 * np.eye(32)}
-    fits = attnlaw.fit_model(block, heads=2, name="block")
+    fits = attnlaw.fit(block, heads=2, name="block")
     assert repr(fits) == "<Fits block: 2 random, 2 not fitted>"
 
 
@@ -250,30 +253,23 @@ def test_every_number_of_an_approximate_summary_has_an_error(monkeypatch):
         assert (np.abs(value - other) <= 6 * error + 1e-9).all()
 
 
-def test_the_expected_time_is_told_before_the_work():
-    told = []
-    attnlaw.audit(
-        "examples/tiny-decoder", expect=told.append, progress=lambda done, total: told.append("work")
-    )
-    assert told[0] > 0
-    assert told[1] == "work"
-
-
 def _small():
     """An audit and fits that are quickly drawn."""
     rng = np.random.default_rng(0)
     state = {"in_proj_weight": rng.standard_normal((12, 4)), "out_proj.weight": rng.standard_normal((4, 4))}
-    row = {"model": "m", "layer": 0, "head": 0, "expert": None, "kind": "qk", "law": "random"}
-    return attnlaw.audit(state, heads=2), Fits(pl.DataFrame([row]), pl.DataFrame({"model": ["m"]}))
+    return attnlaw.audit(state, heads=2, name="m"), attnlaw.fit(state, heads=2, name="m")
 
 
 def test_fits_of_the_verb_fit_stay(tmp_path):
     audit, fits = _small()
     fits.save(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert set(before) == {"fits.parquet", "curves.parquet"}
+    tables = ("fits.parquet", "curves.parquet")
+    assert {path.name for path in tmp_path.iterdir()} == {*tables, "attnlaw.json", "report.html"}
+    before = {name: (tmp_path / name).read_bytes() for name in tables}
     audit.save(tmp_path)
-    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert {name: (tmp_path / name).read_bytes() for name in tables} == before
+    about = {"verb": "audit", "version": attnlaw.__version__}
+    assert json.loads((tmp_path / "attnlaw.json").read_text()) == about
 
 
 @pytest.mark.parametrize("text", ['{"accuracy": 1}', "[]", "[1]", "mine", '{"model": "a", "proxies": {}}'])
@@ -302,9 +298,8 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, mo
         raise attnlaw.InputError("figure: cannot be drawn; choose another")
 
     monkeypatch.setattr("attnlaw.report.paper._titled", fail)
-    monkeypatch.setattr("attnlaw.report.fit_charts.law_map", fail)
     later = replace(audit, matrices=audit.matrices.with_columns(spectral_norm=1.0))
-    other = Fits(fits.matrices.with_columns(law=pl.lit("learned")), fits.curves)
+    other = replace(fits, matrices=fits.matrices.with_columns(law=pl.lit("learned")))
     for save in (
         lambda: later.save(tmp_path / "audit", figures="svg"),
         lambda: write_report([tmp_path / "audit"], figures="svg"),
@@ -323,3 +318,67 @@ def test_fits_of_an_earlier_audit_do_not_stay(tmp_path):
     audit.save(tmp_path)
     assert not (tmp_path / "fits.parquet").exists()
     assert not (tmp_path / "curves.parquet").exists()
+
+
+def test_every_matrix_is_compared_with_noise(tiny):
+    """The same draws and the same numbers as in the fits; the summary counts them."""
+    names = ["random_p_value", "outliers", "null_draws"]
+    assert tiny.matrices.select(names).equals(tiny.fitted().fits.select(names))
+    found = attnlaw.fit("examples/tiny-decoder").rejections()
+    assert [tiny.summary["not_random"]] == [vars(one) for one in found.values()]
+    quantities = tiny.summary["quantities"]
+    assert (quantities["not_random_rejected"], quantities["not_random_tested"]) == (40, 40)
+    assert not_random(tiny.summary).startswith("40 of 40 matrices differ from noise at level 0.01")
+
+
+def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):
+    """Approximate spectra and zeros; the others are tested."""
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+    found = attnlaw.audit(_encoder(), heads=8, approximate=True)
+    large = pl.col("route") == "lanczos"
+    assert found.matrices.filter(large)["random_p_value"].null_count() == 4
+    assert found.matrices.filter(~large)["random_p_value"].null_count() == 0
+    assert found.summary["not_random"]["tested"] == 32
+    nothing = {"in_proj_weight": np.zeros((12, 4)), "out_proj.weight": np.zeros((4, 4))}
+    summary = attnlaw.audit(nothing, heads=2).summary
+    assert summary["not_random"] == {"tested": 0, "rejected": 0, "expected": 0.0, "p_value": 1.0}
+    assert not_random(summary) is None
+
+
+def test_the_null_test_imports_neither_statistics_nor_images():
+    """They take longer to import than a small audit to run; declaring a verb imports no arithmetic at all."""
+    light = "import sys, attnlaw.verbs.audit, attnlaw.verbs.fit; print({*sys.modules} & {'numpy', 'polars'})"
+    audit = (
+        "import sys, attnlaw; attnlaw.audit('examples/tiny-decoder'); "
+        "print({*sys.modules} & {'scipy.stats', 'scipy.ndimage'})"
+    )
+    for code in (light, audit):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "set()"
+
+
+def test_the_summary_has_the_keys_of_0_1_beside_the_shape_of_every_verb(tiny, request):
+    shape = ["verb", "settings", "quantities", "status", "remark", "version"]
+    assert list(tiny.summary)[:6] == shape
+    kept = {"model", "family", "layers", "distinct_layers", "hidden_size", "heads", "matrices", "activation"}
+    kept |= {"proxies", "per_application", "log10_alpha", "log10_alpha_error", "value_of_adaptivity"}
+    kept |= {"value_of_adaptivity_error", "rank_count", "extensions", "warnings", "meaning"}
+    assert kept | {"attnlaw_version", "not_random"} == tiny.summary.keys() - set(shape)
+    path = str(request.config.rootpath / TINY)
+    assert tiny.summary["settings"]["model"] == tiny.summary["model"] == path
+    entry, proxies = tiny.summary["quantities"]["log10_edelman"], tiny.summary["proxies"]
+    assert entry == {"value": proxies["edelman"]["log10"], "error": None}
+    fixed = tiny.summary["quantities"]["log10_fixed_p_2"]["value"]
+    assert fixed == proxies["fixed_p"]["2"]["log10"]
+    some = attnlaw.audit(path, layers=0)
+    assert some.summary["remark"] == "no proxies: they need every matrix of every layer"
+    assert VERB.schema.keys() == VERB.row(VERB.settings(model=path), tiny).keys()
+
+
+def test_a_model_in_memory_is_a_setting_too():
+    """Rows call it by its name, or by what it is."""
+    block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    settings = [attnlaw.audit(block, heads=2, **more).summary["settings"] for more in ({}, {"name": "mine"})]
+    assert [one["model"] for one in settings] == ["dict", "mine"]
+    first, second = attnlaw.audit([block, block], heads=2)
+    assert first.matrices.equals(second.matrices)

@@ -3,7 +3,7 @@
 import pytest
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.files import replacing, to_json
+from attnlaw.base.files import parse_toml, replacing, to_json
 
 
 def test_an_error_leaves_the_old_file_and_no_draft(tmp_path):
@@ -32,3 +32,11 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path):
 def test_json_refuses_nan():
     with pytest.raises(ValueError):
         to_json({"value": float("nan")})
+
+
+def test_a_toml_file_of_a_stranger_is_small_whatever_its_keys(tmp_path):
+    """A long key is refused as nested; a file that is larger than any map is not parsed at all."""
+    with pytest.raises(InputError, match=r"map\.toml: a: nested more than 32 deep"):
+        parse_toml(b"a" + b".a" * 4000 + b" = 1", "map.toml")
+    with pytest.raises(InputError, match=r"map\.toml: larger than 32 kB, which no such file is; correct"):
+        parse_toml(b"a" + b".a" * 500_000 + b" = 1", "map.toml")

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bounds.plain_numbers import errors, logs
 
-from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, proxies
+from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.errors import LogError, combined
+from attnlaw.bounds.proxies import proxies
+from attnlaw.models.network import Heads, Layer, Maps, Network
 from attnlaw.spectra import matrix_spectrum, product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum
 
 N, WIDTH, DEPTH = 200, 240, 2
-NAMES = ("spectrum_adaptive", "continuous", "fixed 0", "fixed 1", "fixed 2", "edelman", "trauger_tewari")
+NAMES = tuple(BOUNDS)
 
 
 def weights(seed=3):
@@ -34,8 +37,8 @@ def network(layers, spectrum_of):
     for number, (thin, (inner, outer)) in enumerate(layers):
         qk, vo = product_spectrum(thin[0], thin[1].T), product_spectrum(thin[2], thin[3].T)
         measured = (spectrum_of(inner, 2 * number), spectrum_of(outer, 2 * number + 1))
-        built.append(LayerSpectra(Heads((qk,), (vo,)), inner=measured[0], outer=measured[1]))
-    return Network(tuple(built), tuple(range(DEPTH)), N, 1.13)
+        built.append(Layer(number, Heads((qk,), (vo,)), feed_forward=Maps(*measured)))
+    return Network(tuple(built), tuple(range(DEPTH)), (N,), "gelu")
 
 
 def approximate(seed=0, bound=None):
@@ -54,24 +57,20 @@ def approximate(seed=0, bound=None):
 
 def changed(whole, layer, name, spectrum):
     layers = list(whole.layers)
-    layers[layer] = replace(layers[layer], **{name: spectrum})
+    block = replace(layers[layer].feed_forward, **{name: spectrum})
+    layers[layer] = replace(layers[layer], feed_forward=block)
     return replace(whole, layers=tuple(layers))
 
 
-def numbers(found):
-    """Every logarithm, or every error of one, under its name."""
-    fixed = {f"fixed {p}": found.fixed[p] for p in (0, 1, 2)}
-    return (
-        {"spectrum_adaptive": found.spectrum_adaptive, "continuous": found.continuous}
-        | fixed
-        | found.norm_based
-    )
+def adaptivities(found):
+    """The values of adaptivity: of the network, then of its layers."""
+    return found.adaptivity, *found.per_layer_adaptivity
 
 
 def vector(whole):
     """The logarithms of all proxies, then the values of adaptivity."""
     found = proxies(whole)
-    return np.array([*numbers(found).values(), found.adaptivity, *found.per_layer_adaptivity])
+    return np.array([*logs(found).values(), *(one.value for one in adaptivities(found))])
 
 
 def brute_force(whole):
@@ -80,7 +79,7 @@ def brute_force(whole):
     value = vector(whole)
     squares, bound = 0.0, 0.0
     for layer, name in ((layer, name) for layer in range(DEPTH) for name in ("inner", "outer")):
-        spectrum = getattr(whole.layers[layer], name)
+        spectrum = getattr(whole.layers[layer].feed_forward, name)
         own = spectrum.multiplicities
         raised = np.append(spectrum.values[0] + own.spectral_error, spectrum.values[1:])
         probes = [
@@ -108,15 +107,15 @@ def test_errors_are_those_of_the_sums(bound):
     """
     whole = approximate(bound=bound)
     found = proxies(whole)
-    errors = numbers(found.errors)
-    assert tuple(errors) == NAMES
+    own = errors(found)
+    assert tuple(own) == NAMES
     expected = brute_force(whole)
-    assert list(errors.values()) == pytest.approx(expected[: len(NAMES)], rel=0.05, abs=1e-10)
+    assert list(own.values()) == pytest.approx(expected[: len(NAMES)], rel=0.05, abs=1e-10)
     # Frobenius norms and norms of entries are exact but for the norms in gamma and alpha; ranks never are.
-    assert min(errors["fixed 0"], errors["fixed 1"]) > 1e-5
-    assert (errors["fixed 2"] > 1e-5) == (errors["edelman"] > 1e-5) == (bound > 0)
-    ratios = np.array([found.errors.adaptivity, *found.errors.per_layer_adaptivity])
-    assert found.adaptivity > 1.01
+    assert min(own["fixed_p_0"], own["fixed_p_1"]) > 1e-5
+    assert (own["fixed_p_2"] > 1e-5) == (own["edelman"] > 1e-5) == (bound > 0)
+    ratios = np.array([one.error for one in adaptivities(found)])
+    assert found.adaptivity.value > 1.01
     assert (ratios >= 0.95 * expected[len(NAMES) :] - 1e-10).all()
     if not bound:
         assert ratios == pytest.approx(expected[len(NAMES) :], rel=0.05, abs=1e-10)
@@ -126,12 +125,12 @@ def test_the_bound_of_alpha_and_gamma_by_hand():
     """alpha of the first layer holds two approximate norms, gamma of QK and VO two, of M_in one."""
     e = np.log1p(1e-3)
     found, without = proxies(approximate(bound=1e-3)), proxies(approximate(bound=0.0))
-    assert found.errors.log_alpha == pytest.approx((2 * e, 0.0), abs=1e-12)
+    assert tuple(alpha.error for alpha in found.log_alpha) == pytest.approx((2 * e, 0.0), abs=1e-12)
     expected = {"qk": 2 * e, "vo": 2 * e, "ffn_in": e, "ffn_out": 0.0}
-    for part, bracketed in zip(found.contributions, without.contributions, strict=True):
-        gamma, alpha = expected[part.factors.kind], 2 * e if part.factors.layer == 0 else 0.0
-        assert part.factors.log_gamma_error == pytest.approx(gamma, abs=1e-12)
-        assert part.factors.log_alpha_error == pytest.approx(alpha, abs=1e-12)
+    for part, bracketed in zip(found.parts, without.parts, strict=True):
+        gamma, alpha = expected[part.factors.place.kind], 2 * e if part.factors.place.layer == 0 else 0.0
+        assert part.factors.log_gamma.error == pytest.approx(gamma, abs=1e-12)
+        assert part.factors.log_alpha.error == pytest.approx(alpha, abs=1e-12)
         added = part.log_error.bound - bracketed.log_error.bound
         assert added == pytest.approx(part.p / (part.p + 2) * (gamma + alpha), abs=1e-12)
 
@@ -140,15 +139,14 @@ def test_the_errors_cover_the_exact_proxies():
     """Scores over seeds are t variables with 15 degrees of freedom or more: root mean square about one, or
     less where quadrature errors are bounds; beyond 5.5 once in 10,000."""
     exact = proxies(network(weights(), lambda matrix, number: matrix_spectrum(matrix)))
-    assert exact.errors is None
+    assert set(errors(exact).values()) == {None}
     scores = {name: [] for name in NAMES}
     for seed in range(20):
         found = proxies(approximate(seed))
-        errors = numbers(found.errors)
-        for name, value in numbers(found).items():
-            scores[name].append((value - numbers(exact)[name]) / (errors[name] + 1e-12))
-        gap = abs(found.adaptivity - exact.adaptivity)
-        assert gap <= 5.5 * found.errors.adaptivity + 1e-12
+        for name, value in logs(found).items():
+            scores[name].append((value - logs(exact)[name]) / (errors(found)[name] + 1e-12))
+        gap = abs(found.adaptivity.value - exact.adaptivity.value)
+        assert gap <= 5.5 * found.adaptivity.error + 1e-12
     for values in scores.values():
         assert np.max(np.abs(values)) < 5.5
         assert np.sqrt(np.mean(np.square(values))) < 1.5
@@ -157,16 +155,15 @@ def test_the_errors_cover_the_exact_proxies():
 def test_a_layer_applied_twice_errs_twice_in_the_same_way():
     """One shared layer, counted per application: its two terms are one random number, not two."""
     layer = approximate(bound=0.0).layers[0]
-    shared = Network((layer,), (0, 0), N, 1.13)
-    found = proxies(shared, per_application=True)
+    found = proxies(Network((layer,), (0, 0), (N,), "gelu").unrolled())
     spread, bound = {"qk": [], "vo": [], "ffn_in": [], "ffn_out": []}, 0.0
-    for part in found.contributions:
-        share = np.exp(part.log_curve[part.log_curve.size // 2] - found.fixed[1])
-        spread[part.factors.kind].append(share * part.fixed_log_errors[1].spread)
+    for part in found.parts:
+        share = np.exp(part.log_curve[part.log_curve.size // 2] - logs(found)["fixed_p_1"])
+        spread[part.factors.place.kind].append(share * part.fixed_log_errors[1].spread)
         bound += share * part.fixed_log_errors[1].bound
     assert min(spread["ffn_in"] + spread["ffn_out"]) > 1e-6
     expected = np.sqrt(sum(sum(values) ** 2 for values in spread.values()) + bound**2)
-    assert found.errors.fixed[1] == pytest.approx(expected, rel=1e-6)
+    assert errors(found)["fixed_p_1"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_zero_matrices_beside_approximate_ones_add_no_error():
@@ -175,20 +172,20 @@ def test_zero_matrices_beside_approximate_ones_add_no_error():
     zero = matrix_spectrum(np.zeros((WIDTH, N)))
     head = product_spectrum(np.eye(N, 4), np.eye(4, N))
     live = matrix_spectrum(2 * np.eye(N))
-    experts = (ExpertSpectra(inner, zero, gate=inner), ExpertSpectra(live, live))
-    layer = LayerSpectra(Heads((head,), (head,)), experts=experts)
-    found = proxies(Network((layer,), (0,), N, 1.0))
-    dead = found.contributions[2]
-    assert dead.factors.kind == "ffn_in"
+    experts = (Maps(inner, zero, gate=inner), Maps(live, live))
+    layer = Layer(0, Heads((head,), (head,)), experts=experts)
+    found = proxies(Network((layer,), (0,), (N,), "relu"))
+    dead = found.parts[2]
+    assert dead.factors.place.kind == "ffn_in"
     assert dead.log_value == -np.inf
     assert dead.log_error == LogError(0.0, 0.0)
-    assert [value for name, value in numbers(found.errors).items() if name != "fixed 0"] == [0.0] * 6
+    assert [value for name, value in errors(found).items() if name != "fixed_p_0"] == [0.0] * 6
     # At p = 0 the ranks of two approximate matrices still count: ln C(0) is half of ln(rank).
     rank = inner.schatten_sum(0.0)
-    share = np.exp(dead.log_curve[0] - found.fixed[0])
+    share = np.exp(dead.log_curve[0] - logs(found)["fixed_p_0"])
     uncertain = -np.log1p(-inner.bracket(lambda spectrum: spectrum.schatten_sum(0.0)) / rank) / 2
     assert uncertain > 1e-4
-    assert found.errors.fixed[0] == pytest.approx(2 * share * uncertain, rel=1e-6)
+    assert errors(found)["fixed_p_0"] == pytest.approx(2 * share * uncertain, rel=1e-6)
 
 
 @pytest.mark.parametrize("decay", [6.0, 8.0])
@@ -207,12 +204,11 @@ def test_an_uncertain_rank_does_not_win_with_a_small_error(decay):
             layers, lambda matrix, number, seed=seed: approximate_spectrum(matrix, 9 * seed + number)
         )
         found = proxies(measured)
-        errors = numbers(found.errors)
-        for name, value in numbers(found).items():
-            assert abs(value - numbers(exact)[name]) <= 3 * errors[name] + 1e-9, name
-        assert abs(found.adaptivity - exact.adaptivity) <= 3 * found.errors.adaptivity
-        assert found.fixed[0] - exact.fixed[0] > 0.05
-        for part, truth in zip(found.contributions, exact.contributions, strict=True):
+        for name, value in logs(found).items():
+            assert abs(value - logs(exact)[name]) <= 3 * errors(found)[name] + 1e-9, name
+        assert abs(found.adaptivity.value - exact.adaptivity.value) <= 3 * found.adaptivity.error
+        assert logs(found)["fixed_p_0"] - logs(exact)["fixed_p_0"] > 0.05
+        for part, truth in zip(found.parts, exact.parts, strict=True):
             assert abs(part.log_value - truth.log_value) <= 3 * part.log_error.total + 1e-9
 
 

@@ -8,12 +8,14 @@ import json
 
 import numpy as np
 import pytest
+from bounds.plain_numbers import log_gamma
 from safetensors.numpy import save_file
 
 from attnlaw import audit
-from attnlaw.bounds import ExpertSpectra, Heads, LayerSpectra, Network, proxies
 from attnlaw.bounds.activations import lipschitz
-from attnlaw.bounds.factors import log_layer_factor, log_sensitivity
+from attnlaw.bounds.factors import log_layer_factor
+from attnlaw.bounds.proxies import proxies
+from attnlaw.models.network import Heads, Layer, Maps, Network
 from attnlaw.spectra import matrix_spectrum
 
 N, WIDTH, TOKENS, EXPERTS = 6, 10, 5, 4
@@ -45,12 +47,13 @@ def mixture(x, shared, experts, weights):
 
 def spectra(shared, experts, router_sum):
     def of(block):
-        return dict(zip(("inner", "gate", "outer"), (matrix_spectrum(m) for m in block), strict=True))
+        return Maps(**dict(zip(("inner", "gate", "outer"), (matrix_spectrum(m) for m in block), strict=True)))
 
-    return LayerSpectra(
+    return Layer(
+        0,
         IDENTITY_HEADS,
-        **(of(shared) if shared is not None else {}),
-        experts=tuple(ExpertSpectra(**of(block)) for block in experts),
+        feed_forward=None if shared is None else of(shared),
+        experts=tuple(of(block) for block in experts),
         router_sum=router_sum,
     )
 
@@ -105,7 +108,7 @@ def test_gamma_bounds_what_an_error_in_one_expert_does(router_sum):
                 changed = [list(block) for block in experts]
                 changed[expert][part] = changed[expert][part] + error
                 moved = np.linalg.norm(mixture(x, shared, changed, weights) - base, axis=1).max()
-                claim = np.exp(log_sensitivity(layer, kind, None, expert)) * lipschitz("silu")
+                claim = np.exp(log_gamma(layer, kind, expert=expert)) * lipschitz("silu")
                 if kind == "ffn_out":
                     claim *= np.prod([np.linalg.norm(m, 2) for m in experts[expert][:2]])
                 assert moved <= claim * 1e-4 * (1 + 1e-7)
@@ -114,10 +117,8 @@ def test_gamma_bounds_what_an_error_in_one_expert_does(router_sum):
 def test_the_factor_is_attained_by_the_largest_expert_alone():
     """ReLU, no gate: a token on the top direction of one expert moves by exactly c2(M_in) c2(M_out)."""
     small, large = np.eye(N), 3 * np.eye(N)
-    layer = LayerSpectra(
-        IDENTITY_HEADS,
-        experts=tuple(ExpertSpectra(matrix_spectrum(m), matrix_spectrum(m)) for m in (small, large)),
-    )
+    experts = tuple(Maps(matrix_spectrum(m), matrix_spectrum(m)) for m in (small, large))
+    layer = Layer(0, IDENTITY_HEADS, experts=experts)
     assert np.exp(log_layer_factor(layer, lipschitz("relu"))) == pytest.approx(9)
     x = np.eye(N)[:1]
     routed_to_large = np.maximum(x @ large, 0) @ large - np.maximum(0.5 * x @ large, 0) @ large
@@ -127,13 +128,13 @@ def test_the_factor_is_attained_by_the_largest_expert_alone():
 def test_one_expert_with_weight_one_is_a_plain_feed_forward():
     rng = np.random.default_rng(1)
     inner, gate, outer = (matrix_spectrum(m) for m in made_block(rng, 1.0))
-    plain = LayerSpectra(Heads((EYE,), (EYE,)), inner=inner, gate=gate, outer=outer)
-    routed = LayerSpectra(Heads((EYE,), (EYE,)), experts=(ExpertSpectra(inner, outer, gate),))
-    first, second = (proxies(Network((layer,) * 3, (0, 1, 2), N, 1.1)) for layer in (plain, routed))
-    assert first.spectrum_adaptive == second.spectrum_adaptive
+    block = Maps(inner, outer, gate)
+    plain = Layer(0, Heads((EYE,), (EYE,)), feed_forward=block)
+    routed = Layer(0, Heads((EYE,), (EYE,)), experts=(block,))
+    first, second = (proxies(Network((layer,) * 3, (0, 1, 2), (N,), "silu")) for layer in (plain, routed))
+    assert first.values == second.values
     assert first.log_alpha == second.log_alpha
-    assert first.norm_based == second.norm_based
-    assert [part.factors.expert for part in second.contributions[:5]] == [None, None, 0, 0, 0]
+    assert [part.factors.place.expert for part in second.parts[:5]] == [None, None, 0, 0, 0]
 
 
 def norm(matrix):
@@ -197,12 +198,12 @@ def test_a_whole_model_with_experts_against_dense_matrices(tmp_path):
 
 def test_a_shared_expert_by_hand():
     """Norms 2 and 3 shared, 1 and 5 in the one expert, s = 2: the block's factor is 6 + 2 * 5."""
-    shared = {"inner": matrix_spectrum(2 * np.eye(N)), "outer": matrix_spectrum(3 * np.eye(N))}
-    expert = ExpertSpectra(inner=EYE, outer=matrix_spectrum(5 * np.eye(N)))
-    layer = LayerSpectra(IDENTITY_HEADS, **shared, experts=(expert,), router_sum=2.0)
+    shared = Maps(matrix_spectrum(2 * np.eye(N)), matrix_spectrum(3 * np.eye(N)))
+    expert = Maps(EYE, matrix_spectrum(5 * np.eye(N)))
+    layer = Layer(0, IDENTITY_HEADS, feed_forward=shared, experts=(expert,), router_sum=2.0)
     assert np.exp(log_layer_factor(layer, 1.0)) == pytest.approx(16)
-    assert np.exp(log_sensitivity(layer, "vo", 0)) == pytest.approx(16)
-    assert np.exp(log_sensitivity(layer, "qk", 0)) == pytest.approx(32)
-    assert np.exp(log_sensitivity(layer, "ffn_in", None)) == pytest.approx(3)
-    assert np.exp(log_sensitivity(layer, "ffn_in", None, 0)) == pytest.approx(10)
-    assert np.exp(log_sensitivity(layer, "ffn_out", None, 0)) == pytest.approx(2)
+    assert np.exp(log_gamma(layer, "vo", 0)) == pytest.approx(16)
+    assert np.exp(log_gamma(layer, "qk", 0)) == pytest.approx(32)
+    assert np.exp(log_gamma(layer, "ffn_in")) == pytest.approx(3)
+    assert np.exp(log_gamma(layer, "ffn_in", expert=0)) == pytest.approx(10)
+    assert np.exp(log_gamma(layer, "ffn_out", expert=0)) == pytest.approx(2)

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from bounds.plain_numbers import log_gamma
 from scipy.special import erf
 
-from attnlaw.bounds import Heads, LayerSpectra, Network
 from attnlaw.bounds.activations import lipschitz
-from attnlaw.bounds.factors import log_alpha, log_layer_factor, log_sensitivity
+from attnlaw.bounds.factors import log_alpha, log_layer_factor
+from attnlaw.models.network import Heads, Layer, Maps, Network
 from attnlaw.spectra import matrix_spectrum
 
 N, WIDTH, HEADS, TOKENS = 6, 10, 2, 5
@@ -66,20 +67,15 @@ def made_layer(rng, gated=False, cross=False, gain=1.0):
     )
 
 
-def spectra(layer):
+def spectra(layer, index=0):
     def heads(qk, vo):
         return None if qk is None else Heads(*(tuple(matrix_spectrum(m) for m in part) for part in (qk, vo)))
 
     def whole(matrix):
         return None if matrix is None else matrix_spectrum(matrix)
 
-    return LayerSpectra(
-        heads(layer.qk, layer.vo),
-        heads(layer.cross_qk, layer.cross_vo),
-        whole(layer.inner),
-        whole(layer.gate),
-        whole(layer.outer),
-    )
+    maps = Maps(whole(layer.inner), whole(layer.outer), whole(layer.gate))
+    return Layer(index, heads(layer.qk, layer.vo), heads(layer.cross_qk, layer.cross_vo), maps)
 
 
 def tokens(rng, like=None):
@@ -145,7 +141,7 @@ def test_gated_sensitivities_bound_differences_in_each_matrix(activation):
                 size = np.linalg.norm(read, axis=1).max()
             else:
                 size = constant
-            assert moved <= np.exp(log_sensitivity(measured, kind, None)) * size * 1e-4 * (1 + 1e-7)
+            assert moved <= np.exp(log_gamma(measured, kind, None)) * size * 1e-4 * (1 + 1e-7)
 
 
 def test_cross_attention_factor_bounds_differences_in_tokens_and_memory():
@@ -173,7 +169,8 @@ def test_cross_attention_factor_bounds_differences_in_tokens_and_memory():
 
 
 def network_of(layers, applications, activation):
-    return Network(tuple(spectra(layer) for layer in layers), applications, N, lipschitz(activation))
+    measured = tuple(spectra(layer, index) for index, layer in enumerate(layers))
+    return Network(measured, applications, (N,), activation)
 
 
 def run(layers, applications, encoder, source, target, activation):
@@ -194,12 +191,13 @@ def test_alpha_and_gamma_bound_what_an_error_in_one_matrix_does_to_an_encoder_de
     for _ in range(10):
         layers = [made_layer(rng, gated=True, cross=depth >= 2, gain=2.0) for depth in range(4)]
         network = network_of(layers, (0, 1, 2, 3), activation)
-        assert all(log_layer_factor(layer, network.lipschitz) > 0 for layer in network.layers)
+        assert all(log_layer_factor(layer, lipschitz(activation)) > 0 for layer in network.layers)
         alpha = log_alpha(network)
         source, target = tokens(rng), tokens(rng)
         base = run(layers, range(4), 2, source, target, activation)
         for index, measured in enumerate(network.layers):
-            for kind, head, _expert, _spectrum in measured.matrices():
+            for place, _ in measured.leaves():
+                kind, head = place.kind, place.head
                 part = {"ffn_in": "inner", "ffn_gate": "gate", "ffn_out": "outer"}.get(kind, kind)
                 whole = getattr(layers[index], part)
                 if head is None:
@@ -210,12 +208,12 @@ def test_alpha_and_gamma_bound_what_an_error_in_one_matrix_does_to_an_encoder_de
                 others = list(layers)
                 others[index] = SimpleNamespace(**vars(layers[index]) | {part: changed})
                 moved = distance(base, run(others, range(4), 2, source, target, activation))
-                gamma = log_sensitivity(measured, kind, head)
+                gamma = log_gamma(measured, kind, head)
                 # M_out reads a vector that is not in the ball but at most Lphi c2(G) c2(U) long.
                 read = 1.0
                 if kind == "ffn_out":
-                    read = measured.gate.spectral * measured.inner.spectral
-                bound = network.lipschitz * read * np.exp(gamma + alpha[index]) * 1e-4
+                    read = measured.feed_forward.gate.spectral * measured.feed_forward.inner.spectral
+                bound = lipschitz(activation) * read * np.exp(gamma + alpha[index]) * 1e-4
                 assert moved <= bound * (1 + 1e-6)
 
 
@@ -235,20 +233,20 @@ def test_the_sum_of_alpha_over_applications_bounds_an_error_in_a_shared_matrix()
             )
             moved = distance(base, run(others, applications, None, x, None, activation))
             summed = sum(alpha[depth] for depth, used in enumerate(applications) if used == index)
-            gamma = np.exp(log_sensitivity(network.layers[index], "ffn_in", None))
-            assert moved <= network.lipschitz * gamma * summed * 1e-4 * (1 + 1e-6)
+            gamma = np.exp(log_gamma(network.layers[index], "ffn_in"))
+            assert moved <= lipschitz(activation) * gamma * summed * 1e-4 * (1 + 1e-6)
 
 
 def test_a_layer_without_feed_forward_has_factors_of_one_there():
     layer = made_layer(np.random.default_rng(6))
     measured = spectra(layer)
-    bare = LayerSpectra(measured.attention)
+    bare = Layer(0, measured.attention)
     attention = sum(
         np.linalg.norm(b, 2) * (1 + 4 * np.linalg.norm(a, 2)) for a, b in zip(layer.qk, layer.vo, strict=True)
     )
     assert np.exp(log_layer_factor(bare, 1.13)) == pytest.approx(attention, rel=1e-12)
-    assert log_sensitivity(bare, "vo", 0) == 0
-    assert np.exp(log_sensitivity(bare, "qk", 1)) == pytest.approx(2 * np.linalg.norm(layer.vo[1], 2))
+    assert log_gamma(bare, "vo", 0) == 0
+    assert np.exp(log_gamma(bare, "qk", 1)) == pytest.approx(2 * np.linalg.norm(layer.vo[1], 2))
 
 
 def test_sensitivities_of_a_gated_decoder_layer_by_hand():
@@ -271,4 +269,4 @@ def test_sensitivities_of_a_gated_decoder_layer_by_hand():
     }
     for kind, gamma in expected.items():
         head = None if kind.startswith("ffn") else 1
-        assert np.exp(log_sensitivity(measured, kind, head)) == pytest.approx(gamma, rel=1e-12), kind
+        assert np.exp(log_gamma(measured, kind, head)) == pytest.approx(gamma, rel=1e-12), kind

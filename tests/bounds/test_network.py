@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bounds.plain_numbers import logs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlaw import audit
-from attnlaw.bounds import Heads, LayerSpectra, Network, proxies
+from attnlaw.bounds.proxies import obstacle, proxies
+from attnlaw.models.network import Heads, Layer, Maps, Network, Place
 from attnlaw.spectra import matrix_spectrum, product_spectrum
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -37,15 +39,15 @@ def made(seed, gain=1.0, layers=3, transposed=False, zero_vo=None):
     for layer in range(layers):
         qk = tuple(head() for _ in range(HEADS))
         vo = tuple(head(dead=(layer, h) == zero_vo) for h in range(HEADS))
-        built.append(LayerSpectra(Heads(qk, vo), inner=whole(N, WIDTH), outer=whole(WIDTH, N)))
-    return Network(tuple(built), tuple(range(layers)), hidden_size=N, lipschitz=1.13)
+        built.append(Layer(layer, Heads(qk, vo), feed_forward=Maps(whole(N, WIDTH), whole(WIDTH, N))))
+    return Network(tuple(built), tuple(range(layers)), widths=(N,), activation="gelu")
 
 
 def counts_ranks(found, depth=3):
     """Whether the proxy is sum sqrt(rank N) + sqrt(L), C(0) by its closed form, over what contributes."""
-    ranks = [c.factors.spectrum.numerical_rank for c in found.contributions if c.log_value > -np.inf]
+    ranks = [c.factors.spectrum.numerical_rank for c in found.parts if c.log_value > -np.inf]
     total = np.sum(np.sqrt(np.array(ranks) * N)) + np.sqrt(depth)
-    return found.spectrum_adaptive == pytest.approx(np.log(total), abs=1e-12)
+    return logs(found)["spectrum_adaptive"] == pytest.approx(np.log(total), abs=1e-12)
 
 
 def scaled(spectrum, factor):
@@ -57,15 +59,24 @@ def scaled(spectrum, factor):
     )
 
 
+def with_outer(layer, spectrum):
+    """The layer with another M_out."""
+    return replace(layer, feed_forward=replace(layer.feed_forward, outer=spectrum))
+
+
+def alphas(found):
+    return tuple(alpha.value for alpha in found.log_alpha)
+
+
 @settings(deadline=None, max_examples=30)
 @given(SEEDS, GAINS)
 def test_the_post_hoc_choice_is_never_above_a_fixed_index_and_continuous_never_above_it(seed, gain):
     found = proxies(made(seed, gain))
-    for value in found.fixed.values():
-        assert found.spectrum_adaptive <= value + 1e-13
-    assert found.continuous <= found.spectrum_adaptive + 1e-13
-    assert found.adaptivity >= 1 - 1e-13
-    assert all(value >= 1 - 1e-13 for value in found.per_layer_adaptivity)
+    values = logs(found)
+    for p in (0, 1, 2):
+        assert values["spectrum_adaptive"] <= values[f"fixed_p_{p}"] + 1e-13
+    assert values["spectrum_adaptive_continuous"] <= values["spectrum_adaptive"] + 1e-13
+    assert all(one.value >= 1 - 1e-13 for one in (found.adaptivity, *found.per_layer_adaptivity))
     assert found.rank_count == counts_ranks(found)
 
 
@@ -75,14 +86,14 @@ def test_scaling_an_output_matrix_moves_the_scales_it_enters_by_its_logarithm(se
     """M_out of layer l is in gamma of all others of its layer and in alpha of the layers before it."""
     network = made(seed, gain)
     changed = list(network.layers)
-    changed[layer] = replace(changed[layer], outer=scaled(changed[layer].outer, factor))
+    changed[layer] = with_outer(changed[layer], scaled(changed[layer].feed_forward.outer, factor))
     before, after = proxies(network), proxies(replace(network, layers=tuple(changed)))
-    for old, new in zip(before.contributions, after.contributions, strict=True):
-        place = old.factors
+    for old, new in zip(before.parts, after.parts, strict=True):
+        place = old.factors.place
         enters = place.layer < layer or (place.layer == layer and place.kind != "ffn_out")
         shift = np.log(factor) if enters else 0.0
         assert new.log_scale - old.log_scale == pytest.approx(shift, abs=1e-9)
-    edelman = [result.norm_based["edelman"] for result in (before, after)]
+    edelman = [logs(result)["edelman"] for result in (before, after)]
     # Every term of layers up to l carries the factor; the 1 and later layers do not.
     assert edelman[0] - 1e-9 <= edelman[1] <= edelman[0] + np.log(factor) + 1e-9
 
@@ -96,11 +107,11 @@ def test_scaling_the_last_matrix_follows_the_formula_in_its_own_term(seed, facto
     """
     network = made(seed)
     last = network.layers[-1]
-    outer = replace(last.outer, values=np.linspace(2.0, 1.0, N))
+    outer = replace(last.feed_forward.outer, values=np.linspace(2.0, 1.0, N))
     curves = []
     for matrix in (outer, scaled(outer, factor)):
-        layers = (*network.layers[:-1], replace(last, outer=matrix))
-        curves.append(proxies(replace(network, layers=layers)).contributions[-1].log_curve)
+        layers = (*network.layers[:-1], with_outer(last, matrix))
+        curves.append(proxies(replace(network, layers=layers)).parts[-1].log_curve)
     p = np.linspace(0, 2, curves[0].size)
     assert curves[1] - curves[0] == pytest.approx(p / (p + 2) * np.log(factor), abs=1e-10)
 
@@ -119,27 +130,24 @@ def test_permuting_heads_permutes_rows_and_changes_no_proxy(seed, gain, order):
         for layer in network.layers
     )
     before, after = proxies(network), proxies(replace(network, layers=layers))
-    assert after.spectrum_adaptive == pytest.approx(before.spectrum_adaptive, rel=1e-13)
-    assert after.norm_based == pytest.approx(before.norm_based, rel=1e-12)
-    assert after.log_alpha == pytest.approx(before.log_alpha, rel=1e-12, abs=1e-12)
-    old = {(c.factors.layer, c.factors.kind, c.factors.head): c.log_value for c in before.contributions}
-    for part in after.contributions:
-        head = part.factors.head
-        source = head if head is None else order[head]
-        expected = old[part.factors.layer, part.factors.kind, source]
-        assert part.log_value == pytest.approx(expected, rel=1e-12)
+    assert logs(after) == pytest.approx(logs(before), rel=1e-12)
+    assert alphas(after) == pytest.approx(alphas(before), rel=1e-12, abs=1e-12)
+    old = {part.factors.place: part.log_value for part in before.parts}
+    for part in after.parts:
+        place = part.factors.place
+        source = place if place.head is None else replace(place, head=order[place.head])
+        assert part.log_value == pytest.approx(old[source], rel=1e-12)
 
 
 @settings(deadline=None, max_examples=20)
 @given(SEEDS, GAINS)
 def test_transposed_matrices_differ_in_the_column_norm_alone(seed, gain):
     """Singular values and absolute sums do not see a transposition; |.|_21, a sum over columns, does."""
-    plain, transposed = proxies(made(seed, gain)), proxies(made(seed, gain, transposed=True))
-    assert transposed.spectrum_adaptive == pytest.approx(plain.spectrum_adaptive, rel=1e-12)
-    assert transposed.norm_based["trauger_tewari"] == pytest.approx(
-        plain.norm_based["trauger_tewari"], rel=1e-12
-    )
-    assert transposed.norm_based["edelman"] != pytest.approx(plain.norm_based["edelman"], rel=1e-9)
+    plain, transposed = (logs(proxies(made(seed, gain, transposed=turned))) for turned in (False, True))
+    for name, value in plain.items():
+        if name != "edelman":
+            assert transposed[name] == pytest.approx(value, rel=1e-12)
+    assert transposed["edelman"] != pytest.approx(plain["edelman"], rel=1e-9)
 
 
 def test_the_orientation_in_which_a_family_stores_its_weights_does_not_matter():
@@ -171,13 +179,12 @@ def test_the_orientation_in_which_a_family_stores_its_weights_does_not_matter():
 @given(SEEDS, st.integers(0, 2), st.integers(0, HEADS - 1))
 def test_a_dead_head_contributes_nothing_and_harms_nothing(seed, layer, head):
     found = proxies(made(seed, zero_vo=(layer, head)))
-    for part in found.contributions:
-        dead = (part.factors.layer, part.factors.head) == (layer, head)
+    for part in found.parts:
+        dead = (part.factors.place.layer, part.factors.place.head) == (layer, head)
         assert (part.log_value == -np.inf) == dead
         assert (part.continuous_log_value == -np.inf) == dead
-    values = [found.spectrum_adaptive, found.continuous, *found.fixed.values(), *found.norm_based.values()]
-    assert np.isfinite([*values, *found.log_alpha]).all()
-    assert found.adaptivity >= 1 - 1e-13
+    assert np.isfinite([*logs(found).values(), *alphas(found)]).all()
+    assert found.adaptivity.value >= 1 - 1e-13
     # The dead head's QK costs nothing at any index above 0, which says nothing about the others.
     assert found.rank_count == counts_ranks(found)
 
@@ -188,34 +195,58 @@ def test_a_dead_head_leaves_a_count_of_ranks_what_it_is():
     The QK of the head whose VO is zero has scale 0: it chooses an index above 0 and adds nothing.
     """
     live, zero = matrix_spectrum(3 * np.eye(4)), matrix_spectrum(np.zeros((4, 4)))
-    layer = LayerSpectra(Heads((live, live), (live, zero)), inner=live, outer=live)
-    found = proxies(Network((layer,), (0,), hidden_size=4, lipschitz=1.0))
-    dead = found.contributions[1]
+    layer = Layer(0, Heads((live, live), (live, zero)), feed_forward=Maps(live, live))
+    found = proxies(Network((layer,), (0,), widths=(4,), activation="relu"))
+    dead = found.parts[1]
     assert dead.p > 0
     assert dead.log_value == -np.inf
-    assert np.exp(found.spectrum_adaptive) == pytest.approx(4 * 4 + 1)
+    assert np.exp(logs(found)["spectrum_adaptive"]) == pytest.approx(4 * 4 + 1)
     assert found.rank_count
 
 
 def test_a_network_of_zeros_has_the_root_of_its_depth_and_one():
     zero = matrix_spectrum(np.zeros((4, 4)))
-    layer = LayerSpectra(Heads((zero,), (zero,)), inner=zero, outer=zero)
-    found = proxies(Network((layer,) * 4, (0, 1, 2, 3), hidden_size=4, lipschitz=1.0))
-    assert np.exp(found.spectrum_adaptive) == pytest.approx(2)
-    assert found.norm_based == {"edelman": 0.0, "trauger_tewari": 0.0}
+    layers = tuple(Layer(i, Heads((zero,), (zero,)), feed_forward=Maps(zero, zero)) for i in range(4))
+    found = proxies(Network(layers, (0, 1, 2, 3), widths=(4,), activation="relu"))
+    assert np.exp(logs(found)["spectrum_adaptive"]) == pytest.approx(2)
+    assert (logs(found)["edelman"], logs(found)["trauger_tewari"]) == (0.0, 0.0)
     assert found.adaptivity is None
     assert set(found.per_layer_adaptivity) == {None}
-    assert found.log_alpha == (-np.inf, -np.inf, -np.inf, 0.0)
-    assert {(part.p, part.continuous_p) for part in found.contributions} == {(0.0, 0.0)}  # its rank, 0
+    assert alphas(found) == (-np.inf, -np.inf, -np.inf, 0.0)
+    assert {(part.p, part.continuous_p) for part in found.parts} == {(0.0, 0.0)}  # its rank, 0
 
 
 def test_one_layer_of_identities_by_hand():
     """N = 4, one head, all identities, relu: gamma is 2, 1, 1, 1; scale > 1 or = 1, so C = N each."""
     eye = matrix_spectrum(np.eye(4))
-    found = proxies(Network((LayerSpectra(Heads((eye,), (eye,)), inner=eye, outer=eye),), (0,), 4, 1.0))
-    assert np.exp(found.spectrum_adaptive) == pytest.approx(4 * 4 + 1)
-    assert np.exp(found.fixed[0]) == pytest.approx(17)
-    assert np.exp(found.fixed[2]) == pytest.approx(4 * np.sqrt(2) + 12 + 1)
+    layer = Layer(0, Heads((eye,), (eye,)), feed_forward=Maps(eye, eye))
+    found = proxies(Network((layer,), (0,), (4,), "relu"))
+    assert np.exp(logs(found)["spectrum_adaptive"]) == pytest.approx(4 * 4 + 1)
+    assert np.exp(logs(found)["fixed_p_0"]) == pytest.approx(17)
+    assert np.exp(logs(found)["fixed_p_2"]) == pytest.approx(4 * np.sqrt(2) + 12 + 1)
     # |I|_21 = |I|_11 = 4 and no 2 for QK: (1 + 4 * 4^(2/3))^(3/2)
-    for value in found.norm_based.values():
-        assert np.exp(value) == pytest.approx((1 + 4 * 4 ** (2 / 3)) ** 1.5)
+    for name in ("edelman", "trauger_tewari"):
+        assert np.exp(logs(found)[name]) == pytest.approx((1 + 4 * 4 ** (2 / 3)) ** 1.5)
+
+
+def test_why_a_network_has_no_proxies():
+    """Matrices that were left out, blocks that could not be read, several widths, no constant, no layers."""
+    whole = made(0, layers=1)
+    assert obstacle(whole) is None
+    some = whole.map(lambda place, spectrum: spectrum if place.kind == "qk" else None)
+    reasons = {
+        "every matrix of every layer": some,
+        "could not be read": replace(whole, complete=False),
+        "one hidden size, the layers have 8, 16": replace(whole, widths=(8, 16)),
+        "'wobble' has no Lipschitz constant": replace(whole, activation="wobble"),
+        "an adapter is not a network": replace(whole, layers=(), activation=None),
+    }
+    for words, network in reasons.items():
+        assert words in obstacle(network)
+
+
+def test_matrices_beside_the_layers_play_no_part():
+    whole = made(0)
+    place = Place(None, "embedding")
+    beside = replace(whole, beside=((place, matrix_spectrum(7 * np.eye(N))),))
+    assert logs(proxies(beside)) == logs(proxies(whole))

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from oracles import extended_svd
 from scipy.linalg import svdvals
 
+from attnlaw.base.estimate import Estimate
 from attnlaw.bounds.factors import MatrixFactors
 from attnlaw.bounds.spectrum_adaptive import contribution, index_grid, log_contribution, proxy
+from attnlaw.models.network import Place
 from attnlaw.spectra import Spectrum, matrix_spectrum, product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum
 
@@ -19,7 +21,7 @@ LOG_SCALES = st.floats(-60, 900)
 
 def of(spectrum, log_scale, depth, hidden_size):
     """The contribution of a matrix whose scale gamma alpha L is given."""
-    factors = MatrixFactors(0, "ffn_in", None, spectrum, log_scale - np.log(depth), 0.0)
+    factors = MatrixFactors(Place(0, "ffn_in"), spectrum, Estimate(log_scale - np.log(depth)), Estimate(0.0))
     return contribution(factors, depth, hidden_size)
 
 

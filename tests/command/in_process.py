@@ -1,23 +1,40 @@
-"""One command of the command line, run in this process."""
+"""The command line run in this process: as many commands as a test likes, none of them a new interpreter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import io
+import sys
+from dataclasses import dataclass
+from unittest import mock
 
-import typer
-from typer.testing import CliRunner, Result
+from attnlaw import command
+from attnlaw.command import console
 
 
-def runner(command: Callable[..., None]) -> Callable[..., Result]:
-    """A function of the command's arguments and the expected exit status; errors come through as they are."""
-    app = typer.Typer()
-    app.command()(command)
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit status, and what it wrote to both outputs."""
 
-    def run(*arguments: object, status: int = 0) -> Result:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        if status == 0 and result.exception is not None:
-            raise result.exception
-        assert result.exit_code == status
-        return result
+    status: int
+    stdout: str
+    stderr: str
 
-    return run
+
+def invoke(*words: object, status: int = 0, columns: int = 80) -> Ended:
+    """Run `attnlaw WORDS...`; the exit status must be the expected one."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["attnlaw", *map(str, words)]),
+        mock.patch.dict("os.environ", {"COLUMNS": str(columns)}),
+        mock.patch.object(console.output, "_width", columns),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            command.main()
+        except SystemExit as end:
+            code = end.code
+    ended = Ended(code if isinstance(code, int) else 1, out.getvalue(), err.getvalue())
+    assert ended.status == status, ended.stderr
+    return ended

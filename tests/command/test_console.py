@@ -9,7 +9,12 @@ import pytest
 
 from attnlaw.command.console import print_json
 
-WIDTH = "import attnlaw.command.app; from attnlaw.command.console import output; print(output.width)"
+WIDTH = """
+from attnlaw import command
+command.prepare_streams()
+from attnlaw.command.console import output
+print(output.width)
+"""
 
 
 def test_json_is_ascii_and_keeps_every_name(capsys: pytest.CaptureFixture[str]) -> None:

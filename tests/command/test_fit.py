@@ -1,35 +1,29 @@
 """The fit command as a user types it: a process of its own, its output, its exit status."""
 
-import inspect
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import numpy as np
 import polars as pl
 import pytest
+from command.in_process import invoke
 from rich.console import Console
 
-from attnlaw.auditing.fits import Fits
-from attnlaw.auditing.fitting import fit_model
-from attnlaw.command import fit
+import attnlaw
+from attnlaw.auditing import Fits
 from attnlaw.command.fit_table import show, show_together
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
 
-def attnlaw(*arguments):
-    command = [sys.executable, "-c", "from attnlaw.command import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def fit(*arguments, status=0):
+    return invoke("fit", *arguments, status=status)
 
 
 def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
-    done = attnlaw("fit", TINY, "--layers", "1", "--json")
-    assert done.returncode == 0, done.stderr
+    done = fit(TINY, "--layers", "1", "--json")
     found = json.loads(done.stdout)
     assert found["model"] == str(TINY)
     assert [entry["kind"] for entry in found["matrices"]] == ["qk"] * 4 + ["vo"] * 4 + ["ffn_in", "ffn_out"]
@@ -38,10 +32,7 @@ def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
 
 
 def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_path):
-    done = attnlaw(
-        "fit", TINY, TINY, "--layers", "0", "--only", "qk,ffn", "--out", tmp_path, "--figures", "svg"
-    )
-    assert done.returncode == 0, done.stderr
+    done = fit(TINY, TINY, "--layers", "0", "--only", "qk,ffn", "--out", tmp_path, "--figures", "svg")
     assert done.stdout.count("not random at level 0.01: 6 of 6 matrices") == 2
     assert done.stdout.count("tiny-decoder (2)") == 3  # a line for each kind
     assert "heavy-tailed" in done.stdout
@@ -54,7 +45,7 @@ def block(name):
     """The laws of one small block of attention under a name."""
     entries = np.random.default_rng(0).standard_normal((128, 32))
     weights = {"in_proj_weight": entries[:96], "out_proj.weight": entries[96:]}
-    return fit_model(weights, heads=2, only="qk", name=name)
+    return attnlaw.fit(weights, heads=2, only="qk", name=name)
 
 
 def shown(what, fits, width=80):
@@ -136,7 +127,7 @@ def test_what_could_not_be_fitted_is_named_and_counted():
     weights = {f"{prefix}attention.{name}.weight": rng.standard_normal((8, 8)) for name in names}
     weights[f"{prefix}intermediate.dense.weight"] = np.zeros((16, 8))
     weights[f"{prefix}output.dense.weight"] = rng.standard_normal((8, 16))
-    fits = fit_model(weights, heads=8, name="model")
+    fits = attnlaw.fit(weights, heads=8, name="model")
     assert "0      ????????  ????????  not fitted  random" in shown(show, fits)
     text = shown(show_together, fits)
     assert "? not fitted" in text
@@ -147,8 +138,7 @@ def test_what_could_not_be_fitted_is_named_and_counted():
 
 
 def test_a_missing_model_is_one_line_and_the_others_are_fitted():
-    done = attnlaw("fit", "nowhere", TINY, "--layers", "0", "--only", "qk", "--json")
-    assert done.returncode == 1
+    done = fit("nowhere", TINY, "--layers", "0", "--only", "qk", "--json", status=1)
     assert "Traceback" not in done.stderr
     assert "nowhere" in done.stderr
     assert len(json.loads(done.stdout)) == 1
@@ -159,8 +149,7 @@ def test_a_missing_model_is_one_line_and_the_others_are_fitted():
 )
 def test_bad_options_end_in_one_line(options, tmp_path):
     options = [tmp_path / "x" if option == "x" else option for option in options]
-    done = attnlaw("fit", TINY, *options)
-    assert done.returncode == 1
+    done = fit(TINY, *options, status=1)
     assert "Traceback" not in done.stderr
     assert str(options[0]) in done.stderr
 
@@ -180,24 +169,14 @@ def test_a_map_describes_the_model(tmp_path):
     """
     table.write_text(text)
     options = ["--layers", "0", "--only", "qk", "--json"]
-    own = attnlaw("fit", TINY, "--map", table, *options)
-    known = attnlaw("fit", TINY, *options)
+    own = fit(TINY, "--map", table, *options)
+    known = fit(TINY, *options)
     assert json.loads(own.stdout)["matrices"] == json.loads(known.stdout)["matrices"]
     table.write_text(text.replace("c_attn", "c_other"))
-    refused = attnlaw("fit", TINY, "--map", table, *options)
-    assert refused.returncode == 1
+    fit(TINY, "--map", table, *options, status=1)
 
 
-def test_help_names_every_option_that_python_takes():
-    """Options less what the terminal alone has; `figures` is an argument of `save`."""
-    named = re.findall(r"(\w+)=\.\.\.", fit.command.__doc__.split("The same from Python:")[1])
-    options = {name.removesuffix("_file") for name in inspect.signature(fit.command).parameters}
-    assert sorted(named) == sorted(options - {"models", "out", "json"})
-    assert set(named) - {"figures"} <= inspect.signature(fit_model).parameters.keys()
-
-
-def test_out_writes_what_its_help_says(tmp_path):
-    assert attnlaw("fit", TINY, "--layers", "0", "--only", "qk", "--out", tmp_path).returncode == 0
-    (option,) = get_args(get_type_hints(fit.command, vars(fit), include_extras=True)["out"])[1:]
-    assert re.findall(r"\w+\.parquet", option.help) == ["fits.parquet", "curves.parquet"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.parquet", "fits.parquet"]
+def test_out_writes_rows_and_a_page(tmp_path):
+    fit(TINY, "--layers", "0", "--only", "qk", "--out", tmp_path)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"fits.parquet", "curves.parquet", "attnlaw.json", "report.html"} <= written

@@ -6,72 +6,90 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command.in_process import invoke
 
-from attnlaw import command
-from attnlaw.command.app import app
-
-
-def test_what_does_not_fit_into_memory_is_said_in_one_line(monkeypatch):
-    monkeypatch.setattr("attnlaw.command.app.app", lambda: np.empty(2**58))
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    assert "does not fit into memory (Unable to allocate 2.00 EiB" in str(end.value)
-    assert str(end.value).endswith("; choose smaller sizes")
+ATTNLAW = f'"{sys.executable}" -c "from attnlaw.command import main; main()"'
 
 
-def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch):
-    monkeypatch.setattr("attnlaw.command.app.app", lambda: Path("a\nb" * 3000).stat())
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    assert str(end.value).startswith(r"attnlaw: a\nba\nb")
-    assert str(end.value).endswith(": File name too long; give another path")
-    assert len(str(end.value)) < 2100
+def test_what_does_not_fit_into_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlaw.command.app.run", lambda words: np.empty(2**58))
+    line = invoke("learn", status=1).stderr
+    assert "does not fit into memory (Unable to allocate 2.00 EiB" in line
+    assert line.endswith("; choose smaller sizes\n")
 
 
-def test_a_connection_that_breaks_is_not_standard_output(monkeypatch):
-    monkeypatch.setattr("attnlaw.command.app.app", lambda: socket.create_connection(("127.0.0.1", 9)))
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    line = str(end.value)
+def test_what_the_system_refuses_is_one_line_that_names_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlaw.command.app.run", lambda words: Path("a\nb" * 3000).stat())
+    line = invoke("learn", status=1).stderr
+    assert line.startswith(r"attnlaw: a\nba\nb")
+    assert line.endswith(": File name too long; give another path\n")
+    assert len(line) < 2100
+
+
+def test_a_connection_that_breaks_is_not_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlaw.command.app.run", lambda words: socket.create_connection(("127.0.0.1", 9)))
+    line = invoke("learn", status=1).stderr
     assert line.startswith("attnlaw: the system refused something (ConnectionRefusedError(")
-    assert line.endswith("); try again")
+    assert line.endswith("); try again\n")
 
 
-def test_ctrl_c_is_said_in_one_line(monkeypatch, capsys):
-    def interrupted(*arguments: object, **options: object) -> None:
+def test_ctrl_c_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attnlaw.limits.compare_widths", interrupted)
-    monkeypatch.setattr(sys, "argv", ["attnlaw", "limit"])
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    assert end.value.code == 130
-    assert capsys.readouterr() == ("", "attnlaw: stopped\n")
+    monkeypatch.setattr("attnlaw.limits.compare.compare_widths", interrupted)
+    ended = invoke("limit", "--width", "8", status=130)
+    assert (ended.stdout, ended.stderr) == ("", "attnlaw: stopped\n")
 
 
 @pytest.mark.parametrize(
     "arguments",
     ["audit M", "fit M", "lens M --ids 1", "report DIR", "study run F", "study export F", "study status F"],
 )
-def test_an_empty_name_is_not_the_directory_one_is_in(arguments, tmp_path, monkeypatch):
+def test_an_empty_name_is_not_the_directory_one_is_in(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """--out "$UNSET" would write among the user's files."""
     monkeypatch.chdir(tmp_path)
-    refused = CliRunner().invoke(app, [*arguments.split(), "--out", ""])
-    assert refused.exit_code == 2
-    assert "found an empty name; give a directory" in " ".join(refused.output.replace("│", " ").split())
+    refused = invoke(*arguments.split(), "--out", "", status=2)
+    assert (
+        refused.stderr == "attnlaw: --out found an empty name; give a directory (. is the one you are in)\n"
+    )
     assert not list(tmp_path.iterdir())
 
 
-def test_closed_streams():
-    command = f'"{sys.executable}" -c "from attnlaw.command import main; main()" --version'
-    out = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
+def test_closed_streams() -> None:
+    out = subprocess.run(f"{ATTNLAW} --version >&-", shell=True, capture_output=True, text=True)
     assert (out.returncode, out.stderr) == (
         1,
         "attnlaw: standard output is closed; give it another place, such as /dev/null\n",
     )
-    assert subprocess.run(f"{command} 2>&-", shell=True, capture_output=True).returncode == 0
-    assert subprocess.run(f"{command} >&- 2>&-", shell=True, capture_output=True).returncode == 1
+    assert subprocess.run(f"{ATTNLAW} --version 2>&-", shell=True, capture_output=True).returncode == 0
+    assert subprocess.run(f"{ATTNLAW} --version >&- 2>&-", shell=True, capture_output=True).returncode == 1
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+    ended = subprocess.run(f"{ATTNLAW} learn --json | head -c 1", shell=True, capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("{", "")
+
+
+@pytest.mark.parametrize("word", ["--version", "-V"])
+def test_the_version(word: str) -> None:
+    assert invoke(word).stdout.startswith("attnlaw 0.")
+
+
+def test_help_does_not_import_the_numerical_libraries() -> None:
+    code = (
+        "import sys\n"
+        "sys.argv = ['attnlaw', '--help']\n"
+        "from attnlaw.command import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'scipy', 'polars', 'altair', 'torch'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,21 +1,14 @@
 """The report command as a user types it."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from command.in_process import invoke
 
 import attnlaw
-
-RUN = [sys.executable, "-c", "from attnlaw.command import main; main()", "report"]
-
-
-def report(*arguments):
-    return subprocess.run([*RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module", name="saved")
@@ -28,8 +21,7 @@ def _saved(tmp_path_factory):
 
 
 def test_page_and_figures_are_written_from_rows(saved, tmp_path):
-    done = report(saved, "--out", tmp_path / "out", "--figures", "svg")
-    assert done.returncode == 0, done.stderr
+    done = invoke("report", saved, "--out", tmp_path / "out", "--figures", "svg")
     assert done.stdout == ""
     drawn = [path.name for path in (tmp_path / "out" / "figures").glob("*.*") if path.suffix != ".json"]
     told = re.fullmatch(r"wrote (.*/out)/report\.html and in \1/figures: (.*)\n", done.stderr)
@@ -44,14 +36,13 @@ def test_rows_without_figures_are_told(tmp_path):
     pl.DataFrame({"step": [0], "model": ["m"], "status": ["failed"]}).write_parquet(
         tmp_path / "steps.parquet"
     )
-    done = report(tmp_path, "--figures", "pdf")
+    done = invoke("report", tmp_path, "--figures", "pdf")
     assert done.stderr == f"wrote {tmp_path}/report.html; no figures: its rows allow none\n"
     assert not (tmp_path / "figures").exists()
 
 
-@pytest.mark.parametrize("options", [(), ("--figures", "bmp")])
-def test_bad_input_is_one_line_and_status_1(options, tmp_path):
-    done = report(tmp_path / "absent", *options)
-    assert done.returncode == 1
+@pytest.mark.parametrize(("options", "status"), [((), 1), (("--figures", "bmp"), 2)])
+def test_bad_input_is_one_line(options, status, tmp_path):
+    done = invoke("report", tmp_path / "absent", *options, status=status)
     assert done.stderr.startswith("attnlaw: ")
     assert len(done.stderr.splitlines()) == 1

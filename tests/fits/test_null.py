@@ -1,12 +1,24 @@
 """The finite-size null: its draws against formed matrices, its p-values against their promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.fits.null import Null, _matrix_draws, _product_draws, false_alarms, null_of
+from attnlaw.fits.null import (
+    Null,
+    Rejections,
+    _beta_binomial,
+    _matrix_draws,
+    _product_draws,
+    false_alarms,
+    null_of,
+    null_test,
+)
 from attnlaw.laws.head_null import HeadNull
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.spectra import matrix_spectrum, product_spectrum
 
 
 def gaussian_head(rng, rows, cols, inner):
@@ -75,6 +87,32 @@ def test_false_alarms_have_the_distribution_of_a_simulation():
     expected = chances[:8] * rounds
     observed = np.bincount(counts, minlength=8)[:8]
     assert (np.abs(observed - expected) < 4.5 * np.sqrt(expected)).all()
+
+
+@pytest.mark.parametrize(("n", "a", "b"), [(0, 1, 100), (7, 2, 199), (300, 1, 100)])
+def test_chances_are_those_of_scipy(n, a, b):
+    assert _beta_binomial(n, a, b) == pytest.approx(stats.betabinom.pmf(np.arange(n + 1), n, a, b), rel=1e-12)
+
+
+def test_rejections_by_hand():
+    """Two shapes: of 3 spectra with 99 draws and 1 with 200; one without a test does not count."""
+    tests = [(0.01, "a", 99), (0.5, "a", 99), (0.02, "a", 99), (0.005, "b", 200), (None, None, None)]
+    found = Rejections.count(tests)
+    assert (found.tested, found.rejected) == (4, 2)
+    assert found.expected == pytest.approx(3 / 100 + 2 / 201)
+    assert found.p_value == pytest.approx(false_alarms([(3, 99), (1, 200)])[2:].sum())
+
+
+def test_the_null_of_a_spectrum_is_that_of_its_shape():
+    rng = np.random.default_rng(0)
+    thin = rng.standard_normal((40, 6)), rng.standard_normal((6, 30))
+    head, matrix = product_spectrum(*thin), matrix_spectrum(thin[0] @ thin[1] + rng.standard_normal((40, 30)))
+    assert (null_test(head).shape, null_test(matrix).shape) == ("30 x 40 through 6", "30 x 40")
+    expected = null_of(40, 30, 6).compare(head.values)
+    assert (null_test(head).p_value, null_test(head).outliers) == (expected.p_value, expected.outliers)
+    assert null_test(replace(head, latent=True)) is None
+    assert null_test(replace(head, route="lanczos")) is None
+    assert null_test(product_spectrum(thin[0][:, :1], thin[1][:1])) is None  # one value
 
 
 def test_a_planted_spike_is_one_outlier_and_leaves_the_scale_alone():

@@ -3,7 +3,7 @@
 A value has a path such as `learn/0/prediction/norm` (the verb, the case, the keys of JSON) or
 `matrices.parquet/17/share` (the file, the row, the column). Before rules apply, the JSON of 0.1.0 is laid
 out by case, as that of 0.2.0 is: `limit` a case for each (heads, width), `learn --simulate` a second one
-beside each, `lens` with a row for each pair of tokens.
+beside each, and its edges and outliers as lists of numbers, `lens` with a row for each pair of tokens.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         (r"problem/target/spikes/0", (r"settings/target_spike",)),
         (r"problem/(.*)", (r"settings/\1",)),
         (r"prediction/error/(\w+)", (r"quantities/\1/error",)),
-        (r"prediction/spectrum/edges/(\d+)/0", (r"tables/edges/\1/low",)),
-        (r"prediction/spectrum/edges/(\d+)/1", (r"tables/edges/\1/high",)),
-        (r"prediction/spectrum/outliers/(\d+)/(\w+)", (r"tables/outliers/\1/\2",)),
+        (r"prediction/spectrum/(edges|outlier_\w+)/(\d+)", (r"quantities/\1/\2",)),
         (r"prediction/spectrum/(\w+)", (r"quantities/\1/value", r"quantities/\1")),
         (r"prediction/status", (r"status",)),
         (r"prediction/(\w+)", (r"quantities/\1/value", r"quantities/\1")),
@@ -53,15 +51,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
         (r"(\w+)", (r"quantities/\1/value", r"quantities/\1")),
     ),
     "limit": (
-        (r"path/(\d+)/depth", (r"tables/path/\1/depth",)),
-        (r"path/(\d+)/(\w+)/value", (r"tables/path/\1/\2/value", r"tables/path/\1/\2")),
-        (r"path/(\d+)/(\w+)/error", (r"tables/path/\1/\2/error", r"tables/path/\1/\2_error")),
+        (r"path/(\d+)/(\w+)/value", (r"quantities/path_\2/\1",)),
+        (r"path/(\d+)/(\w+)/error", (r"quantities/path_\2_error/\1",)),
         (r"(\w+)/(value|error)", (r"quantities/\1/\2",)),
         (r"(\w+)", (r"settings/\1", r"quantities/\1/value", r"quantities/\1")),
     ),
     "lens": (
         (r"ids/(\d+)", (r"settings/ids/\1",)),
-        (r"singular_values/values/(\d+)", (r"tables/singular_values/\1/value", r"tables/singular_values/\1")),
+        (r"singular_values/values/(\d+)", (r"quantities/singular_values/\1",)),
         (r"singular_values/residual", (r"quantities/singular_values_residual",)),
         (r"pairs/(\d+)/norm", (r"tables/token_map/\1/norm/value", r"tables/token_map/\1/norm")),
         (r"pairs/(\d+)/error", (r"tables/token_map/\1/norm/error", r"tables/token_map/\1/norm_error")),
@@ -88,7 +85,7 @@ OUTCOMES = {
     "measured": "done",
     "done": "done",
     "recovered": "recovered",
-    "residual": "not converged",
+    "residual": "ill-conditioned",
     "not converged": "not converged",
     "not fitted": "not fitted",
     "lognormal": "done",  # of a fit: one of its laws was left out, the others stand
@@ -104,6 +101,10 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("*", "*/task", "a task's key holds the version and the name of its function"),
     ("*", "*_part", "parts are named by their task's key"),
     ("study-atlas", "tables/fits/0/status", "a digest of many statuses; fits.parquet has them one by one"),
+    ("limit*", "*/path/*/depth", "the place in the list"),
+    ("limit-gram", "*/tokens", "as many as the matrix has rows"),
+    ("limit-embeddings", "*/tokens", "as many as ids"),
+    ("lens*", "*/singular_values/status", "said by status and remark"),
     ("learn*", "*/problem/target/kind", "said by target_rank or target_exponent"),
 )
 
@@ -125,7 +126,20 @@ def new_cases(verb: str, content: Any) -> Cases:
 def _learn_cases(objects: list[Any]) -> Cases:
     trained = [one["simulation"] for one in objects if one["simulation"] is not None]
     theory = [{key: value for key, value in one.items() if key != "simulation"} for one in objects]
+    for one in theory:
+        one["prediction"] = one["prediction"] | {"spectrum": _as_lists(one["prediction"]["spectrum"])}
     return {"learn": theory, "learn.simulate": trained}
+
+
+def _as_lists(spectrum: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "atom_at_zero": spectrum["atom_at_zero"],
+        "edges": [end for pair in spectrum["edges"] for end in pair],
+        **{
+            f"outlier_{name}s": [one[name] for one in spectrum["outliers"]]
+            for name in ("target", "location", "overlap")
+        },
+    }
 
 
 def _limit_cases(objects: list[Any]) -> Cases:

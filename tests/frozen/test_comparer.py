@@ -47,7 +47,10 @@ def test_learn_and_its_simulation_are_two_cases():
     settings = {name: value for name, value in old.json["problem"].items() if name != "target"}
     quantities = {name: {"value": value, "error": None} for name, value in theory.items() if name != "status"}
     quantities |= {f"threshold_{name}": value for name, value in old.json["thresholds"].items()}
-    quantities |= {"atom_at_zero": spectrum["atom_at_zero"]}
+    quantities |= {
+        "atom_at_zero": spectrum["atom_at_zero"],
+        "edges": [end for pair in spectrum["edges"] for end in pair],
+    }
     means = {
         name: {"value": value["mean"], "error": value["standard_error"]}
         for name, value in trained.items()
@@ -59,7 +62,6 @@ def test_learn_and_its_simulation_are_two_cases():
             "verb": "learn",
             "settings": settings | {"target_rank": 0.5},
             "quantities": quantities,
-            "tables": {"edges": [{"low": low, "high": high} for low, high in spectrum["edges"]]},
             **ENDS,
         },
         {

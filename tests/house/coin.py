@@ -70,5 +70,9 @@ VERB = Verb(
         Quantity("heads", "how many came up", kind="int"),
     ),
     each(toss),
-    tables=(Table("sides", (Quantity("side", kind="text"), Quantity("share", "of all tosses")), _sides),),
+    tables=(
+        Table(
+            "sides", (Quantity("side", kind="text"), Quantity("share", "of all tosses")), _sides, json=True
+        ),
+    ),
 )

@@ -72,6 +72,8 @@ def test_mlp_of_infinite_width_is_the_kernel_map():
     # relu halves squared lengths: E relu(u)^2 = Var u / 2, before which attention gives A A^T.
     plain = sample_stack(replace(stack, mlp=None), 50, seed=4).grams
     np.testing.assert_allclose(grams[:, 1, 0, 0], plain[:, 1, 0, 0] / 2, rtol=1e-12)
+    linear = sample_stack(replace(stack, mlp="identity"), 50, seed=4).grams
+    np.testing.assert_allclose(linear, plain, rtol=1e-6, atol=1e-9)
 
 
 def test_one_layer_is_the_layer():

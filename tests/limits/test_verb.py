@@ -71,8 +71,9 @@ def test_row_json_and_schema():
     assert whole["quantities"]["kl_to_limit"] is None
     assert whole["quantities"]["score_variance"].keys() == {"value", "error"}
     path = found.path.path()
-    assert whole["quantities"]["path_cosine"] == [point.cosine.value for point in path]
-    assert whole["quantities"]["path_squared_length_error"] == [point.squared_length.error for point in path]
+    cosines, lengths = (whole["quantities"][name] for name in ("path_cosine", "path_squared_length"))
+    assert cosines["value"] == [point.cosine.value for point in path]
+    assert lengths["error"] == [point.squared_length.error for point in path]
 
 
 def test_further_distances():
@@ -129,8 +130,8 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ({"width": 16, "head_width": 5}, "head_width: found 5, expected a divisor of the width, 16"),
         (
             {"head_width": 5},
-            "head_width: found 5, but heads are infinitely wide at width inf, the limit; choose finite widths: kl"
-            "_to_limit compares them with it",
+            "head_width: found 5, but heads are infinitely wide at width inf, the limit; choose finite "
+            "widths: kl_to_limit compares them with it",
         ),
         ({"ids": [1]}, "ids needs embeddings"),
         ({"embeddings": "m"}, "embeddings needs ids"),

@@ -21,7 +21,7 @@ import transformers
 from packaging.version import Version
 from transformers.activations import ACT2FN
 
-from attnlaw.models import Attention, Layer, Model
+from attnlaw.models.model import Attention, Blocks, Model
 
 TOLERANCE = 1e-12
 VOCABULARY = 40
@@ -101,7 +101,7 @@ def check(model: Model, run: Run, rename: Callable[[str], str] = str) -> None:
 
     blocks = [
         (layer, block)
-        for depth in model.applications
+        for depth in model.network.applications
         for layer in [model.layers[depth]]
         for block in (layer.attention, layer.cross)
         if block
@@ -154,13 +154,13 @@ def check_block(
         close(contribution, output(only_this_head))
 
 
-def check_feed_forward(model: Model, layer: Layer, run: Run, module_of: Callable[[str], str]) -> None:
+def check_feed_forward(model: Model, layer: Blocks, run: Run, module_of: Callable[[str], str]) -> None:
     """Input of M_out = phi(x M_in), or phi(x M_gate) * x M_in, with the activation the model names."""
     assert layer.feed_forward
     maps = layer.feed_forward
     x = run.inputs[module_of(maps.inner.tensor)][0]
     hidden = run.inputs[module_of(maps.outer.tensor)][0]
-    activation = ACT2FN[model.activation]
+    activation = ACT2FN[model.network.activation]
     inner = x @ torch.from_numpy(model.read(maps.inner))
     if maps.gate:
         expected = activation(x @ torch.from_numpy(model.read(maps.gate))) * inner

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import save_file
 
 from attnlaw.base.errors import InputError
-from attnlaw.models import Model, open_model
+from attnlaw.models.model import Model
+from attnlaw.models.open import open_model
 
 State = dict[str, torch.Tensor]
 CONFIG: dict[str, Any] = {

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from attnlaw import audit
 from attnlaw.base.errors import InputError
 from attnlaw.command.app import app
-from attnlaw.models import open_model
 from attnlaw.models.adapters import Adapter, Update, _targets
+from attnlaw.models.open import open_model
 from attnlaw.models.tensors import InMemory
 
 RANK, ALPHA = 3, 12

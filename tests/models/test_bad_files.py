@@ -19,7 +19,7 @@ from models.spoiled import QUERY, bert_state, refusal, write_good
 from torch.torch_version import TorchVersion
 
 from attnlaw.base.errors import InputError
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torch
 from models.spoiled import LAYER, QUERY, bert_state, config_with, refusal, write_good
 from safetensors.torch import save_file
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_the_depth_of_shared_layers_is_bounded(tmp_path: Path, depth: int, taken
     config = {"model_type": "albert", "num_attention_heads": 2, "num_hidden_layers": depth}
     (tmp_path / "config.json").write_text(json.dumps(config))
     if taken:
-        assert open_model(tmp_path).applications == (0,) * depth
+        assert open_model(tmp_path).network.applications == (0,) * depth
     else:
         refusal(tmp_path, "num_hidden_layers is 1001, expected at most 1000")
 

@@ -16,7 +16,7 @@ from models.forward_pass import (
     tokens,
 )
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 T5_SIZES = {
     "vocab_size": VOCABULARY,
@@ -72,7 +72,7 @@ def test_encoder_and_decoder(case: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert [layer.stack for layer in model.layers] == ["encoder"] * 2 + ["decoder"] * 3
     assert [layer.cross is not None for layer in model.layers] == [False] * 2 + [True] * 3
     assert set(model.extensions) == {"cross attention"} | extensions
-    assert (model.activation, model.hidden_size, model.warnings) == (activation, 24, ())
+    assert (model.network.activation, model.hidden_size, model.warnings) == (activation, 24, ())
     assert np.array_equal(model.embedding(), module.get_input_embeddings().weight.detach().numpy())
 
 

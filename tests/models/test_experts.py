@@ -26,7 +26,8 @@ from models.spoiled import refusal
 from safetensors.torch import load_file, save_file
 
 from attnlaw import audit
-from attnlaw.models import FeedForward, Model, open_model
+from attnlaw.models.model import FeedForward, Model
+from attnlaw.models.open import open_model
 
 SIZES = {
     "vocab_size": VOCABULARY,
@@ -153,7 +154,7 @@ def check_attention(model: Model, run: Run, seen: dict[str, list[Any]], toleranc
     for layer, theirs, x, output in zip(model.layers, scores, seen["x"], seen["output"], strict=True):
         block, hidden = layer.attention, x[0].numpy()
         total = np.zeros_like(hidden)
-        pairs = zip(model.head_factors(block, "qk"), model.head_factors(block, "vo"), strict=True)
+        pairs = zip(block.factors(model, "qk"), block.factors(model, "vo"), strict=True)
         for head, ((query, key), (value, out)) in enumerate(pairs):
             allowed = theirs[0, head].numpy() > -1e30
             ours = layer.score_scale * hidden @ query @ key @ hidden.T

@@ -12,7 +12,8 @@ import torch
 import transformers
 from models.forward_pass import VOCABULARY, Run, check, make, recording, tokens
 
-from attnlaw.models import Attention, open_model
+from attnlaw.models.model import Attention
+from attnlaw.models.open import open_model
 
 SIZES = {
     "vocab_size": VOCABULARY,
@@ -155,7 +156,7 @@ def test_a_multiplier_of_the_scores_is_followed(tmp_path: Path, monkeypatch: pyt
 )
 def test_albert_applies_each_group_in_turn(groups: int, inner: int, expected: list[int]) -> None:
     sizes = ALBERT_SIZES | {"num_hidden_groups": groups, "inner_group_num": inner}
-    assert list(open_model(make("AlbertModel", **sizes)).applications) == expected
+    assert list(open_model(make("AlbertModel", **sizes)).network.applications) == expected
 
 
 @pytest.mark.parametrize("case", ["llama", "mistral", "qwen3", "phi3"])

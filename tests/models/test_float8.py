@@ -13,7 +13,7 @@ import torch
 from models.spoiled import CONFIG, bert_state, config_with, refusal
 from safetensors.torch import save_file
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 NAME = "encoder.layer.1.intermediate.dense.weight"  # 12 x 8
 SHAPES: dict[str, tuple[int, ...]] = {

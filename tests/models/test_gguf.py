@@ -17,7 +17,8 @@ from scipy.linalg import svdvals
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
-from attnlaw.models import Model, open_model
+from attnlaw.models.model import Model
+from attnlaw.models.open import open_model
 
 Arrays = dict[str, np.ndarray]
 TO_HUGGING_FACE = {
@@ -72,7 +73,7 @@ def test_scores_and_head_outputs_of_smollm2(smollm2: Model, layer: int) -> None:
     x = np.random.default_rng(layer).standard_normal((5, 576))
     block = smollm2.layers[layer].attention
     assert (block.heads, block.kv_heads, block.head_size) == (HEADS, KV_HEADS, SIZE)
-    qk, vo = (list(smollm2.head_factors(block, kind)) for kind in ("qk", "vo"))
+    qk, vo = (list(block.factors(smollm2, kind)) for kind in ("qk", "vo"))
     for head in range(HEADS):
         own = np.arange(SIZE) + SIZE * head
         shared = np.arange(SIZE) + SIZE * (head // 3)

@@ -176,7 +176,7 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlaw.base.errors import InputError
-    from attnlaw.models import open_model
+    from attnlaw.models.open import open_model
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"no such file or directory.*pip install 'attnlaw\[hub\]'"):

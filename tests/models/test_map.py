@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from attnlaw import audit
 from attnlaw.base.errors import InputError
 from attnlaw.command.app import app
-from attnlaw.models import open_model
 from attnlaw.models.families import FOLDER, Family, LayerTable, known_families
 from attnlaw.models.families.read_toml import read_family
+from attnlaw.models.open import open_model
 
 MINE = """
 name = "mine"

@@ -15,7 +15,7 @@ from models.spoiled import refusal
 from onnx import TensorProto, helper, numpy_helper
 
 from attnlaw import audit
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 SIZES = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 24}
 

@@ -10,7 +10,7 @@ import torch
 from real_checkpoints import NAMES, real_checkpoint
 from safetensors.numpy import load_file
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 EXPECTED: dict[str, dict[str, Any]] = {
     "rxnmapper": {"family": "albert", "applications": (0,) * 12, "hidden_size": 256, "heads": 8},
@@ -40,7 +40,9 @@ EXTENSIONS = {
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes(name: str) -> None:
     model = open_model(real_checkpoint(name))
-    found = {key: getattr(model, key) for key in (*EXPECTED[name], "activation")}
+    found = {"family": model.family, "heads": model.heads} | {
+        key: getattr(model.network, key) for key in ("applications", "hidden_size", "activation")
+    }
     assert found == EXPECTED[name] | {"activation": ACTIVATIONS.get(name, "gelu")}
     assert model.extensions == EXTENSIONS.get(name, ())
     assert [text.split(":")[0] for text in model.warnings] == WARNINGS.get(name, [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlaw.models import open_model
 from attnlaw.models.assembly.remarks import _beginning_with
+from attnlaw.models.open import open_model
 
 
 def test_names_begin_with_one_of_the_prefixes_as_a_search_through_all_finds() -> None:

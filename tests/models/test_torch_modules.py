@@ -11,7 +11,8 @@ import torch
 from models.forward_pass import close, recording
 
 from attnlaw import audit
-from attnlaw.models import Attention, Model, open_model
+from attnlaw.models.model import Attention, Model
+from attnlaw.models.open import open_model
 
 TORCH_SIZES: dict[str, Any] = {"dim_feedforward": 30, "dropout": 0.0, "batch_first": True}
 
@@ -65,7 +66,7 @@ def test_torch_modules(kind: str, source: str, tmp_path: Path, monkeypatch: pyte
 def test_a_module_tells_its_activation_and_norm(activation: str, norm_first: bool) -> None:
     layer = torch.nn.TransformerEncoderLayer(24, 4, activation=activation, norm_first=norm_first)
     model = open_model(torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
-    assert model.activation == activation
+    assert model.network.activation == activation
     assert ("pre-norm" in model.extensions) == norm_first
 
 

@@ -12,7 +12,7 @@ import torch
 from models.forward_pass import check, close, make, recording
 from safetensors.torch import save_file
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 SIZES = {
     "hidden_size": 24,
@@ -80,8 +80,8 @@ def test_timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             x = block.norm1(hidden)[0]
             ours = np.zeros(x.shape)
             for qk, vo in zip(
-                model.head_factors(layer.attention, "qk"),
-                model.head_factors(layer.attention, "vo"),
+                layer.attention.factors(model, "qk"),
+                layer.attention.factors(model, "vo"),
                 strict=True,
             ):
                 scores = torch.from_numpy(x.numpy() @ qk[0] @ qk[1] @ x.numpy().T * 6**-0.5)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from models.forward_pass import VOCABULARY, check, make, recording, tokens
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 WHISPER_SIZES = {
     "vocab_size": VOCABULARY,

@@ -4,8 +4,8 @@ import re
 
 import polars as pl
 import pytest
-
 from attnlaw.base.fit_schema import FITS
+
 from attnlaw.base.tables import frame
 from attnlaw.report.fit_charts import LAW_COLOURS, law_map
 from attnlaw.report.paper import COLUMN, NEAR

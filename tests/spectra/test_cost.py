@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
-from attnlaw.spectra.measure import Selection, expected_seconds
+from attnlaw.spectra.measure import Selection, expected_seconds, tell_expected
 
 
 def test_counts_by_hand() -> None:
@@ -25,6 +27,21 @@ def test_expected_time_of_the_shipped_decoder(monkeypatch: pytest.MonkeyPatch) -
     layer = 2 * 4 * product_operations(128, 32, 128) + 2 * matrix_operations(128, 512, False)
     assert expected_seconds(model, Selection(layers=range(1)), jobs=1) == pytest.approx(layer / 1e9)
     assert expected_seconds(model, Selection(), jobs=2) == pytest.approx(4 * layer / 1e9 / 2)
+
+
+def test_a_long_measurement_is_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seconds up to two minutes, minutes above; what takes no longer than a breath is not spoken of."""
+    model = open_model("examples/tiny-decoder")
+    with caplog.at_level(logging.INFO, "attnlaw"):
+        for seconds in (19.0, 61.0, 600.0):
+            monkeypatch.setattr("attnlaw.spectra.measure.expected_seconds", lambda *_, s=seconds: s)
+            tell_expected(model, Selection())
+    assert [line.split(" (")[0] for line in caplog.messages] == [
+        "expected time: about 61 s",
+        "expected time: about 10 min",
+    ]
 
 
 def test_the_rate_is_measured() -> None:

@@ -10,14 +10,28 @@ from oracles import extended_svd
 from real_checkpoints import real_checkpoint
 from scipy.linalg import svdvals
 
-from attnlaw.base.errors import InputError
-from attnlaw.models import open_model
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.bounds.proxies import obstacle
+from attnlaw.models.network import GROUPS
+from attnlaw.models.open import open_model
+from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
-from attnlaw.spectra.measure import GROUPS, Selection, measure
+from attnlaw.spectra.measure import Selection, measure
 
 # Above this condition number the formed product is no longer a reference to 1e-9 of the small values.
 MODEST = 1e4
 MODELS = ["rxnfp-pretrained", "rxnfp-finetuned", "rxnfp-10k", "minilm", "whisper-tiny.en", "rxnmapper"]
+
+
+def measured(model, selection=None, jobs=1, **more):
+    """The selected leaves: place and spectrum, in order."""
+    tree = measure(model, selection or Selection(), jobs, **more)
+    return [(place, spectrum) for place, spectrum in tree.leaves() if spectrum is not None]
+
+
+def chosen(model, **words):
+    """What settings choose of a model."""
+    return Selection.of(ModelSettings(model="m", **words), model.network)
 
 
 def maps(read, layer, kind, head):
@@ -41,21 +55,20 @@ def test_every_singular_value_of_every_matrix_of_a_trained_model(name):
     matrix; heads of large condition in extended precision besides, to d_head eps s_1 in every value."""
     model = open_model(real_checkpoint(name))
     read = lru_cache(maxsize=4)(model.read)
-    rows = measure(model, Selection(), jobs=1)
     ill = 0
-    for row in rows:
-        parts = maps(read, model.layers[row.layer], row.kind, row.head)
+    for place, spectrum in measured(model):
+        parts = maps(read, model.layers[place.layer], place.kind, place.head)
         formed = parts[0] @ parts[1] if len(parts) == 2 else parts[0]
-        ours, dense = row.spectrum.values, svdvals(formed)
+        ours, dense = spectrum.values, svdvals(formed)
         kept, top = ours.size, dense[0]
         assert kept == (parts[0].shape[1] if len(parts) == 2 else min(formed.shape))
         assert np.max(np.abs(ours - dense[:kept])) <= 1e-12 * top
         assert np.max(dense[kept:], initial=0.0) <= 1e-12 * top
         large = dense[:kept] > 1e-4 * top
         assert np.max(np.abs(ours[large] / dense[:kept][large] - 1)) <= 1e-9
-        assert row.spectrum.norm_21 == pytest.approx(np.linalg.norm(formed, axis=0).sum(), rel=1e-12)
-        assert row.spectrum.norm_11 == pytest.approx(np.abs(formed).sum(), rel=1e-12)
-        if len(parts) == 2 and row.spectrum.condition > MODEST and extended_svd.PRECISE:
+        assert spectrum.norm_21 == pytest.approx(np.linalg.norm(formed, axis=0).sum(), rel=1e-12)
+        assert spectrum.norm_11 == pytest.approx(np.abs(formed).sum(), rel=1e-12)
+        if len(parts) == 2 and spectrum.condition > MODEST and extended_svd.PRECISE:
             ill += 1
             exact = extended_svd.product_values(*parts)
             assert np.max(np.abs(ours - exact)) <= kept * np.finfo(float).eps * top
@@ -85,40 +98,38 @@ def tiny(heads=4, kv_heads=2, hidden=8, size=3, width=10, layers=2, seed=0):
 def test_rows_come_in_the_models_order_and_are_bit_identical_for_any_number_of_threads():
     model = open_model(tiny(layers=5), heads=4)
     seen = []
-    one = measure(model, Selection(), jobs=1, progress=lambda done, total: seen.append((done, total)))
-    two = measure(model, Selection(), jobs=2)
-    place = [(row.layer, row.kind, row.head) for row in one]
+    one = measured(model, progress=lambda done, total: seen.append((done, total)))
+    two = measured(model, jobs=2)
+    found = [(place.layer, place.kind, place.head) for place, _ in one]
     by_head = [(kind, head) for kind in ("qk", "vo") for head in range(4)]
     in_layer = [*by_head, ("ffn_in", None), ("ffn_gate", None), ("ffn_out", None)]
-    assert place == [(layer, kind, head) for layer in range(5) for kind, head in in_layer]
-    assert place == [(row.layer, row.kind, row.head) for row in two]
-    for first, second in zip(one, two, strict=True):
-        assert np.array_equal(first.spectrum.values, second.spectrum.values)
-        assert first.spectrum.norm_21 == second.spectrum.norm_21
-        assert first.spectrum.norm_11 == second.spectrum.norm_11
+    assert found == [(layer, kind, head) for layer in range(5) for kind, head in in_layer]
+    assert [place for place, _ in one] == [place for place, _ in two]
+    for (_, first), (_, second) in zip(one, two, strict=True):
+        assert np.array_equal(first.values, second.values)
+        assert (first.norm_21, first.norm_11) == (second.norm_21, second.norm_11)
     assert seen == [(done, 25) for done in range(1, 26)]
 
 
 def test_a_real_model_is_bit_identical_for_any_number_of_threads():
     model = open_model(real_checkpoint("rxnmapper"))
-    one, two = (measure(model, Selection(), jobs=jobs) for jobs in (1, 2))
-    for first, second in zip(one, two, strict=True):
-        assert np.array_equal(first.spectrum.values, second.spectrum.values)
-        assert first.spectrum.norm_11 == second.spectrum.norm_11
+    one, two = (measured(model, jobs=jobs) for jobs in (1, 2))
+    for (_, first), (_, second) in zip(one, two, strict=True):
+        assert np.array_equal(first.values, second.values)
+        assert first.norm_11 == second.norm_11
 
 
 def test_grouped_queries_share_their_key_and_value_head():
     tensors = tiny(layers=1)
-    rows = measure(open_model(tensors, heads=4), Selection(), jobs=1)
+    layer = measure(open_model(tensors, heads=4), Selection(), jobs=1).layers[0]
     stored = {name.split(".")[-2]: tensor for name, tensor in tensors.items() if "layers.0" in name}
     for head in range(4):
         own, shared = slice(3 * head, 3 * head + 3), slice(3 * (head // 2), 3 * (head // 2) + 3)
         qk = stored["q_proj"][own].T @ stored["k_proj"][shared]
         vo = stored["v_proj"][shared].T @ stored["o_proj"][:, own].T
-        for kind, formed in (("qk", qk), ("vo", vo)):
-            row = next(row for row in rows if row.kind == kind and row.head == head)
-            assert row.spectrum.values == pytest.approx(svdvals(formed)[:3], abs=1e-12)
-            assert row.spectrum.norm_21 == pytest.approx(np.linalg.norm(formed, axis=0).sum(), rel=1e-12)
+        for spectrum, formed in ((layer.attention.qk[head], qk), (layer.attention.vo[head], vo)):
+            assert spectrum.values == pytest.approx(svdvals(formed)[:3], abs=1e-12)
+            assert spectrum.norm_21 == pytest.approx(np.linalg.norm(formed, axis=0).sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize(("jobs", "expected"), [(1, 1), (3, 3), (None, usable_cores())])
@@ -136,16 +147,13 @@ def test_as_many_threads_as_jobs(monkeypatch, jobs, expected):
 
 def test_a_selection_measures_what_it_names_and_nothing_else():
     model = open_model(tiny(layers=4), heads=4)
-    rows = measure(model, Selection.parse("1:3", "vo,embedding", depth=4), jobs=1)
-    assert {(row.layer, row.kind) for row in rows} == {(1, "vo"), (2, "vo"), (None, "embedding")}
-    embedding = rows[-1]
+    rows = measured(model, chosen(model, layers="1:3", only="vo,embedding"))
+    assert {(place.layer, place.kind) for place, _ in rows} == {(1, "vo"), (2, "vo"), (None, "embedding")}
+    place, spectrum = rows[-1]
     expected = svdvals(tiny(layers=4)["model.embed_tokens.weight"])
-    assert embedding.spectrum.values == pytest.approx(expected, rel=1e-12)
-    assert (embedding.stack, embedding.head, embedding.tensors) == (
-        None,
-        None,
-        ("model.embed_tokens.weight",),
-    )
+    assert spectrum.values == pytest.approx(expected, rel=1e-12)
+    assert (place.stack, place.head) == (None, None)
+    assert model.network.beside[0][1].tensors == ("model.embed_tokens.weight",)
 
 
 @pytest.mark.parametrize(
@@ -166,23 +174,24 @@ def test_a_selection_measures_what_it_names_and_nothing_else():
     ],
 )
 def test_layers_are_parsed_as_slices(text, expected):
-    layers = Selection.parse(text, None, depth=4).layers
+    layers = ModelSettings(model="m", layers=text).chosen_layers(depth=4)
     assert (layers if layers is None else list(layers)) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "1:x", "1:2:3:4", "::0", "4", "-5", "2:2", "9:"])
 def test_layers_that_cannot_be_meant_are_refused_in_one_line(text):
-    with pytest.raises(InputError, match=f"^--layers {text}: ") as caught:
-        Selection.parse(text, None, depth=4)
+    with pytest.raises(BadSetting, match=f"^layers: found '{text}', ") as caught:
+        ModelSettings(model="m", layers=text).chosen_layers(depth=4)
     assert "\n" not in str(caught.value)
     assert re.search(r"or one number$|none of the 4 layers \(0 to 3\)$", str(caught.value))
 
 
 def test_only_names_groups_once_each_and_refuses_others():
-    assert Selection.parse(None, "vo,qk,vo", depth=1).groups == ("vo", "qk")
-    assert Selection.parse(0, ["vo", "qk"], depth=2) == Selection(range(1), ("vo", "qk"))
-    with pytest.raises(InputError, match=r"--only mlp: unknown; choose from qk, vo, cross, ffn"):
-        Selection.parse(None, "qk,mlp", depth=1)
+    model = open_model(tiny(), heads=4)
+    assert chosen(model, only="vo,qk,vo").groups == ("vo", "qk")
+    assert chosen(model, layers=0, only=["vo", "qk"]) == Selection(range(1), ("vo", "qk"))
+    with pytest.raises(BadSetting, match=r"only: found 'mlp', expected some of qk, vo, cross, ffn"):
+        ModelSettings(model="m", only="qk,mlp")
 
 
 def test_only_a_whole_selection_serves_the_bounds():
@@ -191,14 +200,16 @@ def test_only_a_whole_selection_serves_the_bounds():
     tensors |= {f"layers.{i}.linear{j}.weight": np.eye(4) for i in range(3) for j in (1, 2)}
     model = open_model(tensors, heads=2)
     whole = [(None, None), (None, ",".join(GROUPS)), ("0:3", None), (None, "qk,vo,ffn")]
-    partial = [("0:2", None), (None, "qk,vo"), ("0:3", "ffn"), (None, "embedding")]
-    assert all(Selection.parse(*words, depth=3).is_whole(model) for words in whole)
-    assert not any(Selection.parse(*words, depth=3).is_whole(model) for words in partial)
+    partial = [("0:2", None), (None, "qk,vo"), ("0:3", "ffn")]
+    for cases, has_proxies in ((whole, True), (partial, False)):
+        for layers, only in cases:
+            tree = measure(model, chosen(model, layers=layers, only=only), jobs=1)
+            assert (obstacle(tree) is None) == has_proxies
 
 
 def test_a_selection_without_matrices_is_refused():
     with pytest.raises(InputError, match=r"no matrices of kind cross"):
-        measure(open_model(tiny(), heads=4), Selection.parse(None, "cross", depth=2), jobs=1)
+        measure(open_model(tiny(), heads=4), Selection(groups=("cross",)), jobs=1)
 
 
 def test_weights_past_float64_are_refused_by_name():

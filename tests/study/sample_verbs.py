@@ -9,13 +9,31 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, each, table
 from attnlaw.base.errors import InputError
-from attnlaw.study import Result, Study, Verb, read_study
+from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.study import Study, read_study
+
+
+@dataclass(frozen=True)
+class Found:
+    """What any of these verbs finds."""
+
+    square: float | None = None
+    largest: float | None = None
+    values: Any = None
+
+
+def _lines(found: Found) -> pl.DataFrame | None:
+    return None if found.values is None else pl.DataFrame({"value": found.values})
 
 
 def _called(log: str | None, x: float) -> None:
@@ -25,68 +43,124 @@ def _called(log: str | None, x: float) -> None:
 
 
 def calls(log: Path) -> list[float]:
-    """The arguments of all calls so far, in their order."""
+    """The settings of all calls so far, in their order."""
     path = log / "calls"
     return [float(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def square(*, x: float, seconds: float = 0.0, log: str | None = None) -> Result:
+def _verb(
+    name: str, cls: type[Settings], work: Callable[[Any, Progress], Found], lines: str = "", **rest: Any
+) -> Verb[Any, Found]:
+    """A verb of one quantity, with a table of lines where it has a name."""
+    quantity = Quantity("largest") if name == "draw" else Quantity("square")
+    tables = (Table(lines, (Quantity("value"),), _lines),) if lines else ()
+    return Verb(name, name, cls, (quantity,), each(work), tables=tables, **rest)
+
+
+@settings
+class Square(Settings):
+    x: float = setting(help="What is squared.")
+    seconds: float = setting(0.0, "How long it takes.", least=0)
+    log: str | None = setting(None, "Where calls are counted.")
+
+
+def square(case: Square, progress: Progress) -> Found:
     """x squared, after some seconds."""
-    _called(log, x)
-    time.sleep(seconds)
-    return Result({"square": x * x})
+    _called(case.log, case.x)
+    time.sleep(case.seconds)
+    return Found(square=case.x * case.x)
 
 
-def draw(*, x: float, seed: int) -> Result:
+@settings
+class Draw(Settings):
+    x: float = setting(help="The mean.")
+    seed: int = setting(0, "Seed.", least=0)
+    seeds: int = setting(4, "Repetitions.", least=1)
+    jobs: int | None = setting(None, "Threads.", least=1, local=True)
+
+
+def draw(case: Draw, progress: Progress) -> Found:
     """Linear algebra of drawn numbers: its last bits depend on the number of BLAS threads."""
-    matrix = np.random.default_rng(seed).standard_normal((60, 60)) + x
+    assert (case.seeds, case.jobs) == (1, 1)
+    matrix = np.random.default_rng(case.seed).standard_normal((60, 60)) + case.x
     values = np.linalg.svd(matrix, compute_uv=False)
-    return Result({"largest": float(values[0])}, {"values": pl.DataFrame({"value": values})})
+    return Found(largest=float(values[0]), values=values)
 
 
-def poisoned(*, x: float, how: str = "well", at: float = 2.0, log: str | None = None) -> Result:
+def _refuse(case: Draw) -> None:
+    if case.x == -13:
+        raise InputError("x: -13 brings bad luck; choose another")
+
+
+@settings
+class Poisoned(Settings):
+    x: float = setting(help="What is squared.")
+    how: str = setting("well", "What happens at one x.")
+    at: float = setting(2.0, "That x.")
+    log: str | None = setting(None, "Where calls are counted.")
+
+
+def poisoned(case: Poisoned, progress: Progress) -> Found:
     """x squared, but at one x: raise, be wrong input, hang, freeze, or exit the process."""
-    _called(log, x)
-    if x == at and how == "raises":
+    _called(case.log, case.x)
+    if case.x != case.at:
+        return Found(square=case.x * case.x)
+    if case.how == "raises":
         raise ArithmeticError("poison\nin two lines")
-    if x == at and how == "input":
+    if case.how == "input":
         raise InputError("x: not this one")
-    if x == at and how == "hangs":
+    if case.how == "hangs":
         time.sleep(600)
-    if x == at and how == "freezes":
+    if case.how == "freezes":
         ctypes.PyDLL(None).sleep(600)  # compiled code that does not let go of the interpreter
-    if x == at and how == "exits":
+    if case.how == "exits":
         os._exit(3)
-    if x == at and how == "nan":
-        return Result({"square": float("nan")})
-    return Result({"square": x * x})
+    return Found(square=float("nan"))
 
 
-def second_time(*, x: float, how: str, log: str) -> Result:
+@settings
+class SecondTime(Settings):
+    x: float = setting(help="What is squared.")
+    how: str = setting(help="What happens the second time.")
+    log: str = setting(help="Where calls are counted.")
+
+
+def second_time(case: SecondTime, progress: Progress) -> Found:
     """x squared; the second time it is called, raise, hang, or interrupt the run."""
-    _called(log, x)
-    if calls(Path(log)).count(x) == 2:
-        if how == "raises":
+    _called(case.log, case.x)
+    if calls(Path(case.log)).count(case.x) == 2:
+        if case.how == "raises":
             raise ArithmeticError("only once")
-        if how == "hangs":
+        if case.how == "hangs":
             time.sleep(600)
         os.kill(os.getpid(), signal.SIGINT)
-    return Result({"square": x * x})
+    return Found(square=case.x * case.x)
 
 
-def recovers(*, x: float, log: str) -> Result:
+@settings
+class Recovers(Settings):
+    x: float = setting(help="What is squared.")
+    log: str = setting(help="Where calls are counted.")
+
+
+def recovers(case: Recovers, progress: Progress) -> Found:
     """Fails twice, then works."""
-    _called(log, x)
-    if calls(Path(log)).count(x) < 3:
+    _called(case.log, case.x)
+    if calls(Path(case.log)).count(case.x) < 3:
         raise OSError("not yet")
-    return Result({"square": x * x})
+    return Found(square=case.x * case.x)
 
 
-def torn(*, x: float, at: int = 3, seconds: float = 0.0, log: str | None = None) -> Result:
+@settings
+class Torn(Square):
+    at: int = setting(3, "Where it is killed.")
+
+
+def torn(case: Torn, progress: Progress) -> Found:
     """x squared with a table; the first time at one x, the process is killed in the middle of writing it."""
-    _called(log, x)
-    time.sleep(seconds)
-    if x == at and log is not None and calls(Path(log)).count(x) == 1:
+    _called(case.log, case.x)
+    time.sleep(case.seconds)
+    if case.x == case.at and case.log is not None and calls(Path(case.log)).count(case.x) == 1:
 
         def half(self: Path, data: bytes) -> None:
             with self.open("wb") as file:
@@ -94,32 +168,63 @@ def torn(*, x: float, at: int = 3, seconds: float = 0.0, log: str | None = None)
             os.kill(os.getpid(), signal.SIGKILL)
 
         Path.write_bytes = half  # type: ignore[method-assign, assignment]
-    return Result({"square": x * x}, {"lines": pl.DataFrame({"value": np.arange(1000) * x})})
+    return Found(square=case.x * case.x, values=np.arange(1000) * case.x)
 
 
-def imports(*, x: float) -> Result:
-    """x squared, with a module that takes its time to load."""
-    from study.slow_module import square_of
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    sharp: bool
 
-    return Result({"square": square_of(x)})
+
+TOOLS = table(Tool("knife", True), Tool("spoon", False))
 
 
-VERBS = {
-    "imports": Verb(imports),
-    "square": Verb(square),
-    "draw": Verb(draw, draws=True),
-    "poisoned": Verb(poisoned),
-    "recovers": Verb(recovers),
-    "second_time": Verb(second_time),
-    "torn": Verb(torn),
-}
+@settings
+class Cut(Settings):
+    """Settings that play a part in some cases alone."""
+
+    tool: str = setting("spoon", "What cuts.", choices=TOOLS)
+    edge: float = setting(1.0, "Of a knife.", above=0, where=("tool", "sharp"))
+    thickness: float = setting(1.0, "Of the slices.", above=0, unless="slices")
+    slices: int | None = setting(None, "Instead of a thickness.", least=1)
+    plates: int = setting(1, "For the slices.", least=1, needs="slices")
+    only: tuple[str, ...] | None = setting(None, "What is cut.")
+    model: str | None = setting(None, "A file.", file=True)
+    square: bool = setting(False, "A switch with the name of another verb's quantity.")
+
+
+def cut(case: Cut, progress: Progress) -> Found:
+    return Found(largest=case.edge)
+
+
+SQUARE = _verb("square", Square, square)
+DRAW = _verb("draw", Draw, draw, "values", draws=True, refuse=_refuse)
+POISONED = _verb("poisoned", Poisoned, poisoned)
+SECOND_TIME = _verb("second_time", SecondTime, second_time)
+RECOVERS = _verb("recovers", Recovers, recovers)
+TORN = _verb("torn", Torn, torn, "lines")
+CUT = Verb("cut", "Cut", Cut, (Quantity("largest"),), each(cut))
+MUTE = Verb("mute", "Without rows", Cut, (), each(cut))
+VERBS = table(SQUARE, DRAW, POISONED, SECOND_TIME, RECOVERS, TORN, CUT, MUTE)
+
+
+def find(name: str) -> Verb[Any, Any]:
+    """These verbs in place of attnlaw's."""
+    if name not in VERBS:
+        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS)}")
+    return VERBS[name]
+
+
+# Where processes of their own find these verbs, and attnlaw.
+PYTHONPATH = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
 
 
 def study(folder: Path, text: str) -> Study:
     """A study of these verbs, written to the folder, which stands for LOG in its text."""
     file = folder / "study.toml"
     file.write_text(text.replace("LOG", str(folder)))
-    return read_study(file, VERBS)
+    return read_study(file, find)
 
 
 def rows(out: Path) -> pl.DataFrame:

@@ -10,22 +10,22 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import dask
 import polars as pl
 import pytest
 from distributed import Client
 from distributed.comm import CommClosedError
-from study.sample_verbs import VERBS, calls, rows, study
+from study.sample_verbs import PYTHONPATH, calls, find, rows, study
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError, as_option
 from attnlaw.study import Place, read_study, run, status
 from attnlaw.study.cluster import AHEAD, Dask
 from attnlaw.study.engine import Policy, Stop
-from attnlaw.study.run import Estimate
+from attnlaw.study.run import Cost
 
 DRIVER = Path(__file__).parent / "driver.py"
-PATIENCE = 60.0  # seconds that any awaited state may take on a busy machine
+PATIENCE = 300.0  # seconds that any awaited state may take on a busy machine
 SLOW = 'verb = "square"\n[fixed]\nlog = "LOG"\nseconds = 0.2\n[grid]\nx = "1:24:24"\n'
 
 
@@ -45,11 +45,11 @@ def until(condition: Callable[[], object]) -> None:
 
 def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, two_workers: Place) -> None:
     text = 'verb = "draw"\n[grid]\nx = "0:1:8"\n[run]\nseed = 3\nseeds = 4\n'
-    estimates: list[Estimate] = []
+    costs: list[Cost] = []
     for name, place in (("none", None), ("one", Place(jobs=1)), ("two", two_workers)):
-        report = run(study(tmp_path, text), tmp_path / name, place, announce=estimates.append)
+        report = run(study(tmp_path, text), tmp_path / name, place, announce=costs.append)
         assert report.done == 32
-    assert [estimate.workers for estimate in estimates] == [1, 1, 2]
+    assert [cost.workers for cost in costs] == [1, 1, 2]
     for name in ("one", "two"):
         for place in ("rows", "tables/values"):
             first = sorted((tmp_path / "none" / place).iterdir())
@@ -76,7 +76,7 @@ def test_a_poisoned_task_does_not_stop_the_others(
         study(tmp_path, text + "[run]\nretries = 1\ntime_limit = 1\n"), tmp_path / "out", two_workers
     )
     (failure,) = report.failures
-    assert failure.arguments["x"] == 20
+    assert failure.settings["x"] == 20
     assert failure.error.startswith(error)
     assert (report.done, report.missing) == (59, 0)
     assert calls(tmp_path).count(20) == attempts
@@ -105,7 +105,7 @@ def test_workers_killed_in_mid_run_and_in_mid_write(tmp_path: Path) -> None:
     assert tables.group_by("task").len()["len"].to_list() == [1000] * 24
     sums = found.join(tables.group_by("task").agg(pl.col("value").sum()), on="task", maintain_order="left")
     assert sums["value"].to_list() == [499_500 * x for x in range(1, 25)]
-    run(read_study(file, VERBS), out)
+    run(read_study(file, find), out)
     assert not list((out / "drafts").iterdir())  # swept by the next run
 
 
@@ -191,34 +191,28 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("attnlaw.study.places.PATIENCE", 1.0)
     with pytest.raises(InputError, match="no Dask scheduler answers there"):
         run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tcp://127.0.0.1:9"))
-    with pytest.raises(InputError, match="drop --jobs"):
-        Place(jobs=2, dask="tcp://127.0.0.1:9")
-    with pytest.raises(InputError, match="at least 1"):
-        Place(jobs=0)
+
+
+def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no Dask scheduler answers there .*check your TLS configuration"):
+        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tls://127.0.0.1:9"))
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("place", "told"),
     [
-        ("tls://127.0.0.1:9", "Dask's TLS certificates are not configured; set distributed.comm.tls"),
-        ("127.0.0.1", "no address of a scheduler; expected tcp://HOST:PORT"),
-        ("tcp://", "no address of a scheduler"),
-        ("ucx://127.0.0.1:9", "no address of a scheduler"),
-        ("", "no address of a scheduler"),
+        ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "has workers of its own; drop --jobs and --slurm"),
+        ({"jobs": 0}, "--jobs 0: expected a whole number of at least 1"),
+        ({"dask": "127.0.0.1"}, "--dask 127.0.0.1: expected tcp://HOST:PORT, or tls://HOST:PORT"),
+        ({"dask": "tcp://"}, "--dask tcp://: expected tcp://HOST:PORT"),
+        ({"dask": "ucx://127.0.0.1:9"}, "--dask ucx://127.0.0.1:9: expected tcp://HOST:PORT"),
+        ({"dask": ""}, "expected tcp://HOST:PORT"),
     ],
 )
-def test_addresses_that_cannot_be(tmp_path: Path, address: str, told: str) -> None:
-    with pytest.raises(InputError, match=f"--dask {address}: {told}"):
-        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask=address))
-
-
-def test_certificates_that_cannot_be_read(tmp_path: Path) -> None:
-    names = dict.fromkeys(("ca-file", "client.cert", "client.key"), str(tmp_path / "study.toml"))
-    with (
-        dask.config.set({f"distributed.comm.tls.{name}": path for name, path in names.items()}),
-        pytest.raises(InputError, match=r"TLS certificates cannot be read .*; correct its configuration"),
-    ):
-        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tls://127.0.0.1:9"))
+def test_places_that_cannot_be(place: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        Place(**place)
+    assert told in caught.value.told(as_option)
 
 
 SCHEDULER = """
@@ -243,7 +237,7 @@ def test_a_scheduler_that_is_killed(tmp_path: Path) -> None:
         [sys.executable, script, tmp_path / "workers"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+        env=os.environ | {"PYTHONPATH": PYTHONPATH},
     )
     try:
         assert scheduler.stdout is not None
@@ -280,7 +274,7 @@ def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_w
 
     def join(done: int, _: int) -> None:
         if not late:
-            path = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+            path = {"PYTHONPATH": PYTHONPATH}
             command = [sys.executable, "-c", LATE, two_workers.dask]
             late.append(subprocess.Popen(command, env=os.environ | path, stderr=subprocess.DEVNULL))
             with Client(two_workers.dask, set_as_default=False) as client:

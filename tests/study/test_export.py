@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -14,11 +13,10 @@ import pytest
 from study.sample_verbs import rows, study
 
 from attnlaw.base.errors import InputError
-from attnlaw.report.study_rows import read_rows
 from attnlaw.study import resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import locked, open_store
-from attnlaw.study.task import Outcome, write_part
+from attnlaw.study.task import Ending, write_part
 
 SQUARES = 'verb = "square"\n[grid]\nx = [3, 1, 2]\n'
 OTHERS = 'verb = "square"\n[grid]\nx = [7, 8]\n'
@@ -59,21 +57,22 @@ def test_a_store_without_rows_is_exported_without_rows(tmp_path: Path) -> None:
     with open_store(tmp_path / "out", create=True) as store:
         export(found, store)
     assert rows(tmp_path / "out").height == 0
-    with pytest.raises(InputError, match="no task is finished yet; go on with: attnlaw study resume FILE"):
-        read_rows(tmp_path / "out")
     assert status(found, tmp_path / "out").missing == 3
 
 
-def test_texts_without_a_value_are_columns_of_text(tmp_path: Path) -> None:
-    run(study(tmp_path, SQUARES), tmp_path / "out")
+def test_columns_are_those_that_the_verbs_declare(tmp_path: Path) -> None:
+    """Whether they have a value or not; a switch of one verb and a number of another are numbers."""
+    text = 'verb = "square"\n[[list]]\nx = 3\n[[list]]\nverb = "cut"\nsquare = true\nonly = "qk"\n'
+    run(study(tmp_path, text), tmp_path / "out")
     found = rows(tmp_path / "out")
-    assert found["log"].to_list() == [None] * 3
-    assert [found.schema[name] for name in ("log", "verb", "error", "seconds")] == [
-        pl.String,
-        pl.String,
-        pl.String,
-        pl.Float64,
-    ]
+    kinds = {"verb": pl.String, "x": pl.Float64, "seconds": pl.Float64, "log": pl.String, "tool": pl.String}
+    kinds |= {"edge": pl.Float64, "thickness": pl.Float64, "slices": pl.Int64, "plates": pl.Int64}
+    kinds |= {"only": pl.List(pl.String), "model": pl.String, "square": pl.Float64, "largest": pl.Float64}
+    ends = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), pl.String)
+    assert list(found.schema.items()) == list((kinds | ends).items())
+    assert found["square"].to_list() == [9.0, 1.0]
+    assert found["only"].to_list() == [None, ["qk"]]
+    assert found["slices"].to_list() == found["log"].to_list() == [None, None]
 
 
 DRAWS = 'verb = "draw"\n[grid]\nx = [1, 2]\n'
@@ -90,7 +89,7 @@ def test_a_table_changes_with_its_row_and_not_before(tmp_path: Path) -> None:
     with open_store(out) as store:
         export(found, store)
         assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
-        store.add([Outcome(found.tasks[0].key, 0.0, '{"largest": 0.5}', (("values", late),))])
+        store.add([Ending(found.tasks[0].key, 0.0, '{"largest": 0.5}', (("values", late),))])
         export(found, store)
     first = rows(out).filter(task=found.tasks[0].key)
     assert first.select("largest", "values_part").rows() == [(0.5, late)]
@@ -101,19 +100,13 @@ def test_a_table_changes_with_its_row_and_not_before(tmp_path: Path) -> None:
     assert parts == set(rows(out)["values_part"])  # the earlier one is swept
 
 
-@pytest.mark.parametrize("link", [False, True])
-def test_a_lost_table_is_missing_and_computed_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: bool
-) -> None:
+def test_a_lost_table_is_missing_and_computed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = study(tmp_path, DRAWS)
     out = tmp_path / "out"
     run(found, out)
     before = rows(out)
     tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
-    part = out / before["values_part"][1]
-    part.rename(tmp_path / "elsewhere")
-    if link:
-        part.symlink_to(tmp_path / "elsewhere")
+    (out / before["values_part"][1]).unlink()
     assert (status(found, out).done, status(found, out).missing) == (1, 1)
     with (
         open_store(out) as store,
@@ -127,28 +120,6 @@ def test_a_lost_table_is_missing_and_computed_alone(
     report = resume(found, out)
     assert (report.computed, report.done, report.missing) == (1, 2, 0)
     assert rows(out).equals(before)
-    assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
-    assert not part.is_symlink()
-
-
-def test_parts_of_the_first_version_are_read_and_replaced(tmp_path: Path) -> None:
-    """They were called parts/NAME/KEY.parquet."""
-    found = study(tmp_path, DRAWS)
-    out = tmp_path / "out"
-    run(found, out)
-    tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
-    with open_store(out) as store:
-        for key, outcome in store.outcomes().items():
-            ((name, path),) = outcome.parts
-            (out / path).rename(out / "parts" / name / f"{key}.parquet")
-            store.add([replace(outcome, parts=((name, f"parts/{name}/{key}.parquet"),))])
-    assert run(found, out).computed == 0
-    assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
-    assert set(rows(out)["values_part"]) == {f"parts/values/{task.key}.parquet" for task in found.tasks}
-    assert run(found, out, force=True).computed == 2
-    parts = {str(path.relative_to(out)) for path in (out / "parts" / "values").iterdir()}
-    assert parts == set(rows(out)["values_part"])
-    assert len(parts) == 2
     assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
 
 

@@ -14,36 +14,35 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pytest
-from study.sample_verbs import VERBS, calls, rows, study
+from study.sample_verbs import SQUARE, TORN, Square, calls, find, rows, study
 
 from attnlaw import __version__
 from attnlaw.base.errors import InputError
 from attnlaw.study import Place, read_study, resume, run, status
 from attnlaw.study.export import export
-from attnlaw.study.run import Estimate, _estimate
+from attnlaw.study.run import Cost, _cost
 from attnlaw.study.store import locked, open_store
-from attnlaw.study.task import Outcome, Task, perform_batch
+from attnlaw.study.task import Ending, Task, perform_batch
 
 DRIVER = Path(__file__).parent / "driver.py"
 
 
-ARGUMENTS = ("verb", "x", "seconds", "log", "seed")
-RESULTS = ("square", "status", "error", "attnlaw_version", "task")
+COLUMNS = ("verb", "x", "seconds", "log", "square", "status", "remark", "error", "attnlaw_version", "task")
 SQUARES = 'verb = "square"\n[fixed]\nlog = "LOG"\n[grid]\nx = [3, 1, 2]\n'
 
 
 def test_rows_stand_in_the_order_of_the_study(tmp_path: Path) -> None:
-    estimates: list[Estimate] = []
+    costs: list[Cost] = []
     seen: list[tuple[int, int]] = []
     report = run(
         study(tmp_path, SQUARES),
         tmp_path / "out",
-        announce=estimates.append,
+        announce=costs.append,
         progress=lambda done, total: seen.append((done, total)),
     )
     assert (report.tasks, report.done, report.missing, report.failures) == (3, 3, 0, ())
     found = rows(tmp_path / "out")
-    assert found.columns == [*ARGUMENTS, *RESULTS]
+    assert found.columns == [*COLUMNS]
     assert found.select("x", "square", "status", "error").rows() == [
         (3.0, 9.0, "done", None),
         (1.0, 1.0, "done", None),
@@ -51,10 +50,10 @@ def test_rows_stand_in_the_order_of_the_study(tmp_path: Path) -> None:
     ]
     assert set(found["attnlaw_version"]) == {__version__}
     assert seen == [(1, 3), (2, 3), (3, 3)]
-    (estimate,) = estimates
-    assert (estimate.tasks, estimate.workers) == (3, 1)
-    assert estimate.first is not None
-    assert estimate.seconds == pytest.approx(3 * estimate.first)
+    (cost,) = costs
+    assert (cost.tasks, cost.workers) == (3, 1)
+    assert cost.first is not None
+    assert cost.seconds == pytest.approx(3 * cost.first)
 
 
 def test_a_second_run_computes_what_is_missing_and_force_everything(tmp_path: Path) -> None:
@@ -79,13 +78,14 @@ def test_force_changes_nothing_where_nothing_can_run(tmp_path: Path) -> None:
     run(found, out)
     before = rows(out)
 
-    def check(**_: object) -> None:
+    def refuse(case: object) -> None:
         raise InputError("x: not any more")
 
+    unlucky = [replace(task, verb=replace(task.verb, refuse=refuse)) for task in found.tasks]
     with pytest.raises(InputError, match="no sbatch here"):
         run(found, out, Place(slurm="cores=2"), force=True)
     with pytest.raises(InputError, match="not any more"):
-        run(replace(found, checks={"square": check}), out, force=True)
+        run(replace(found, tasks=tuple(unlucky)), out, force=True)
     assert status(found, out).done == 3
     with open_store(out) as store:
         export(found, store)
@@ -102,10 +102,10 @@ def test_a_forced_run_that_is_stopped_keeps_old_rows_and_is_resumed(
     engine = sys.modules["attnlaw.study.engine"]
     perform = engine.perform
 
-    def other(task: Task, folder: Path) -> Outcome:
-        if task.columns["x"] == 2:
+    def other(task: Task, folder: Path) -> Ending:
+        if task.case.x == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        return Outcome(task.key, 0.0, json.dumps({"square": -1.0}))
+        return Ending(task.key, 0.0, json.dumps({"square": -1.0}))
 
     monkeypatch.setattr(engine, "perform", other)
     report = run(found, out, force=True)
@@ -132,62 +132,18 @@ def test_a_first_task_is_kept_whatever_becomes_of_its_second_run(tmp_path: Path,
 
 def test_a_first_task_on_a_worker_is_kept_where_its_second_run_fails(tmp_path: Path) -> None:
     text = 'verb = "second_time"\n[fixed]\nlog = "LOG"\nhow = "raises"\nx = 3\n'
-    (outcome,) = perform_batch(study(tmp_path, text).tasks, tmp_path, None, again=True)
-    assert (outcome.error, outcome.row) == (None, '{"square": 9.0}')
+    (ending,) = perform_batch(study(tmp_path, text).tasks, tmp_path, None, again=True)
+    assert ending.error is None
+    assert json.loads(ending.row or "")["square"] == 9.0
     assert calls(tmp_path) == [3, 3]
-
-
-IMPORTS = 'verb = "imports"\n[fixed]\nx = 3\n[run]\ntime_limit = 0.4\nretries = 0\n'
-WORKER = """
-import sys
-from pathlib import Path
-from study.sample_verbs import VERBS
-from attnlaw.study import read_study
-from attnlaw.study.task import perform_batch
-(outcome,) = perform_batch(read_study(sys.argv[1], VERBS).tasks, Path(sys.argv[2]), 0.4)
-sys.stdout.write(outcome.row)
-"""
-
-
-def test_a_time_limit_is_for_computing_and_not_for_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "study.slow_module", raising=False)
-    assert run(study(tmp_path, IMPORTS), tmp_path / "out").failures == ()
-
-
-def test_a_time_limit_of_a_worker_is_for_computing_and_not_for_imports(tmp_path: Path) -> None:
-    study(tmp_path, IMPORTS)
-    worker = subprocess.run(
-        [sys.executable, "-c", WORKER, tmp_path / "study.toml", tmp_path],
-        env=os.environ | {"PYTHONPATH": str(DRIVER.parent.parent)},
-        capture_output=True,
-    )
-    assert (worker.returncode, worker.stdout) == (0, b'{"square": 9.0}')
-
-
-LOADED = """
-import sys
-from attnlaw.study.verbs import VERBS
-from attnlaw.study.task import load
-load(VERBS["limit"].function)
-before = set(sys.modules)
-VERBS["limit"].function(draws=500, seed=1)
-sys.stdout.write(" ".join(set(sys.modules) - before))
-"""
-
-
-def test_a_verb_computes_without_further_imports() -> None:
-    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, check=True)
-    assert done.stdout == b""
 
 
 def test_the_estimate_is_at_least_the_longest_task() -> None:
     """One task of 8 s and three of 1 s on four workers: 8 s, though the sum over the workers is 2.75 s."""
-    tasks = [Task(verb, abs, (("x", x),), None) for x, verb in enumerate(("long", *["short"] * 3))]
-    firsts = {"long": Outcome("a", 8.0, "{}"), "short": Outcome("b", 1.0, "{}")}
-    assert _estimate(tasks, firsts, 4) == Estimate(4, 4, 8.0, 8.0)
-    assert _estimate(tasks, firsts, 1) == Estimate(4, 1, 8.0, 11.0)
+    tasks = [Task(verb, Square(x=x)) for x, verb in enumerate((TORN, *[SQUARE] * 3))]
+    firsts = {"torn": Ending("a", 8.0, "{}"), "square": Ending("b", 1.0, "{}")}
+    assert _cost(tasks, firsts, 4) == Cost(4, 4, 8.0, 8.0)
+    assert _cost(tasks, firsts, 1) == Cost(4, 1, 8.0, 11.0)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +163,7 @@ def test_a_task_that_fails_is_a_row_and_the_others_go_on(
     report = run(study(tmp_path, text), tmp_path / "out")
     assert (report.done, report.missing) == (2, 0)
     (failure,) = report.failures
-    assert failure.arguments["x"] == 2
+    assert failure.settings["x"] == 2
     assert failure.error.startswith(error)
     assert calls(tmp_path).count(2) == attempts
     found = rows(tmp_path / "out")
@@ -229,11 +185,11 @@ def test_retries_help_where_a_failure_passes(tmp_path: Path) -> None:
 
 def test_all_tasks_may_fail(tmp_path: Path) -> None:
     text = 'verb = "poisoned"\n[fixed]\nhow = "input"\nx = 2\n'
-    estimates: list[Estimate] = []
-    report = run(study(tmp_path, text), tmp_path / "out", announce=estimates.append)
+    costs: list[Cost] = []
+    report = run(study(tmp_path, text), tmp_path / "out", announce=costs.append)
     assert len(report.failures) == 1
-    assert [estimate.seconds for estimate in estimates] == [None]
-    assert rows(tmp_path / "out").select("status", "seed").rows() == [("failed", None)]
+    assert [cost.seconds for cost in costs] == [None]
+    assert rows(tmp_path / "out").select("status", "square").rows() == [("failed", None)]
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
@@ -289,4 +245,4 @@ def test_ctrl_c_keeps_finished_rows(tmp_path: Path) -> None:
     # The first task is called twice; the one at work when the signal came is lost, or had just ended.
     assert told["stopped"]
     assert told["done"] in (len(calls(tmp_path)) - 2, len(calls(tmp_path)) - 1)
-    assert rows(out).height == told["done"] == status(read_study(file, VERBS), out).done
+    assert rows(out).height == told["done"] == status(read_study(file, find), out).done

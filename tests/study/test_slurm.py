@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 from dask.utils import parse_bytes
-from study.sample_verbs import VERBS
+from study.sample_verbs import PYTHONPATH, find
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.study import Place, read_study, run
 from attnlaw.study.slurm import slurm_cluster
 
@@ -43,10 +43,10 @@ def test_the_job_script(tmp_path: Path) -> None:
 def test_a_study_on_the_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{STANDIN}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN", str(tmp_path / "jobs"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
     file = tmp_path / "study.toml"
     file.write_text('verb = "draw"\n[grid]\nx = "1:8:8"\n[run]\nseeds = 2\n')
-    study = read_study(file, VERBS)
+    study = read_study(file, find)
     workers = []
     report = run(
         study,
@@ -68,14 +68,14 @@ def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     file.write_text('verb = "draw"\n[fixed]\nx = 1\n')
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="there is no sbatch here"):
-        run(read_study(file, VERBS), tmp_path / "out", Place(slurm="cores=1"))
+        run(read_study(file, find), tmp_path / "out", Place(slurm="cores=1"))
     refusing = tmp_path / "sbatch"
     refusing.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
     refusing.chmod(0o755)
     with pytest.raises(
         InputError, match="sbatch took no job: sbatch: error: invalid partition specified: gpu"
     ):
-        run(read_study(file, VERBS), tmp_path / "out", Place(slurm="partition=gpu"))
+        run(read_study(file, find), tmp_path / "out", Place(slurm="partition=gpu"))
 
 
 LONG = f"cores={'9' * 5000}"
@@ -100,11 +100,12 @@ LONG = f"cores={'9' * 5000}"
     ],
 )
 def test_bad_options_are_told(text: str) -> None:
-    with pytest.raises(InputError, match="--slurm: "):
+    with pytest.raises(BadSetting, match="slurm cannot be read: ") as caught:
         Place(slurm=text)
+    assert caught.value.name == "slurm"
 
 
-@pytest.mark.parametrize("memory", ["1MB", "1.5GB", "64gb", "2 TiB"])
+@pytest.mark.parametrize("memory", ["1.5GB", "64gb"])
 def test_sizes_that_sbatch_gets(memory: str, tmp_path: Path) -> None:
     with slurm_cluster(f"memory={memory}", tmp_path) as cluster:
         (given,) = (line for line in cluster.job_script().splitlines() if "--mem=" in line)

@@ -16,42 +16,42 @@ import pytest
 
 from attnlaw.base.errors import InputError
 from attnlaw.study.store import is_locked, locked, open_store
-from attnlaw.study.task import Outcome, write_part
+from attnlaw.study.task import Ending, write_part
 
 HOLDER = """
 import sys, time
 from attnlaw.study.store import locked, open_store
-from attnlaw.study.task import Outcome
+from attnlaw.study.task import Ending
 with locked(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
     for i in range(20):
-        store.add([Outcome(f"key {i}", 0.0, "{}")])
+        store.add([Ending(f"key {i}", 0.0, "{}")])
     sys.stdout.write("ready\\n")
     sys.stdout.flush()
     time.sleep(600)
 """
 
 
-def test_an_outcome_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Path) -> None:
-    first = Outcome("k", 0.5, None, (), "failed", attempts=3)
-    second = Outcome("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
+def test_an_ending_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+    first = Ending("k", 0.5, None, (), "failed", attempts=3)
+    second = Ending("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
     with open_store(tmp_path / "out", create=True) as store:
         store.add([first])
-        assert store.outcomes() == {"k": first}
+        assert store.endings() == {"k": first}
         assert list(store.ends()) == [("k", 0.5, "failed")]
         store.add([second])
-        assert store.outcomes() == {"k": second}
+        assert store.endings() == {"k": second}
         assert list(store.ends()) == [("k", 1.5, None)]
 
 
-def test_an_outdated_outcome_stays_until_another_takes_its_place(tmp_path: Path) -> None:
+def test_an_outdated_ending_stays_until_another_takes_its_place(tmp_path: Path) -> None:
     with open_store(tmp_path / "out", create=True) as store:
-        store.add([Outcome("k", 0.5, '{"x": 1}'), Outcome("l", 0.5, '{"x": 2}')])
+        store.add([Ending("k", 0.5, '{"x": 1}'), Ending("l", 0.5, '{"x": 2}')])
         store.outdate(["k", "unknown"])
-        assert store.outdated() == {"k"}
-        assert store.outcomes()["k"].row == '{"x": 1}'
-        store.add([Outcome("k", 0.7, '{"x": 3}')])
-        assert store.outdated() == set()
-        assert store.outcomes()["k"] == Outcome("k", 0.7, '{"x": 3}')
+        assert store.outdated() == {"k", "unknown"}
+        assert store.endings()["k"].row == '{"x": 1}'
+        store.add([Ending("k", 0.7, '{"x": 3}')])
+        assert store.outdated() == {"unknown"}
+        assert store.endings()["k"] == Ending("k", 0.7, '{"x": 3}')
 
 
 def test_a_look_at_the_lock_does_not_refuse_a_run(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=refusal), locked(tmp_path):
             pass
         with open_store(tmp_path) as store:  # readers are welcome meanwhile
-            assert len(store.outcomes()) == 20
+            assert len(store.endings()) == 20
     finally:
         holder.kill()  # with SIGKILL
         holder.communicate()
     assert not is_locked(tmp_path)
     with locked(tmp_path), open_store(tmp_path) as store:
-        assert set(store.outcomes()) == {f"key {i}" for i in range(20)}
+        assert set(store.endings()) == {f"key {i}" for i in range(20)}
 
 
 def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:

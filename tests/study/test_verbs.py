@@ -12,12 +12,12 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from attnlaw.auditing.fitting import fit_model
 from safetensors.numpy import load_file, save_file
 from scipy import stats
 from typer.testing import CliRunner
 
 import attnlaw
-from attnlaw.auditing.fitting import fit_model
 from attnlaw.base.errors import InputError
 from attnlaw.command import audit, fit, learn, limit
 from attnlaw.command.app import app

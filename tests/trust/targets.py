@@ -24,9 +24,10 @@ from trust import saved_targets as saved
 from attnlaw.base.errors import InputError
 from attnlaw.limits import GivenInputs
 from attnlaw.limits.gram_file import read_gram
-from attnlaw.models import Model, open_model
 from attnlaw.models.families import known_families
 from attnlaw.models.families.read_toml import read_family
+from attnlaw.models.model import Model
+from attnlaw.models.open import open_model
 from attnlaw.study.file import read_study
 from attnlaw.study.verbs import VERBS
 
@@ -65,7 +66,7 @@ def read_matrices(model: Model) -> None:
     for layer in model.layers:
         for block in (layer.attention, layer.cross):
             for kind in ("qk", "vo") if block else ():
-                for _ in model.head_factors(block, kind):
+                for _ in block.factors(model, kind):
                     pass
         for maps in (layer.feed_forward, *layer.experts):
             for view in vars(maps).values() if maps else ():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnlaw.base.errors import InputError
-from attnlaw.fits.fit import LAWS, fit
+from attnlaw.fits.fit import FITTERS, fit_law
 from attnlaw.laws.attention_matrix import AttentionMatrixLaw
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import FreeConvolution
@@ -203,10 +203,10 @@ SPECTRA = {
 }
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", FITTERS)
 @pytest.mark.parametrize("name", SPECTRA)
 def test_fits_of_difficult_spectra(name: str, law: str) -> None:
-    found = fit(SPECTRA[name], law)
+    found = fit_law(SPECTRA[name], law)
     numbers = [
         *found.parameters.values(),
         *found.errors.values(),
@@ -225,7 +225,7 @@ def test_fits_of_difficult_spectra(name: str, law: str) -> None:
 @pytest.mark.parametrize("scale", [1e300, 1e-310])
 def test_fits_of_spectra_beyond_float64(scale: float) -> None:
     with pytest.raises(InputError, match="rescale"):
-        fit(matrix_spectrum(RANDOM.standard_normal((20, 30)) * scale), "random")
+        fit_law(matrix_spectrum(RANDOM.standard_normal((20, 30)) * scale), "random")
 
 
 def widths(*given: float, tokens: int = 3, draws: int = 400, depth: int = 1, **layer: Any) -> Any:

@@ -11,7 +11,7 @@ from models.spoiled import CONFIG, write_good
 from trust.targets import ADAPTER, MAP, STUDIES, TARGETS
 
 from attnlaw.base.errors import InputError
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 HUGE = 10**400
 HEADS: tuple[Any, ...] = (

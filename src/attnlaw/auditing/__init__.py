@@ -1,6 +1,1 @@
-"""The main verb: a checkpoint in, an `Audit` out (rows, proxies, files, report)."""
-
-from attnlaw.auditing.result import Audit
-from attnlaw.auditing.run import audit
-
-__all__ = ["Audit", "audit"]
+"""Trees with numbers become records with rows: `audit` a checkpoint in, an `Audit` out; `fits` its laws."""

@@ -1,52 +1,36 @@
-"""What fitting returns: a row per matrix, the curves a report draws, and the files they go to."""
+"""Laws fitted to every matrix of a model, or to the spectra that an audit saved: rows, and curves to draw."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from attnlaw.base.files import parquet, replace_all, usable_directory
-from attnlaw.base.laws import LAW_NAMES
-from attnlaw.base.tables import distinct_names, stacked
-from attnlaw.fits.describe import LEVEL
-from attnlaw.fits.null import false_alarms
-
-# Columns of a row that the JSON of a matrix repeats under the same name.
-PLAIN = ("law", "random_p_value", "outliers", "kappa", "noise_level", "threshold", "rank_fraction", "status")
-
-
-@dataclass(frozen=True)
-class Rejections:
-    """How many matrices of a model are not random at level 0.01, and whether chance explains that many.
-
-    `expected` is the mean, and `p_value` the probability of so many or more, if every matrix were random: the
-    false alarms of a freshly initialised model. The probability takes the matrices as independent. Under
-    grouped queries heads share keys and values, false alarms come together, and it is too small.
-    """
-
-    tested: int
-    rejected: int
-    expected: float
-    p_value: float
-
-    @classmethod
-    def count(cls, rows: pl.DataFrame) -> Rejections:
-        tested = rows.filter(pl.col("random_p_value").is_not_null())
-        groups = tested.group_by("null_shape", "null_draws").len().select("len", "null_draws").rows()
-        rejected = int((tested["random_p_value"] <= LEVEL).sum())
-        chances = false_alarms(groups)
-        mean = float(chances @ np.arange(chances.size))
-        return cls(tested.height, rejected, mean, min(float(chances[rejected:].sum()), 1.0))
+from attnlaw import __version__
+from attnlaw.auditing.quantities import CURVES, FITS, PLACE
+from attnlaw.auditing.rows import Row, place_row, schema, spectrum_of
+from attnlaw.base.declare import Progress, columns, flatten, silent
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import parquet
+from attnlaw.base.results import save_results
+from attnlaw.base.tables import distinct_names, frame, stacked
+from attnlaw.fits import LAWS
+from attnlaw.fits.describe import describe
+from attnlaw.fits.null import Null, Rejections, null_for
+from attnlaw.fits.values import obstacle
+from attnlaw.models.network import Network
+from attnlaw.models.settings import ModelSettings
+from attnlaw.spectra.measure import Selection, measure
+from attnlaw.spectra.spectrum import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """The laws of one or several models; the columns of both tables are those of `records.fit_schema`."""
+    """The laws of one or several models; the columns of both tables are those of `auditing.quantities`."""
 
     matrices: pl.DataFrame
     curves: pl.DataFrame
@@ -54,6 +38,17 @@ class Fits:
     @property
     def models(self) -> list[str]:
         return list(dict.fromkeys(self.matrices["model"]))
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """The quantities of the only model, by name: how many matrices follow each law, how many none."""
+        (found,) = self.rejections().values()
+        laws = dict(self.matrices["law"].drop_nulls().value_counts().iter_rows())
+        return {
+            "matrix_count": self.matrices.height,
+            **{law.column: laws.get(name, 0) for name, law in LAWS.items()},
+            **{f"not_random_{name}": value for name, value in vars(found).items()},
+        }
 
     def __add__(self, other: Fits) -> Fits:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
@@ -65,36 +60,12 @@ class Fits:
 
     def rejections(self) -> dict[str, Rejections]:
         """Of each model: the matrices that are not random, against a freshly initialised one."""
-        return {model: Rejections.count(rows) for model, rows in self._by_model()}
-
-    def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
-        """One object per model (a list for several, or when `as_list` asks for one)."""
-        objects = [
-            {
-                "model": model,
-                "not_random": vars(Rejections.count(rows)),
-                "matrices": [_as_json(row) for row in rows.iter_rows(named=True)],
-                "attnlaw_version": rows["attnlaw_version"][0],
-            }
-            for model, rows in self._by_model()
-        ]
-        return objects if as_list or len(objects) > 1 else objects[0]
+        return {model: _rejections(rows) for model, rows in self._by_model()}
 
     def save(self, directory: str | os.PathLike[str], figures: str | None = None) -> Path:
-        """Write fits.parquet and curves.parquet; with `figures` ("pdf") the map of laws too."""
-        folder = usable_directory(directory)
-        files = {
-            folder / "fits.parquet": parquet(self.matrices),
-            folder / "curves.parquet": parquet(self.curves),
-        }
-        if figures is not None:
-            from attnlaw.report.fit_charts import law_map
-            from attnlaw.report.style import chart_bytes
-
-            laws = folder / f"laws.{figures}"
-            files[laws] = chart_bytes(law_map(self.matrices), laws)
-        replace_all(files)
-        return folder
+        """Write fits.parquet, curves.parquet and report.html; with `figures` ("pdf") figures/ too."""
+        files = {"fits.parquet": parquet(self.matrices), "curves.parquet": parquet(self.curves)}
+        return save_results(directory, "fit", files, figures)
 
     def __repr__(self) -> str:
         return f"<Fits {'; '.join(f'{model}: {_in_short(rows)}' for model, rows in self._by_model())}>"
@@ -103,13 +74,86 @@ class Fits:
         return str(self.matrices._repr_html_())
 
 
+def fit(settings: ModelSettings, seed: int = 0, progress: Progress = silent) -> Fits:
+    """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
+
+    `seed` fixes the draws of the nulls and of the bootstrap.
+
+    >>> import numpy as np
+    >>> entries = np.random.default_rng(0).standard_normal((128, 32))
+    >>> block = {"in_proj_weight": entries[:96], "out_proj.weight": entries[96:]}
+    >>> fit(ModelSettings(model=block, heads=2)).matrices["law"].to_list()
+    ['random', 'random', 'random', 'random']
+    """
+    model = settings.open()
+    spectra = measure(model, Selection.of(settings, model.network), settings.jobs, progress)
+    return fit_tree([(model.name, spectra)], seed, progress)
+
+
+def fit_tree(
+    models: Sequence[tuple[str, Network[Spectrum | None]]], seed: int = 0, progress: Progress = silent
+) -> Fits:
+    """Fit laws to the measured spectra of some models, each with what rows call it."""
+    placed = [
+        (place_row(name, place), spectrum)
+        for name, tree in models
+        for place, spectrum in tree.leaves()
+        if spectrum is not None
+    ]
+    return _fitted(placed, seed, progress)
+
+
+def fit_spectra(
+    spectra: pl.DataFrame, matrices: pl.DataFrame, seed: int = 0, progress: Progress = silent
+) -> Fits:
+    """Fit laws to saved spectra: the tables of spectra.parquet and matrices.parquet.
+
+    The rows of both tables must be those of the same matrices, in the same order.
+    """
+    places = [name for name in columns(PLACE) if name in matrices.columns]  # older audits know no experts
+    if not spectra.select(places).equals(matrices.select(places)):
+        raise InputError(
+            "fit: the tables of spectra and of matrices list other matrices; take both of one audit"
+        )
+    rows = zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True)
+    placed = [({key: row[key] for key in places}, spectrum_of(row, values)) for row, values in rows]
+    return _fitted(placed, seed, progress)
+
+
+def _fitted(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: Progress) -> Fits:
+    rows: list[Row] = []
+    laws: list[Row] = []
+    nulls: dict[str | None, Null] = {}
+    for done, (place, spectrum) in enumerate(placed, start=1):
+        common = {"rows": spectrum.shape[0], "cols": spectrum.shape[1], "seed": seed}
+        row = place | common | {"attnlaw_version": __version__}
+        if reason := obstacle(spectrum):
+            rows.append(flatten(FITS, row | {"status": f"not fitted: {reason}"}))
+            progress(done, len(placed))
+            continue
+        found = describe(spectrum, seed)
+        if (null := null_for(spectrum, seed)) is not None:
+            nulls[found.null_shape] = null
+        rows.append(flatten(FITS, row | found.numbers | {"null_shape": found.null_shape}))
+        if found.curve is not None:
+            laws.append(place | {"curve": "law", "law": found.drawn} | _curve(*found.curve))
+        progress(done, len(placed))
+    shapes = [
+        {"curve": "null", "null_shape": shape, "law": "random"} | _curve(*null.curve)
+        for shape, null in nulls.items()
+    ]
+    return Fits(frame(rows, schema(FITS)), frame([*shapes, *laws], schema(CURVES)))
+
+
+def _curve(x: Any, density: Any) -> Row:
+    return {"x": x.tolist(), "density": density.tolist()}
+
+
+def _rejections(rows: pl.DataFrame) -> Rejections:
+    return Rejections.count(rows.select("random_p_value", "null_shape", "null_draws").iter_rows())
+
+
 def _in_short(rows: pl.DataFrame) -> str:
     """How many matrices follow each law; those without a law could not be fitted."""
     counts = dict(rows["law"].fill_null("not fitted").value_counts().iter_rows())
-    return ", ".join(f"{counts[law]} {law}" for law in (*LAW_NAMES, "not fitted") if law in counts)
-
-
-def _as_json(row: dict[str, Any]) -> dict[str, Any]:
-    alpha = {"value": row["alpha"], "error": row["alpha_error"], "p_value": row["alpha_p_value"]}
-    place = {name: row[name] for name in ("layer", "stack", "head", "expert", "kind")}
-    return place | {name: row[name] for name in PLAIN} | {"alpha": alpha}
+    return ", ".join(f"{counts[law]} {law}" for law in (*LAWS, "not fitted") if law in counts)

@@ -1,156 +1,203 @@
-"""Rows of an audit: one per matrix, one per spectrum, one per layer."""
+"""The tree flattened, once: a row per matrix, per spectrum and per layer, by the table of quantities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from attnlaw import __version__
+from attnlaw.auditing.quantities import CURVES, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.base.declare import Quantity, columns, flatten
 from attnlaw.base.errors import printable
-from attnlaw.bounds import Proxies
-from attnlaw.models import Model
+from attnlaw.base.estimate import Estimate
+from attnlaw.base.tables import Schema, frame, schema_of
+from attnlaw.bounds.proxies import Proxies
+from attnlaw.bounds.spectrum_adaptive import Contribution
+from attnlaw.fits.null import NullTest
+from attnlaw.models.model import Model, Product
+from attnlaw.models.network import LAYER_GROUPS, Network, Place
 from attnlaw.numerics.logs import LN10, log_sum
-from attnlaw.spectra import Spectrum
-from attnlaw.spectra.measure import GROUPS, Measured
+from attnlaw.spectra.spectrum import Spectrum
 
 Row = dict[str, Any]
+TABLES = {"matrices": MATRICES, "spectra": SPECTRA, "layers": LAYERS, "fits": FITS, "curves": CURVES}
 
 
-def log10_or_none(log: float) -> float | None:
+def schema(quantities: Iterable[Quantity]) -> Schema:
+    """The types of the columns of some quantities."""
+    return schema_of(columns(quantities))
+
+
+def log10(log: Estimate) -> Estimate | None:
     """log10 from a natural logarithm; None for the logarithm of zero.
 
-    >>> log10_or_none(np.log(100.0)), log10_or_none(-np.inf)
-    (2.0, None)
+    >>> log10(Estimate(np.log(100.0))), log10(Estimate(-np.inf, 0.0))
+    (Estimate(value=2.0, error=None), None)
     """
-    return float(log) / LN10 if np.isfinite(log) else None
+    return log / LN10 if np.isfinite(log.value) else None
 
 
-def log10_error(error: float | None) -> float | None:
-    """The error of a log10 from that of a natural logarithm; None where there is none."""
-    return None if error is None else error / LN10
+def place_row(model: str, place: Place) -> Row:
+    return {
+        "model": model,
+        "layer": place.layer,
+        "stack": place.stack,
+        "head": place.head,
+        "expert": place.expert,
+        "kind": place.kind,
+    }
 
 
-def matrix_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:
-    """Norms and ranks of every matrix, and what it contributes to the proxy."""
-    chosen: dict[tuple[int | None, str, int | None, int | None], Row] = {}
-    if bounds is not None:
-        total = log_sum([part.log_value for part in bounds.contributions])
-        for part in bounds.contributions:
-            factors = part.factors
-            error, continuous = (
-                None if found is None else found.total
-                for found in (part.log_error, part.continuous_log_error)
-            )
-            chosen[factors.place] = {
-                "log10_gamma": log10_or_none(factors.log_gamma),
-                "log10_gamma_error": log10_error(factors.log_gamma_error),
-                "log10_alpha": log10_or_none(factors.log_alpha),
-                "log10_alpha_error": log10_error(factors.log_alpha_error),
-                "log10_scale": log10_or_none(part.log_scale),
-                "log10_scale_error": log10_error(factors.log_scale_error),
-                "p": part.p,
-                "log10_contribution": log10_or_none(part.log_value),
-                "log10_contribution_error": log10_error(error),
-                "continuous_p": part.continuous_p,
-                "continuous_log10_contribution": log10_or_none(part.continuous_log_value),
-                "continuous_log10_contribution_error": log10_error(continuous),
-                "log10_curve": [log10_or_none(value) for value in part.log_curve],
-                "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
-            }
-    for row in measured:
-        spectrum = row.spectrum
-        yield {
-            **_place(model, row),
+def matrix_table(
+    model: Model,
+    spectra: Network[Spectrum | None],
+    tests: Sequence[NullTest | None],
+    bounds: Proxies | None,
+) -> pl.DataFrame:
+    """Norms and ranks of every measured matrix, its null test, and what it contributes to the proxy."""
+    parts = [] if bounds is None else bounds.parts
+    total = log_sum([part.log_value for part in parts]) if parts else -np.inf
+    contributions = iter(parts)
+    rows = []
+    for test, ((place, product), (_, spectrum)) in zip(tests, _measured(model.network, spectra), strict=True):
+        part = None if place.layer is None else next(contributions, None)
+        values = {
+            **place_row(model.name, place),
             "family": model.family,
-            "tensors": [printable(name) for name in row.tensors],
-            "rows": spectrum.shape[0],
-            "cols": spectrum.shape[1],
-            "inner": spectrum.inner,
-            "spectral_norm": spectrum.spectral,
-            "spectral_norm_error": spectrum.multiplicities and spectrum.multiplicities.spectral_error,
-            "frobenius_norm": spectrum.frobenius,
-            "nuclear_norm": spectrum.nuclear,
-            "nuclear_norm_error": spectrum.error(lambda found: found.nuclear),
-            "norm_21": spectrum.norm_21,
-            "norm_11": spectrum.norm_11,
-            "stable_rank": spectrum.stable_rank,
-            "stable_rank_error": _stable_rank_error(spectrum),
-            "effective_rank": spectrum.effective_rank,
-            "effective_rank_error": spectrum.error(lambda found: found.effective_rank),
-            "numerical_rank": spectrum.numerical_rank,
-            "numerical_rank_error": spectrum.error(lambda found: float(found.counts_above_tolerance.sum())),
-            "condition": spectrum.condition,
-            "route": spectrum.route,
-            **chosen.get((row.layer, row.kind, row.head, row.expert), {}),
+            **_spectrum_values(product, spectrum),
+            **({} if test is None else _test_values(test)),
+            **({} if part is None else _contribution_values(part, total)),
             "attnlaw_version": __version__,
         }
+        rows.append(flatten(MATRICES, values))
+    return frame(rows, schema(MATRICES))
 
 
-def spectrum_rows(model: Model, measured: list[Measured]) -> Iterator[Row]:
-    """All singular values of every matrix; null where they were approximated."""
-    for row in measured:
-        exact = row.spectrum.multiplicities is None
-        yield {**_place(model, row), "singular_values": row.spectrum.values.tolist() if exact else None}
+def _measured(
+    network: Network[Product], spectra: Network[Spectrum | None]
+) -> Iterator[tuple[tuple[Place, Product], tuple[Place, Spectrum]]]:
+    """The leaves of both trees that were measured."""
+    for product, (place, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None:
+            yield product, (place, spectrum)
 
 
-def spectrum_of(row: Row, values: pl.Series) -> Spectrum:
-    """The spectrum of a row of `matrices`, from its singular values.
+def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
+    own = spectrum.multiplicities
+    return {
+        "tensors": [printable(name) for name in product.tensors],
+        "rows": spectrum.shape[0],
+        "cols": spectrum.shape[1],
+        "inner": spectrum.inner,
+        "latent": spectrum.latent,
+        "spectral_norm": Estimate(spectrum.spectral, None if own is None else own.spectral_error),
+        "frobenius_norm": spectrum.frobenius,
+        "nuclear_norm": Estimate(spectrum.nuclear, spectrum.error(lambda found: found.nuclear)),
+        "norm_21": spectrum.norm_21,
+        "norm_11": spectrum.norm_11,
+        "stable_rank": _stable_rank(spectrum),
+        "effective_rank": _known(spectrum.effective_rank, spectrum.error(lambda found: found.effective_rank)),
+        "numerical_rank": Estimate(
+            spectrum.numerical_rank, spectrum.error(lambda found: float(found.counts_above_tolerance.sum()))
+        ),
+        "condition": spectrum.condition,
+        "route": spectrum.route,
+    }
 
-    A product of more than two tensors is latent attention; older audits do not say what `inner` was.
+
+def _known(value: float | None, error: float | None) -> Estimate | None:
+    return None if value is None else Estimate(value, error)
+
+
+def _stable_rank(spectrum: Spectrum) -> Estimate | None:
+    """d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: the Frobenius norm is exact."""
+    own, rank = spectrum.multiplicities, spectrum.stable_rank
+    if rank is None:
+        return None
+    return Estimate(rank, None if own is None else 2 * rank * own.spectral_error / spectrum.spectral)
+
+
+def _test_values(test: NullTest) -> Row:
+    return {"random_p_value": test.p_value, "outliers": test.outliers, "null_draws": test.draws}
+
+
+def _contribution_values(part: Contribution, total: float) -> Row:
+    factors = part.factors
+    error, continuous = (
+        None if found is None else found.total for found in (part.log_error, part.continuous_log_error)
+    )
+    return {
+        "log10_gamma": log10(factors.log_gamma),
+        "log10_alpha": log10(factors.log_alpha),
+        "log10_scale": log10(Estimate(part.log_scale, factors.log_scale_error)),
+        "p": part.p,
+        "log10_contribution": log10(Estimate(part.log_value, error)),
+        "continuous_p": part.continuous_p,
+        "continuous_log10_contribution": log10(Estimate(part.continuous_log_value, continuous)),
+        "log10_curve": [
+            None if found is None else found.value
+            for found in (log10(Estimate(float(value))) for value in part.log_curve)
+        ],
+        "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
+    }
+
+
+def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
+    """All singular values of every measured matrix; null where they were approximated."""
+    rows = []
+    for place, spectrum in spectra.leaves():
+        if spectrum is not None:
+            exact = spectrum.multiplicities is None
+            values = spectrum.values.tolist() if exact else None
+            rows.append({**place_row(model.name, place), "singular_values": values})
+    return frame(rows, schema(SPECTRA))
+
+
+def spectrum_of(row: Row, values: pl.Series | None) -> Spectrum:
+    """The spectrum of a saved row of matrices, from its singular values (None: it was approximated).
+
+    Audits of 0.1.0 do not say what is latent: there it is told by the number of tensors. Older ones do not
+    say what `inner` was, either.
     """
+    latent = row.get("latent")
     return Spectrum(
-        values.to_numpy(),
+        np.zeros(1) if values is None else values.to_numpy(),
         (row["rows"], row["cols"]),
         row["norm_21"],
         row["norm_11"],
         row["route"],
         inner=row.get("inner"),
-        latent=len(row["tensors"]) > 2,
+        latent=len(row["tensors"]) > 2 if latent is None else latent,
     )
 
 
-def layer_rows(model: Model, measured: list[Measured], bounds: Proxies | None) -> Iterator[Row]:
-    """Each measured layer's amplification, and the share of the proxy that each type of matrix has in it."""
-    present = {row.layer for row in measured}
-    for layer in model.layers:
-        if layer.index not in present:
-            continue
-        row: Row = {
-            "model": model.name,
-            "layer": layer.index,
-            "stack": layer.stack,
-            "applications": model.applications.count(layer.index),
-        }
-        if bounds is not None:
-            parts = [part for part in bounds.contributions if part.factors.layer == layer.index]
-            total = log_sum([part.log_value for part in parts])
-            for group in ("qk", "vo", "cross", "ffn"):
-                logs = [part.log_value for part in parts if part.factors.kind in GROUPS[group]]
-                row[f"share_{group}"] = (
-                    float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
-                )
-            row["log10_alpha"] = log10_or_none(parts[0].factors.log_alpha)
-            row["log10_alpha_error"] = log10_error(parts[0].factors.log_alpha_error)
-            row["adaptivity"] = bounds.per_layer_adaptivity[layer.index]
-            row["adaptivity_error"] = bounds.errors and bounds.errors.per_layer_adaptivity[layer.index]
-        yield row
+def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
+    """Each measured layer's amplification, and the share of the proxy that each group has in it."""
+    places = [place for place, spectrum in spectra.leaves() if spectrum is not None]
+    rows = []
+    for layer, stack in dict.fromkeys((place.layer, place.stack) for place in places):
+        if layer is not None:
+            values = {
+                "model": model.name,
+                "layer": layer,
+                "stack": stack,
+                "applications": spectra.applications.count(layer) or 1,
+                **({} if bounds is None else _layer_values(bounds, layer)),
+            }
+            rows.append(flatten(LAYERS, values))
+    return frame(rows, schema(LAYERS))
 
 
-def _stable_rank_error(spectrum: Spectrum) -> float | None:
-    """d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: the Frobenius norm is exact."""
-    own, rank = spectrum.multiplicities, spectrum.stable_rank
-    return None if own is None or rank is None else 2 * rank * own.spectral_error / spectrum.spectral
-
-
-def _place(model: Model, row: Measured) -> Row:
-    return {
-        "model": model.name,
-        "layer": row.layer,
-        "stack": row.stack,
-        "head": row.head,
-        "expert": row.expert,
-        "kind": row.kind,
-    }
+def _layer_values(bounds: Proxies, layer: int) -> Row:
+    leaves = bounds.contributions.layers[layer].leaves()
+    total = log_sum([part.log_value for _, part in leaves])
+    values: Row = {}
+    for group, kinds in LAYER_GROUPS.items():
+        logs = [part.log_value for place, part in leaves if place.kind in kinds]
+        share = float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
+        values[f"share_{group}"] = share
+    alpha, adaptivity = leaves[0][1].factors.log_alpha, bounds.per_layer_adaptivity[layer]
+    return values | {"log10_alpha": log10(alpha), "adaptivity": adaptivity}

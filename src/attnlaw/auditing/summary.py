@@ -1,4 +1,4 @@
-"""The summary of one model: plain values, the contract of `summary.json` and `--json`."""
+"""The headline numbers of one model, and what a reader must know about them, in the same words everywhere."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from math import log
 from typing import Any
 
 from attnlaw import __version__
-from attnlaw.auditing.rows import log10_error, log10_or_none
-from attnlaw.bounds import Proxies
-from attnlaw.models import Model
-from attnlaw.spectra.measure import Measured
+from attnlaw.auditing.rows import log10
+from attnlaw.base.estimate import Estimate
+from attnlaw.bounds import BOUNDS
+from attnlaw.bounds.proxies import Proxies
+from attnlaw.fits.null import Rejections
+from attnlaw.models.model import Model
 
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
@@ -17,65 +19,93 @@ MEANING = (
 )
 
 
-def summarize(
+def case_values(
     model: Model,
-    measured: list[Measured],
+    matrices: int,
     bounds: Proxies | None,
     per_application: Proxies | None,
+    not_random: Rejections,
     samples: int | None,
     reason: str | None,
 ) -> dict[str, Any]:
-    """Sizes, proxies (as log10), amplification per depth, and what to know about them."""
-    errors = None if bounds is None else bounds.errors
-    summary: dict[str, Any] = {
-        "model": model.name,
+    """The quantities of one audited model, by name: sizes, null test, proxies (as log10), warnings."""
+    network = model.network
+    inside = {place.layer for place, _ in network.leaves() if place.layer is not None}
+    values: dict[str, Any] = {
         "family": model.family,
-        "layers": len(model.applications),
-        "distinct_layers": len(model.layers),
-        "hidden_size": model.hidden_size,
-        "heads": model.heads,
-        "matrices": len(measured),
-        "activation": model.activation,
-        "proxies": None if bounds is None else _proxies(bounds),
-        "per_application": None if per_application is None else _proxies(per_application),
-        "log10_alpha": None if bounds is None else [log10_or_none(value) for value in bounds.log_alpha],
-        "log10_alpha_error": errors and [log10_error(error) for error in errors.log_alpha],
-        "value_of_adaptivity": None if bounds is None else bounds.adaptivity,
-        "value_of_adaptivity_error": errors and errors.adaptivity,
-        "rank_count": None if bounds is None else bounds.rank_count,
+        "depth": network.depth or len(inside),
+        "distinct_layers": len(inside),
+        "hidden_size": network.hidden_size,
+        "head_count": model.heads,
+        "matrix_count": matrices,
+        "activation": network.activation,
+        **{f"not_random_{name}": value for name, value in vars(not_random).items()},
         "extensions": list(model.extensions),
-        "warnings": [*model.warnings, *([reason] if reason else [])],
+        "warnings": [*model.warnings, *([] if reason is None else [f"no proxies: {reason}"])],
         "meaning": MEANING,
+        "remark": None if reason is None else f"no proxies: {reason}",
+    }
+    for prefix, found in (("", bounds), ("per_application_", per_application)):
+        if found is not None:
+            values |= {f"{prefix}log10_{name}": log10(value) for name, value in found.values.items()}
+    if bounds is None:
+        return values
+    if samples is not None:
+        whole = bounds.values["spectrum_adaptive"]
+        over = Estimate(whole.value - log(samples) / 2, whole.error)
+        values["proxy_over_sqrt_samples_log10"] = log10(over)
+    return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
+
+
+def summary_of(
+    model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
+) -> dict[str, Any]:
+    """The keys that summary.json has had since 0.1.0, from the quantities of a model."""
+    alphas = [] if bounds is None else [log10(alpha) for alpha in bounds.log_alpha]
+    approximate = any(alpha is not None and alpha.error is not None for alpha in alphas)
+    adaptivity = values.get("value_of_adaptivity")
+    summary: dict[str, Any] = {
+        "model": model,
+        "family": values["family"],
+        "layers": values["depth"],
+        "distinct_layers": values["distinct_layers"],
+        "hidden_size": values["hidden_size"],
+        "heads": values["head_count"],
+        "matrices": values["matrix_count"],
+        "activation": values["activation"],
+        "not_random": {
+            name: values[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
+        },
+        "proxies": _proxies(values, "log10_"),
+        "per_application": _proxies(values, "per_application_log10_"),
+        "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
+        "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
+        "value_of_adaptivity": adaptivity and adaptivity.value,
+        "value_of_adaptivity_error": adaptivity and adaptivity.error,
+        "rank_count": values.get("rank_count"),
+        "extensions": values["extensions"],
+        "warnings": values["warnings"],
+        "meaning": values["meaning"],
         "attnlaw_version": __version__,
     }
     if samples is not None and bounds is not None:
         summary["samples"] = samples
-        summary["proxy_over_sqrt_samples"] = _entry(
-            bounds.spectrum_adaptive - log(samples) / 2, None if errors is None else errors.spectrum_adaptive
-        )
+        summary["proxy_over_sqrt_samples"] = _entry(values["proxy_over_sqrt_samples_log10"])
     return summary
 
 
-def _proxies(bounds: Proxies) -> dict[str, Any]:
-    errors = bounds.errors
-    return {
-        "spectrum_adaptive": _entry(
-            bounds.spectrum_adaptive, None if errors is None else errors.spectrum_adaptive
-        ),
-        "spectrum_adaptive_continuous": _entry(
-            bounds.continuous, None if errors is None else errors.continuous
-        ),
-        **{
-            name: _entry(value, None if errors is None else errors.norm_based[name])
-            for name, value in bounds.norm_based.items()
-        },
-        "fixed_p": {
-            str(p): _entry(value, None if errors is None else errors.fixed[p])
-            for p, value in bounds.fixed.items()
-        },
-    }
+def _proxies(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+    if f"{prefix}spectrum_adaptive" not in values:
+        return None
+    entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
+    fixed = {str(one.index): entries.pop(one.name) for one in BOUNDS.values() if one.index is not None}
+    return entries | {"fixed_p": fixed}
 
 
-def _entry(log: float, error: float | None) -> dict[str, float | None]:
+def _entry(log10: Estimate | None) -> dict[str, float | None]:
     """A value as log10, and its error where there is one."""
-    return {"log10": log10_or_none(log)} | ({} if error is None else {"error": log10_error(error)})
+    if log10 is None:
+        return dict.fromkeys(["log10"])
+    if log10.error is None:
+        return {"log10": log10.value}
+    return {"log10": log10.value, "error": log10.error}

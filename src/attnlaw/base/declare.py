@@ -40,7 +40,8 @@ class Quantity:
     """One number (or text, or list) that a verb finds: its column, its symbol, what it is.
 
     `kind` is one of `attnlaw.base.tables.KINDS`. `error` says that it carries an error, `range` that it
-    carries an interval. `brief`: it stands in the table of several cases. `log`: its axis is logarithmic.
+    carries an interval. `brief`: it stands in the terminal's table of several
+    cases, `quiet`: in none of its tables. `log`: its axis is logarithmic.
     `called`: how tables and axes call it, where the words of its name would not do. `choices`: the table of
     variants whose names it holds.
     """
@@ -52,6 +53,7 @@ class Quantity:
     error: bool = False
     range: bool = False
     brief: bool = False
+    quiet: bool = False
     log: bool = False
     called: str = ""
     choices: Mapping[str, Any] | None = None
@@ -67,7 +69,8 @@ class Quantity:
     def columns(self) -> dict[str, str]:
         """Its columns with their kinds: `x`, and beside it `x_error`, or `x_low` and `x_high`."""
         beside = ("error",) if self.error else ("low", "high") if self.range else ()
-        return {self.name: self.kind} | {f"{self.name}_{end}": "float" for end in beside}
+        kind = "floats" if self.kind == "floats" else "float"
+        return {self.name: self.kind} | {f"{self.name}_{end}": kind for end in beside}
 
 
 def columns(quantities: Iterable[Quantity]) -> dict[str, str]:
@@ -76,7 +79,7 @@ def columns(quantities: Iterable[Quantity]) -> dict[str, str]:
 
 
 def flatten(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values (numbers, `Estimate`s, `Range`s) as the cells of a row; what is missing is null.
+    """Values (numbers, `Estimate`s and lists of them, `Range`s) as the cells of a row; missing is null.
 
     >>> flatten([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -87,9 +90,18 @@ def flatten(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[s
         if isinstance(value, Range):
             row |= dict(zip(one.columns, value, strict=True))
         else:
-            known = (value.value, value.error) if isinstance(value, Estimate) else (value, None)
-            row |= dict(zip(one.columns, (*known, None), strict=False))
+            row |= dict(zip(one.columns, (*_pair(value), None), strict=False))
     return row
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """A value and its error, of a list a list of each."""
+    if isinstance(value, Estimate):
+        return value.value, value.error
+    if isinstance(value, list) and any(isinstance(one, Estimate) for one in value):
+        pairs = [_pair(one) for one in value]
+        return [known for known, _ in pairs], [error for _, error in pairs]
+    return value, None
 
 
 def fold(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,12 +123,18 @@ def fold(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, An
 class Table(Generic[R]):
     """A table too large for a row: its name, its columns, and how it is taken from a result.
 
-    `rows` returns a polars table, or None where this result has none.
+    `rows` returns a polars table, or None where this result has none. `json`: its rows also stand in JSON.
     """
 
     name: str
     columns: tuple[Quantity, ...]
     rows: Callable[[R], Any]
+    json: bool = False
+
+    def folded(self, found: R) -> list[dict[str, Any]] | None:
+        """Its rows as JSON has them."""
+        rows = self.rows(found)
+        return None if rows is None else [fold(self.columns, row) for row in rows.iter_rows(named=True)]
 
 
 @dataclass(frozen=True)
@@ -124,8 +142,8 @@ class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
 
     `run` takes cases together (a curve is solved at once) and yields a result for each in order, or the
-    `InputError` that this one case met. The attributes of a result are the quantities; `outcome` and
-    `remark`, where it has them, say how it ended.
+    `InputError` that this one case met. The attributes of a result are the quantities, or it has all of them
+    by name in a mapping `quantities`; `outcome` and `remark`, where it has them, say how it ended.
     `beside` is the verb that a command also runs where its settings are given: theory and its simulation.
     `draws`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
     `refuse` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
@@ -202,28 +220,34 @@ class Verb(Generic[S, R]):
 
     def values(self, found: R) -> dict[str, Any]:
         """The quantities of a result, by name."""
+        known = getattr(found, "quantities", None)
+        if known is not None:
+            return {one.name: known.get(one.name) for one in self.quantities}
         return {one.name: getattr(found, one.name, None) for one in self.quantities}
 
-    def row(self, case: S, found: R) -> dict[str, Any]:
-        """One flat row: verb, settings, quantities with their errors, status, remark, version."""
+    def cells(self, found: R) -> dict[str, Any]:
+        """What a result adds to a row: quantities with their errors, status, remark."""
         return {
-            "verb": self.name,
-            **case.row(),
             **flatten(self.quantities, self.values(found)),
             "status": str(getattr(found, "outcome", Outcome.DONE)),
             "remark": getattr(found, "remark", None),
-            "attnlaw_version": version(),
         }
+
+    def row(self, case: S, found: R) -> dict[str, Any]:
+        """One flat row: verb, settings, quantities with their errors, status, remark, version."""
+        return {"verb": self.name, **case.row(), **self.cells(found), "attnlaw_version": version()}
 
     def json(self, case: S, found: R) -> dict[str, Any]:
         """The row with its pairs folded, in the shape that every verb prints."""
         row = self.row(case, found)
+        tables = {table.name: table.folded(found) for table in self.tables if table.json}
         return {
             "verb": self.name,
-            "settings": {name: _finite(value) for name, value in case.row().items()},
+            "settings": {name: finite(value) for name, value in case.row().items()},
             "quantities": fold(self.quantities, row),
             "status": row["status"],
             "remark": row["remark"],
+            **({"tables": tables} if tables else {}),
             "version": row["attnlaw_version"],
         }
 
@@ -310,6 +334,6 @@ def version() -> str:
     return __version__
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Infinity as JSON can hold it."""
     return "inf" if value == math.inf else value

@@ -119,9 +119,9 @@ class Declared:
         if {int, float} & set(self.kinds):
             try:
                 number = float(word.replace("∞", "inf"))
-            except ValueError:
+                return int(word) if word.lstrip("+-").isdecimal() else number
+            except ValueError:  # also an integer of more digits than Python reads
                 return word
-            return int(word) if word.lstrip("+-").isdecimal() else number
         return word
 
     def from_words(self, word: Any) -> list[Any]:
@@ -312,7 +312,7 @@ def _listed(kind: type, value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, str):
         parts: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
         if kind is int:
-            parts = [int(part) if part.lstrip("+-").isdecimal() else part for part in parts]
+            parts = [int(p) if p.lstrip("+-").isdecimal() and len(p) < 20 else p for p in parts]
     elif isinstance(value, list | tuple):
         parts = value
     else:

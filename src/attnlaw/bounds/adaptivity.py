@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.base.estimate import Estimate
 from attnlaw.bounds.errors import LogError, combined
 from attnlaw.bounds.spectrum_adaptive import Contribution, index_grid, log_contribution
 from attnlaw.numerics.logs import log_sum, log_sums
 from attnlaw.spectra.spectrum import Spectrum
 
 
-def value_of_adaptivity(parts: Sequence[Contribution]) -> float | None:
+def value_of_adaptivity(parts: Sequence[Contribution], depth: int, hidden_size: int) -> Estimate | None:
     """The smallest sum over matrices with one common p, over the post hoc sum; 1 means no gain.
 
     None where every contribution is zero.
@@ -22,14 +23,14 @@ def value_of_adaptivity(parts: Sequence[Contribution]) -> float | None:
     if total == -np.inf:
         return None
     # At least 1 by definition; two orders of summation may differ in the last digit.
-    return max(1.0, float(np.exp(np.min(_common(parts)) - total)))
+    value = max(1.0, float(np.exp(np.min(_common(parts)) - total)))
+    if all(part.log_error is None for part in parts):
+        return Estimate(value)
+    return Estimate(value, value * _log_error(parts, depth, hidden_size))
 
 
-def adaptivity_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> float | None:
-    """Its error where spectra are approximate: both sums err together, so it is taken of their ratio."""
-    value = value_of_adaptivity(parts)
-    if value is None:
-        return None
+def _log_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> float:
+    """Of its logarithm where spectra are approximate: both sums err together, as their ratio does."""
     grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_common(parts)))
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
@@ -42,7 +43,7 @@ def adaptivity_error(parts: Sequence[Contribution], depth: int, hidden_size: int
         if part.factors.spectrum.multiplicities is not None and own.any():
             error = _own_error(part, np.delete(curves, number, axis=0), bound, grid, hidden_size)
         errors.append((part.factors.place, 1.0, error))
-    return value * combined(errors)
+    return combined(errors)
 
 
 def _common(parts: Sequence[Contribution]) -> NDArray[np.float64]:

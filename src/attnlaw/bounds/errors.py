@@ -15,12 +15,12 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from math import hypot
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from attnlaw.bounds.network import ExpertSpectra, Heads, LayerSpectra, Network
-from attnlaw.spectra import Spectrum
+from attnlaw.models.network import Network
+from attnlaw.spectra.spectrum import Spectrum
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,11 @@ def combined(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
     return hypot(*spreads.values(), bound)
 
 
-def raised(network: Network) -> Network | None:
+def raised(network: Network[Spectrum]) -> Network[Spectrum] | None:
     """The network with every approximate spectral norm raised by its error; None where all are exact."""
-    spectra = (spectrum for layer in network.layers for *_, spectrum in layer.matrices())
-    if all(spectrum.multiplicities is None for spectrum in spectra):
+    if all(spectrum.multiplicities is None for _, spectrum in network.leaves()):
         return None
-    return replace(network, layers=tuple(_layer(layer) for layer in network.layers))
+    return network.map(lambda _, spectrum: _raised(spectrum))
 
 
 def rise(upper: float, value: float) -> float:
@@ -67,26 +66,7 @@ def rise(upper: float, value: float) -> float:
     return upper - value if np.isfinite(value) else 0.0
 
 
-def _layer(layer: LayerSpectra) -> LayerSpectra:
-    return replace(
-        layer,
-        attention=_heads(layer.attention),
-        cross=None if layer.cross is None else _heads(layer.cross),
-        **_block(layer),
-        experts=tuple(replace(expert, **_block(expert)) for expert in layer.experts),
-    )
-
-
-def _heads(heads: Heads) -> Heads:
-    return Heads(*(tuple(map(_spectrum, spectra)) for spectra in (heads.qk, heads.vo)))
-
-
-def _block(block: LayerSpectra | ExpertSpectra) -> dict[str, Any]:
-    named = {"inner": block.inner, "gate": block.gate, "outer": block.outer}
-    return {name: _spectrum(spectrum) for name, spectrum in named.items() if spectrum is not None}
-
-
-def _spectrum(spectrum: Spectrum) -> Spectrum:
+def _raised(spectrum: Spectrum) -> Spectrum:
     """The first value moves alone: it leads an approximate spectrum with multiplicity zero, in no sum."""
     own = spectrum.multiplicities
     if own is None:

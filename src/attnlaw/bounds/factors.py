@@ -6,7 +6,7 @@ Notation of arXiv 2605.07297, matrices on row vectors, c2 the spectral norm:
 |---|---|---|
 | L, N | `depth`, `hidden_size` | layers, hidden size |
 | alpha_l | `log_alpha` | product over layers k > l of the layer's Lipschitz factor; 1 for the last |
-| gamma | `log_sensitivity` | how far an error in one matrix moves the output of its own layer |
+| gamma | `log_sensitivities` | how far an error in one matrix moves the output of its own layer |
 | scale | `log_scale` | gamma * alpha_l * L |
 
 A layer's factor is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`, and gamma is
@@ -58,146 +58,137 @@ No feed-forward: its factors are 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from attnlaw.base.estimate import Estimate
+from attnlaw.bounds.activations import lipschitz
 from attnlaw.bounds.errors import raised, rise
-from attnlaw.bounds.network import ExpertSpectra, Heads, LayerSpectra, Network
+from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place
 from attnlaw.numerics.logs import log_sum
-from attnlaw.spectra import Spectrum
+from attnlaw.spectra.spectrum import Spectrum
 
 
 @dataclass(frozen=True)
 class MatrixFactors:
     """One matrix with its place, its spectrum and the logarithms of its gamma and alpha.
 
-    `log_gamma_error` and `log_alpha_error` bound how far these may lie above where spectral norms are
-    approximate; None where all are exact.
+    Their errors bound how far these may lie above where spectral norms are approximate; None where all are
+    exact. Applications of one matrix have one place.
     """
 
-    layer: int
-    kind: str
-    head: int | None
+    place: Place
     spectrum: Spectrum
-    log_gamma: float
-    log_alpha: float
-    expert: int | None = None
-    log_gamma_error: float | None = None
-    log_alpha_error: float | None = None
-
-    @property
-    def place(self) -> tuple[int, str, int | None, int | None]:
-        """What tells this matrix from others; its applications have one place."""
-        return self.layer, self.kind, self.head, self.expert
+    log_gamma: Estimate
+    log_alpha: Estimate
 
     @property
     def log_scale_error(self) -> float | None:
-        if self.log_gamma_error is None or self.log_alpha_error is None:
+        if self.log_gamma.error is None or self.log_alpha.error is None:
             return None
-        return self.log_gamma_error + self.log_alpha_error
+        return self.log_gamma.error + self.log_alpha.error
 
     @property
     def log_norm_gamma(self) -> float:
         """The norm-based bounds' gamma: the same without the 2 of QK."""
-        return self.log_gamma - (np.log(2.0) if self.kind in ("qk", "cross_qk") else 0.0)
+        return self.log_gamma.value - (np.log(2.0) if KINDS[self.place.kind].scores else 0.0)
 
 
-def matrix_factors(network: Network, per_application: bool = False) -> list[MatrixFactors]:
-    """Every matrix with its factors and their errors: distinct matrices once, or once per application."""
-    found = _matrix_factors(network, per_application)
-    upper = raised(network)
-    if upper is None:
-        return found
-    return [
-        replace(
-            one,
-            log_gamma_error=rise(high.log_gamma, one.log_gamma),
-            log_alpha_error=rise(high.log_alpha, one.log_alpha),
-        )
-        for one, high in zip(found, _matrix_factors(upper, per_application), strict=True)
-    ]
-
-
-def _matrix_factors(network: Network, per_application: bool) -> list[MatrixFactors]:
-    alpha = log_alpha(network)
-    if per_application:
-        placed = [(layer, alpha[depth]) for depth, layer in enumerate(network.applications)]
-    else:
-        placed = [
-            (
-                layer,
-                log_sum([alpha[depth] for depth, used in enumerate(network.applications) if used == layer]),
-            )
-            for layer in range(len(network.layers))
-        ]
-    return [
+def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
+    """Every matrix with its factors and their errors; every application of it in an `unrolled` network."""
+    logs, upper = _logs(network), raised(network)
+    highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
+    return network.filled(
         MatrixFactors(
-            layer=layer,
-            kind=kind,
-            head=head,
-            spectrum=spectrum,
-            log_gamma=log_sensitivity(network.layers[layer], kind, head, expert),
-            log_alpha=log_alpha_l,
-            expert=expert,
+            place, spectrum, *(_estimate(value, high) for value, high in zip(own, above, strict=True))
         )
-        for layer, log_alpha_l in placed
-        for kind, head, expert, spectrum in network.layers[layer].matrices()
-    ]
+        for (place, spectrum), own, above in zip(network.leaves(), logs, highs, strict=True)
+    )
 
 
-def log_alpha(network: Network) -> list[float]:
+def _estimate(value: float, high: float | None) -> Estimate:
+    return Estimate(value, None if high is None else rise(high, value))
+
+
+def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
+    """ln gamma and ln alpha of every matrix; alpha of a shared layer is the sum over its applications."""
+    alpha = log_alpha(network)
+    found = []
+    for number, layer in enumerate(network.layers):
+        summed = log_sum([alpha[depth] for depth, used in enumerate(network.applications) if used == number])
+        found += [(gamma, summed) for _, gamma in log_sensitivities(layer).leaves()]
+    return found
+
+
+def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
+    """ln alpha after each application of a layer, with its error."""
+    values, upper = log_alpha(network), raised(network)
+    highs: list[None] | list[float] = [None] * len(values) if upper is None else log_alpha(upper)
+    return tuple(_estimate(value, high) for value, high in zip(values, highs, strict=True))
+
+
+def log_alpha(network: Network[Spectrum]) -> list[float]:
     """ln alpha after each application of a layer: the product of the factors of all later ones."""
-    factors = [log_layer_factor(layer, network.lipschitz) for layer in network.layers]
+    assert network.activation is not None
+    constant = lipschitz(network.activation)
+    factors = [log_layer_factor(layer, constant) for layer in network.layers]
     later = [factors[layer] for layer in network.applications[1:]] + [0.0]
     return [float(value) for value in np.cumsum(later[::-1])[::-1]]
 
 
-def log_layer_factor(layer: LayerSpectra, lipschitz: float) -> float:
+def log_layer_factor(layer: Layer[Spectrum], lipschitz: float) -> float:
     """ln of the Lipschitz factor of one layer."""
-    has_feed_forward = layer.inner is not None or layer.experts
+    has_feed_forward = layer.feed_forward is not None or layer.experts
     feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if has_feed_forward else 0.0)
     return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)
 
 
-def log_sensitivity(layer: LayerSpectra, kind: str, head: int | None, expert: int | None = None) -> float:
-    """ln gamma of one matrix: spectral norms of what comes after it in its layer."""
-    if expert is not None:
-        return float(np.log(layer.router_sum)) + _log_inside(layer.experts[expert], kind)
-    if kind.startswith("ffn_"):
-        return _log_inside(layer, kind)
-    block = layer.cross if kind.startswith("cross_") else layer.attention
-    assert block is not None
-    assert head is not None
-    after = _log_feed_forward(layer) + (0.0 if block is layer.cross else _log_attention(layer.cross))
-    if kind.endswith("vo"):
-        return after
-    return float(np.log(2.0)) + _log_norm(block.vo[head]) + after
+def log_sensitivities(layer: Layer[Spectrum]) -> Layer[float]:
+    """ln gamma of every matrix of a layer: spectral norms of what comes after it there."""
+    after, routed = _log_feed_forward(layer), float(np.log(layer.router_sum))
+    return Layer(
+        layer.index,
+        _of_heads(layer.attention, after + _log_attention(layer.cross)),
+        None if layer.cross is None else _of_heads(layer.cross, after),
+        None if layer.feed_forward is None else _of_maps(layer.feed_forward, 0.0),
+        tuple(_of_maps(expert, routed) for expert in layer.experts),
+        layer.stack,
+        layer.router_sum,
+    )
 
 
-def _log_inside(block: LayerSpectra | ExpertSpectra, kind: str) -> float:
-    """ln gamma of one matrix of a feed-forward block on its own."""
-    if kind == "ffn_out":
-        return 0.0
-    return _log_norm(block.outer) + _log_norm(block.gate if kind == "ffn_in" else block.inner)
+def _of_heads(block: Heads[Spectrum], after: float) -> Heads[float]:
+    qk = tuple(float(np.log(2.0)) + _log_norm(vo) + after for vo in block.vo)
+    return Heads(qk, (after,) * len(block.vo))
 
 
-def _log_feed_forward(layer: LayerSpectra) -> float:
+def _of_maps(block: Maps[Spectrum], routed: float) -> Maps[float]:
+    outer, gate = _log_norm(block.outer), block.gate
+    return Maps(
+        inner=routed + (outer + _log_norm(gate)),
+        outer=routed,
+        gate=None if gate is None else routed + (outer + _log_norm(block.inner)),
+    )
+
+
+def _log_feed_forward(layer: Layer[Spectrum]) -> float:
     """ln of (the shared block's norms + s times the largest of the experts'); no Lphi, 0 without any."""
     experts = [_log_block(expert) for expert in layer.experts]
     if not experts:
-        return _log_block(layer)
+        return 0.0 if layer.feed_forward is None else _log_block(layer.feed_forward)
     routed = float(np.log(layer.router_sum)) + max(experts)
-    return routed if layer.inner is None else float(np.logaddexp(_log_block(layer), routed))
+    shared = layer.feed_forward
+    return routed if shared is None else float(np.logaddexp(_log_block(shared), routed))
 
 
-def _log_block(block: LayerSpectra | ExpertSpectra) -> float:
-    """ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate; 0 for a block that is not there."""
+def _log_block(block: Maps[Spectrum]) -> float:
+    """ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate."""
     gate = 0.0 if block.gate is None else float(np.log(2.0)) + _log_norm(block.gate)
     return _log_norm(block.inner) + _log_norm(block.outer) + gate
 
 
-def _log_attention(block: Heads | None) -> float:
+def _log_attention(block: Heads[Spectrum] | None) -> float:
     """ln sum_h c2(VO_h) (1 + 4 c2(QK_h)); 0 where there is no such block."""
     if block is None:
         return 0.0

@@ -8,31 +8,33 @@ the 2 of QK. As adapted in arXiv 2605.07297; leading factors only, not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 
+from attnlaw.base.estimate import Estimate
 from attnlaw.bounds.factors import MatrixFactors
 from attnlaw.numerics.logs import log_sum
-from attnlaw.spectra import Spectrum
-
-NORMS: dict[str, Callable[[Spectrum], float]] = {
-    "edelman": lambda spectrum: spectrum.norm_21,
-    "trauger_tewari": lambda spectrum: spectrum.norm_11,
-}
 
 
-def log_norm_based(matrices: list[MatrixFactors], norm: Callable[[Spectrum], float]) -> float:
-    """ln of the norm-based proxy with the given norm of each matrix."""
-    terms = [_log(norm(m.spectrum)) + m.log_alpha + m.log_norm_gamma for m in matrices]
+def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
+    """ln of the norm-based proxy with the given norm of each matrix (an attribute of its spectrum).
+
+    Its error is how far it may lie above: norms of entries are exact, gamma and alpha have their errors.
+    """
+    value = _log_norm_based(matrices, norm, [m.log_alpha.value for m in matrices])
+    if all(m.log_scale_error is None for m in matrices):
+        return Estimate(value)
+    raised = [m.log_alpha.value + (m.log_scale_error or 0.0) for m in matrices]
+    return Estimate(value, _log_norm_based(matrices, norm, raised) - value)
+
+
+def _log_norm_based(matrices: Sequence[MatrixFactors], norm: str, log_alpha: Sequence[float]) -> float:
+    terms = [
+        _log(getattr(m.spectrum, norm)) + own + m.log_norm_gamma
+        for m, own in zip(matrices, log_alpha, strict=True)
+    ]
     return 1.5 * float(np.logaddexp(0.0, log_sum(np.array(terms) * (2 / 3))))
-
-
-def log_norm_based_error(matrices: list[MatrixFactors], norm: Callable[[Spectrum], float]) -> float:
-    """How far it may lie above: norms of entries are exact, gamma and alpha have their errors."""
-    upper = [replace(m, log_alpha=m.log_alpha + (m.log_scale_error or 0.0)) for m in matrices]
-    return log_norm_based(upper, norm) - log_norm_based(matrices, norm)
 
 
 def _log(value: float) -> float:

@@ -1,59 +1,126 @@
-"""All proxies of a network at once: post hoc, fixed index, norm-based, and the value of adaptivity."""
+"""All proxies of a network at once, with their errors: post hoc, fixed index, norm-based, adaptivity.
+
+Where spectra are approximate a proxy errs as its sum does: d ln(sum C) = sum (C / sum C) d ln C.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Estimate
+from attnlaw.bounds import BOUNDS
+from attnlaw.bounds.activations import lipschitz
 from attnlaw.bounds.adaptivity import value_of_adaptivity
-from attnlaw.bounds.factors import log_alpha, matrix_factors
-from attnlaw.bounds.network import Network
-from attnlaw.bounds.norm_based import NORMS, log_norm_based
-from attnlaw.bounds.proxy_errors import Errors, proxy_errors
+from attnlaw.bounds.errors import LogError, combined
+from attnlaw.bounds.factors import log_alphas, matrix_factors
+from attnlaw.bounds.norm_based import log_norm_based
 from attnlaw.bounds.spectrum_adaptive import Contribution, contribution, proxy
+from attnlaw.models.network import Network
+from attnlaw.spectra.spectrum import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
 class Proxies:
     """Leading complexity factors of a network, as natural logarithms; each includes its sqrt(L).
 
-    `adaptivity` is the value of adaptivity over the whole network; `per_layer_adaptivity` by layer.
-    `rank_count` is True when p = 0 won for every matrix that contributes: the proxy then only counts
-    ranks, and the rest of the spectrum played no part. `errors` is None where all spectra are exact.
+    `values` has every entry of `BOUNDS`. `adaptivity` is the value of adaptivity over the whole network;
+    `per_layer_adaptivity` by layer. `rank_count` is True when p = 0 won for every matrix that contributes:
+    the proxy then only counts ranks, and the rest of the spectrum played no part. Errors are None where all
+    spectra are exact.
     """
 
-    contributions: tuple[Contribution, ...]
-    log_alpha: tuple[float, ...]
-    spectrum_adaptive: float
-    continuous: float
-    fixed: dict[int, float]
-    norm_based: dict[str, float]
-    adaptivity: float | None
-    per_layer_adaptivity: tuple[float | None, ...]
+    contributions: Network[Contribution]
+    log_alpha: tuple[Estimate, ...]
+    values: dict[str, Estimate]
+    adaptivity: Estimate | None
+    per_layer_adaptivity: tuple[Estimate | None, ...]
     rank_count: bool
-    errors: Errors | None
+
+    @property
+    def parts(self) -> list[Contribution]:
+        """The contributions in the order of rows."""
+        return [part for _, part in self.contributions.leaves()]
 
 
-def proxies(network: Network, per_application: bool = False) -> Proxies:
-    """Evaluate every proxy of a network; see `factors` for the conventions."""
-    matrices = matrix_factors(network, per_application)
+def obstacle(network: Network[Spectrum | None]) -> str | None:
+    """Why a network has no proxies; None where it has."""
+    if not network.layers or network.activation is None:
+        return "an adapter is not a network; audit its base model with --adapter"
+    if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
+        return "they need every matrix of every layer"
+    if not network.complete:
+        return "feed-forward matrices of the layers could not be read"
+    if network.hidden_size is None:
+        return f"they need one hidden size, the layers have {', '.join(map(str, network.widths))}"
+    try:
+        lipschitz(network.activation)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def proxies(network: Network[Any]) -> Proxies:
+    """Evaluate every proxy of a network of spectra without an `obstacle`; see `factors` for the conventions.
+
+    Shared matrices count once; every application counts in `proxies(network.unrolled())`.
+    """
+    layers: Network[Spectrum] = replace(network, beside=())
     depth, hidden_size = network.depth, network.hidden_size
-    parts = tuple(contribution(matrix, depth, hidden_size) for matrix in matrices)
-    curves = np.array([part.log_curve for part in parts])
+    assert hidden_size is not None
+    found = matrix_factors(layers).map(lambda _, factors: contribution(factors, depth, hidden_size))
+    by_layer = [[part for _, part in layer.leaves()] for layer in found.layers]
+    parts = [part for own in by_layer for part in own]
     return Proxies(
-        contributions=parts,
-        log_alpha=tuple(log_alpha(network)),
-        spectrum_adaptive=proxy(np.array([part.log_value for part in parts]), depth),
-        continuous=proxy(np.array([part.continuous_log_value for part in parts]), depth),
-        # The grid {0, 1/m, ..., 2} holds 0, 1 and 2 at its ends and its middle.
-        fixed={p: proxy(curves[:, p * (curves.shape[1] // 2)], depth) for p in (0, 1, 2)},
-        norm_based={name: log_norm_based(matrices, norm) for name, norm in NORMS.items()},
-        adaptivity=value_of_adaptivity(parts),
-        per_layer_adaptivity=tuple(
-            value_of_adaptivity([part for part in parts if part.factors.layer == layer])
-            for layer in range(len(network.layers))
-        ),
+        contributions=found,
+        log_alpha=log_alphas(layers),
+        values=_values(parts, depth),
+        adaptivity=value_of_adaptivity(parts, depth, hidden_size),
+        per_layer_adaptivity=tuple(value_of_adaptivity(own, depth, hidden_size) for own in by_layer),
         rank_count=all(part.p == 0 for part in parts if part.log_value > -np.inf),
-        errors=proxy_errors(network, parts),
+    )
+
+
+def _values(parts: Sequence[Contribution], depth: int) -> dict[str, Estimate]:
+    values = {
+        "spectrum_adaptive": _summed(
+            parts, [part.log_value for part in parts], [part.log_error for part in parts], depth
+        ),
+        "spectrum_adaptive_continuous": _summed(
+            parts,
+            [part.continuous_log_value for part in parts],
+            [part.continuous_log_error for part in parts],
+            depth,
+        ),
+    }
+    # The grid {0, 1/m, ..., 2} holds 0, 1 and 2 at its ends and its middle.
+    middle = parts[0].log_curve.size // 2
+    for bound in BOUNDS.values():
+        if bound.index is not None:
+            values[bound.name] = _summed(
+                parts,
+                [float(part.log_curve[bound.index * middle]) for part in parts],
+                [part.fixed_log_errors[bound.index] for part in parts],
+                depth,
+            )
+        elif bound.norm is not None:
+            values[bound.name] = log_norm_based([part.factors for part in parts], bound.norm)
+    return values
+
+
+def _summed(
+    parts: Sequence[Contribution], logs: Sequence[float], errors: Sequence[LogError | None], depth: int
+) -> Estimate:
+    """ln(sum of exponentials + sqrt(L)), with its error."""
+    total = proxy(np.array(logs), depth)
+    if all(error is None for error in errors):
+        return Estimate(total)
+    weights = np.exp(np.array(logs) - total)
+    terms = zip(parts, weights, errors, strict=True)
+    return Estimate(
+        total, combined((part.factors.place, float(w), error) for part, w, error in terms if error)
     )

@@ -62,7 +62,7 @@ def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
 def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contribution:
     """C(p) of one matrix on the grid, with the post hoc choice of p on it and over continuous p."""
     grid = index_grid(depth, hidden_size)
-    log_scale = factors.log_gamma + factors.log_alpha + log(depth)
+    log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
     best = int(np.argmin(curve))
     p = _valley(factors.spectrum, log_scale, hidden_size)

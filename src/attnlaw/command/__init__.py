@@ -1,53 +1,105 @@
-"""The command line: parse, call one library function, write. One file per verb."""
+"""The command line: words to settings, settings to results, results to a table, JSON or a page.
+
+It alone knows the command-line library (`app`) and rich (`console` and the tables).
+Exit status: 0 done; 1 a file could not be read or a computation failed; 2 bad usage or a bad setting;
+3 a gate failed (`check` alone); 130 interrupted. Whatever goes wrong is told in one line.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-import traceback
+from collections.abc import Callable
 from io import TextIOWrapper
+from typing import Any, cast
+
+
+class Unprintable(Exception):
+    """Standard output takes no more; without words where its reader, such as head, has seen enough."""
+
+
+class Output:
+    """Standard output whose errors are told apart from those of files and connections."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return int(self._guarded(self._stream.write, text))
+
+    def flush(self) -> None:
+        self._guarded(self._stream.flush)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except BrokenPipeError:
+            raise Unprintable from None
+        except OSError as error:
+            told = f"standard output cannot be written ({error.strerror}); give it another place"
+            raise Unprintable(told) from error
 
 
 def main() -> None:
-    """Run `attnlaw`; bad input, and what the system refuses, end in one line and exit status 1."""
-    from attnlaw.base.errors import InputError
-    from attnlaw.command.app import app
+    """Run `attnlaw`; bad input, and what the system refuses, end in one line and an exit status."""
+    from attnlaw.base.errors import BadSetting, InputError, as_option
 
+    prepare_streams()
+    try:
+        status = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except Unprintable as error:
+        # What is left in the buffer goes nowhere, so that the interpreter does not try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end(str(error), 1)
+    except BadSetting as error:
+        _end(error.told(as_option), 2)
+    except InputError as error:
+        _end(str(error), 1)
+    except KeyboardInterrupt:
+        _end("stopped", 130)
+    except MemoryError as error:
+        _end(f"this does not fit into memory ({error or 'no size given'}); choose smaller sizes", 1)
+    except OSError as error:
+        told = f"the system refused something ({error!r}); try again"
+        if error.filename is not None:
+            told = f"{error.filename}: {error.strerror}; give another path"
+        _end(str(InputError(told)), 1)
+    else:
+        sys.exit(status)
+
+
+def prepare_streams() -> None:
+    """Make the streams fit to be written to, whatever they are."""
     if sys.stderr is None:  # closed: there is nowhere to say anything
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:
-        sys.exit("attnlaw: standard output is closed; give it another place, such as /dev/null")
+        _end("standard output is closed; give it another place, such as /dev/null", 1)
     # A terminal that cannot show a bar or a Greek letter gets a question mark, not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    try:
-        try:
-            app()
-        finally:
-            sys.stdout.flush()
-    except InputError as error:
-        sys.exit(f"attnlaw: {error}")
-    except MemoryError as error:
-        sys.exit(f"attnlaw: this does not fit into memory ({error or 'no size given'}); choose smaller sizes")
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        _drop_output()
-        sys.exit(1)
-    except OSError as error:
-        if error.filename is not None:
-            sys.exit(f"attnlaw: {InputError(f'{error.filename}: {error.strerror}; give another path')}")
-        if not _was_printing(error):
-            sys.exit(f"attnlaw: {InputError(f'the system refused something ({error!r}); try again')}")
-        _drop_output()
-        sys.exit(f"attnlaw: standard output cannot be written ({error.strerror}); give it another place")
+    sys.stdout = cast(TextIOWrapper, Output(sys.stdout))
+    # On a screen of width 0, as some terminals tell it, nothing could be shown: it counts as not told.
+    if not os.environ.get("COLUMNS", "0").strip("0"):
+        os.environ.pop("COLUMNS", None)
 
 
-def _was_printing(error: OSError) -> bool:
-    """Whether an error that names no file was raised by code that prints; a connection names none either."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get("__name__")).startswith(("attnlaw.command", "rich.", "typer."))
+def _run(words: list[str]) -> int:
+    if words in (["--version"], ["-V"]):  # answered without the command-line library
+        from attnlaw import __version__
+
+        sys.stdout.write(f"attnlaw {__version__}\n")
+        return 0
+    from attnlaw.command.app import run
+
+    return run(words)
 
 
-def _drop_output() -> None:
-    """Send what is left in the buffer nowhere, so that the interpreter does not try again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _end(line: str, status: int) -> None:
+    if line:
+        print(f"attnlaw: {line}", file=sys.stderr)  # noqa: T201 (rich is not needed for one line)
+    sys.exit(status)

@@ -1,58 +1,112 @@
-"""The table of verbs. A new verb is a module with a `command` (or a group, `app`) and one line here."""
+"""The commands, by cyclopts: one for each verb, its options the settings. This file alone knows the library.
+
+Only the verb that is called is imported. What the words mean is left to the declaration.
+"""
 
 from __future__ import annotations
 
 import inspect
-import os
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, replace
+from typing import Annotated, Any, Literal
 
-import typer
-from typer.core import TyperGroup
+from cyclopts import App, CycloptsError, Group, Parameter
 
-from attnlaw import __version__
-from attnlaw.command import audit, fit, learn, lens, limit, report, study
+from attnlaw.base.errors import as_option
+from attnlaw.base.settings import Declared, Settings, declared
+from attnlaw.command.perform import Shown, perform, read_words
+from attnlaw.verbs import VERBS, verb
 
-# On a screen of width 0, as some terminals tell it, nothing could be shown: it counts as not told.
-if not os.environ.get("COLUMNS", "0").strip("0"):
-    os.environ.pop("COLUMNS", None)
-
-
-class Verbs(TyperGroup):
-    """The verbs; Ctrl-C in any of them is answered here, in one line."""
-
-    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            typer.echo("attnlaw: stopped", err=True)
-            raise typer.Exit(130) from None
+PLAIN: Literal["plaintext"] = "plaintext"  # without markup it starts a third faster
+METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
+# Commands over what verbs wrote; each is a module of this room with COMMANDS: name -> (settings, function).
+OVER_VERBS = {
+    "study": ("attnlaw.command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
+    "report": ("attnlaw.command.report", "Write report.html from saved rows; nothing is computed anew."),
+}
+Body = Callable[[dict[str, Any]], int]
 
 
-app = typer.Typer(
-    name="attnlaw",
-    cls=Verbs,
-    help="The spectral theory of attention, executable.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
+def run(words: list[str]) -> int:
+    """Do what the words ask for; the exit status."""
+    from attnlaw import __version__
+
+    app = App(
+        name="attnlaw",
+        help="The spectral theory of attention, executable.",
+        help_format=PLAIN,
+        version=f"attnlaw {__version__}",
+        version_flags=["--version", "-V"],
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+    asked = "--install-completion" in words[:1]
+    called = next((word for word in words if not word.startswith("-")), None)
+    for place, (name, (module, line)) in enumerate((VERBS | OVER_VERBS).items()):
+        wanted = asked or name == called
+        made = _command(name, module) if wanted else App(name=name, help=line, help_format=PLAIN)
+        made.sort_key = place
+        app.command(made)
+    if asked:
+        app.register_install_completion_command()
+    try:
+        status = app(words or ["--help"], exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        from attnlaw.command.console import say
+
+        say(f"attnlaw: {' '.join(str(error).replace(chr(34), '').split())}")
+        return 2
+    return status if isinstance(status, int) else 0
 
 
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"attnlaw {__version__}")
-        raise typer.Exit
+def _command(name: str, module: str) -> App:
+    """The command of a verb, or the commands over verbs that a module of this room declares."""
+    if name in VERBS:
+        one = verb(name)
+        known = declared(one.settings) | declared(Shown)
+        if one.beside is not None:  # what it must be given plays a part only where it is given
+            more = declared(one.beside.settings).items()
+            known = {name: replace(other, default=None) for name, other in more if name not in known} | known
+        return _app(name, one.settings, known, lambda given: perform(one, given))
+    from importlib import import_module
+
+    commands = import_module(module).COMMANDS
+    if list(commands) == [name]:
+        settings, function = commands[name]
+        return _app(name, settings, declared(settings), _of(settings, name, function))
+    group = App(name=name, help=OVER_VERBS[name][1], help_format=PLAIN)
+    for part, (settings, function) in commands.items():
+        group.command(_app(part, settings, declared(settings), _of(settings, f"{name} {part}", function)))
+    return group
 
 
-@app.callback()
-def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
-    ),
-) -> None:
-    """The spectral theory of attention, executable."""
+def _of(settings: type[Settings], name: str, function: Callable[[Any], int]) -> Body:
+    """A body that makes the record of what was given."""
+    return lambda given: function(settings.of(read_words(declared(settings), given), name))
+
+
+def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], body: Body) -> App:
+    """A command whose options are declared settings; its body gets the words that were given."""
+    place = next((one for one in known.values() if one.rule.positional), None)
+
+    def call(*words: str, **given: Any) -> int:
+        if place is not None:
+            given[place.name] = list(words) if _is_list(place) else words[0]
+        return body(given)
+
+    panels = dict.fromkeys(one.rule.panel for one in known.values())
+    groups = {panel: Group.create_ordered(panel) for panel in panels}
+    parameters = [_parameter(one, groups[one.rule.panel]) for one in known.values()]
+    parameters.sort(key=lambda parameter: parameter.kind)
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    made = App(name=name, help=_flowing(settings.__doc__), help_format=PLAIN)
+    made.default(call)
+    return made
+
+
+def _is_list(one: Declared) -> bool:
+    return one.rule.many or tuple[str, ...] in one.kinds
 
 
 def _flowing(text: str | None) -> str:
@@ -66,6 +120,26 @@ def _flowing(text: str | None) -> str:
     return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", inspect.cleandoc(text or ""))
 
 
-for verb in (audit, fit, learn, lens, limit, report):
-    app.command(verb.__name__.rpartition(".")[2], help=_flowing(verb.command.__doc__))(verb.command)
-app.add_typer(study.app, name="study")
+def _parameter(one: Declared, group: Group) -> inspect.Parameter:
+    rule, flag = one.rule, one.kinds == (bool,)
+    default = ",".join(map(str, rule.cases)) if rule.cases else one.default
+    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.many and {int, float} & set(one.kinds) else ""]
+    shown = Parameter(
+        name=None if rule.positional else as_option(one.name),
+        help=" ".join(filter(None, words)),
+        group=group,
+        metavar=rule.metavar or "|".join(rule.choices or ()) or METAVARS.get(one.kinds[0]),
+        show_default=not (flag or default in (None, MISSING)),
+        required=default is MISSING,
+        negative=(),
+        allow_leading_hyphen=bool({int, float} & set(one.kinds)),
+    )
+    if rule.positional:
+        kind = inspect.Parameter.VAR_POSITIONAL if _is_list(one) else inspect.Parameter.POSITIONAL_ONLY
+        return inspect.Parameter((rule.metavar or one.name).lower(), kind, annotation=Annotated[str, shown])
+    hint: Any = Annotated[bool, shown] if flag else Annotated[str, shown]
+    if default is MISSING:
+        default = inspect.Parameter.empty
+    elif not flag and default is not None:
+        default = str(default)
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)

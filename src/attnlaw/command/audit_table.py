@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -10,38 +13,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.auditing import Audit
-from attnlaw.base.remarks import proxy_entries, remarks
-from attnlaw.command.console import print_table
-from attnlaw.command.uncertain import with_error
+from attnlaw.auditing.audit import Audit
+from attnlaw.auditing.remarks import proxy_entries, remarks
+from attnlaw.base.estimate import with_error
+from attnlaw.command.console import bar, print_table, progress, sparkline
 from attnlaw.report.saved import short_names
-
-BLOCKS = "▁▂▃▄▅▆▇█"
-
-
-def sparkline(values: Sequence[float], top: float) -> str:
-    """One block per value, as high as the value is against `top`.
-
-    >>> sparkline([0.0, 1.0, 2.0], top=2.0)
-    '▁▅█'
-    """
-    steps = len(BLOCKS) - 1
-    return "".join(BLOCKS[round(steps * value / top) if top > 0 else 0] for value in values)
+from attnlaw.verbs.audit import AuditSettings
 
 
 def _bins(values: Sequence[float], size: int) -> list[float]:
     """The maxima of `size` neighbours each."""
     return [max(values[i : i + size]) for i in range(0, len(values), size)]
-
-
-def bar(fraction: float, width: int = 8) -> str:
-    """A horizontal bar, in eighths of a character.
-
-    >>> bar(0.5, width=4)
-    '██'
-    """
-    eighths = round(fraction * width * 8)
-    return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")
 
 
 def show(audit: Audit, console: Console) -> None:
@@ -72,8 +54,9 @@ def show(audit: Audit, console: Console) -> None:
         console.print(Text(f"warning: {warning}", style="yellow"))
 
 
-def show_together(audit: Audit, console: Console) -> None:
+def show_together(found: Sequence[Audit], console: Console) -> None:
     """Print the proxies of all models side by side, and once each what is to be known about them."""
+    audit = reduce(add, found)
     names = short_names(audit.names)
     bounded = {
         names[summary["model"]]: summary for summary in audit.summaries if summary["proxies"] is not None
@@ -90,6 +73,17 @@ def show_together(audit: Audit, console: Console) -> None:
         whose = "" if len(models) == len(audit.summaries) else f"{', '.join(models)}: "
         console.print(Text(f"{whose}{line}", style="dim"))
     console.print()
+
+
+def save(done: Sequence[tuple[AuditSettings, Audit]], folder: Path, figures: str | None) -> str:
+    """Write the audits of all models, with fitted laws unless they are not wanted; what was written."""
+    audit = reduce(add, (found for _, found in done))
+    if not done[0][0].no_laws:
+        with progress("fit laws") as report:
+            audit = audit.fitted(progress=report)
+    audit.save(folder, as_list=len(done) > 1, figures=figures)
+    more = "" if figures is None else f", and {folder / 'figures'}"
+    return f"wrote {folder / 'report.html'} and the rows beside it{more}"
 
 
 def _show_layers(audit: Audit, console: Console) -> None:

@@ -17,6 +17,7 @@ from attnlaw.base.files import to_json
 if TYPE_CHECKING:
     from rich.table import Table
 
+BLOCKS = "▁▂▃▄▅▆▇█"
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 
@@ -83,3 +84,23 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(printable(description), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def sparkline(values: Sequence[float], top: float) -> str:
+    """One block per value, as high as the value is against `top`.
+
+    >>> sparkline([0.0, 1.0, 2.0], top=2.0)
+    '▁▅█'
+    """
+    steps = len(BLOCKS) - 1
+    return "".join(BLOCKS[round(steps * value / top) if top > 0 else 0] for value in values)
+
+
+def bar(fraction: float, width: int = 8) -> str:
+    """A horizontal bar, in eighths of a character.
+
+    >>> bar(0.5, width=4)
+    '██'
+    """
+    eighths = round(fraction * width * 8)
+    return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")

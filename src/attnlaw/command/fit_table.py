@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -11,14 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
-from attnlaw.base.laws import LAW_NAMES
 from attnlaw.command.console import print_table
+from attnlaw.fits import LAWS
 from attnlaw.fits.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
 from attnlaw.report.saved import short_names
 
 # The letter that stands for each law in a map of heads, and its colour.
-_STYLES = (("r", "bright_black"), ("L", "green"), ("H", "red"), ("P", "yellow"), ("·", "default"))
-LETTERS: dict[str | None, tuple[str, str]] = dict(zip(LAW_NAMES, _STYLES, strict=True))
+LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
 # What stands where no law could be fitted.
 UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
 # The medians and their columns, and which of them a narrow screen goes without, in this order.
@@ -49,8 +51,9 @@ def show(fits: Fits, console: Console) -> None:
         )
 
 
-def show_together(fits: Fits, console: Console) -> None:
+def show_together(found: Sequence[Fits], console: Console) -> None:
     """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
+    fits = reduce(add, found)
     legend = Text("\n")
     for law, (letter, colour) in _letters(fits).items():
         legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
@@ -65,6 +68,13 @@ def show_together(fits: Fits, console: Console) -> None:
             style="dim",
         )
     )
+
+
+def save(done: Sequence[tuple[Any, Fits]], folder: Path, figures: str | None) -> str:
+    """Write the laws of all models; what was written."""
+    reduce(add, (found for _, found in done)).save(folder, figures)
+    more = "" if figures is None else f", and {folder / 'figures'}"
+    return f"wrote {folder / 'report.html'} and the rows beside it{more}"
 
 
 def _map(rows: pl.DataFrame) -> Table:

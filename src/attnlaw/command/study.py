@@ -1,149 +1,148 @@
-"""`attnlaw study run|status|resume|export FILE --out DIR`"""
+"""`attnlaw study run|resume|status|export FILE --out DIR`"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from attnlaw.command.options import directory
+from attnlaw.base.errors import BadSetting
+from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.study.places import Place
 
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
-    from attnlaw.study.places import Place
-    from attnlaw.study.run import Estimate, Report
-
-app = typer.Typer(
-    help="Sweeps that run in process or on a cluster, and never lose a row.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-ENGINE = "Where it runs"
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The study (TOML); see docs/scale.md.")]
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the store and the rows are.", parser=directory)]
-Jobs = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Workers of a local Dask cluster, or on Slurm.", rich_help_panel=ENGINE),
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="A running Dask cluster: tcp://HOST:PORT.", rich_help_panel=ENGINE),
-]
-Slurm = Annotated[
-    str | None,
-    typer.Option(
-        metavar="partition=...,cores=...",
-        help="Slurm jobs: also memory, walltime, account, interface; needs --jobs for their number.",
-        rich_help_panel=ENGINE,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+    from attnlaw.study.run import Cost, Standing
 
 
-@app.command("run")
-def run_command(
-    file: File,
-    out: Out,
-    jobs: Jobs = None,
-    dask: Dask = None,
-    slurm: Slurm = None,
-    force: Annotated[bool, typer.Option("--force", help="Compute everything anew.")] = False,
-    json: Json = False,
-) -> None:
+@settings
+class Stored(Settings):
+    """A study file and the directory of its rows."""
+
+    file: str = setting(help="The study (TOML); see docs/scale.md.", positional=True, metavar="FILE")
+    out: str = setting(help="Where the store and the rows are.", metavar="DIR")
+
+    def check(self) -> None:
+        if not self.out:
+            raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
+
+    def read(self) -> Study:
+        from attnlaw.study.file import read_study
+
+        return read_study(self.file)
+
+
+@settings
+class Computed(Stored, Place):
+    """What `run` and `resume` share: where the tasks are computed."""
+
+    json: bool = setting(False, "Print JSON and nothing else.")
+
+    def check(self) -> None:
+        Stored.check(self)
+        Place.check(self)
+
+    @property
+    def place(self) -> Place:
+        return Place(jobs=self.jobs, dask=self.dask, slurm=self.slurm)
+
+
+@settings
+class Run(Computed):
     """Compute what is missing of a study and export its rows to DIR/rows.
 
-    The same from Python: attnlaw.study.run(read_study(FILE, VERBS), DIR, Place(jobs=...), force=...)
+    The same from Python: attnlaw.study.run(read_study(FILE), DIR, Place(jobs=...), force=...)
     """
-    from attnlaw.study import Place, run
 
-    _compute(run, file, out, Place(jobs, dask, slurm), json, force=force)
+    force: bool = setting(False, "Compute everything anew.")
 
 
-@app.command("resume")
-def resume_command(
-    file: File,
-    out: Out,
-    jobs: Jobs = None,
-    dask: Dask = None,
-    slurm: Slurm = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Also try what failed once more.")] = False,
-    json: Json = False,
-) -> None:
+@settings
+class Resume(Computed):
     """Go on with a study that was stopped or killed: only what is missing is computed.
 
-    The same from Python: attnlaw.study.resume(read_study(FILE, VERBS), DIR, Place(...), retry_failed=...)
+    The same from Python: attnlaw.study.resume(read_study(FILE), DIR, Place(...), retry_failed=...)
     """
-    from attnlaw.study import Place, resume
 
-    _compute(resume, file, out, Place(jobs, dask, slurm), json, retry_failed=failed)
+    failed: bool = setting(False, "Also try what failed once more.")
 
 
-@app.command("status")
-def status_command(file: File, out: Out, json: Json = False) -> None:
+@settings
+class Status(Stored):
     """How far a study has come, also while it runs.
 
-    The same from Python: attnlaw.study.status(read_study(FILE, VERBS), DIR)
+    The same from Python: attnlaw.study.status(read_study(FILE), DIR)
     """
-    from attnlaw.command.console import print_json
-    from attnlaw.study.run import status
 
-    report = status(_read(file), out)
-    if json:
-        print_json(report.describe())
-        return
-    _tell(report, file, out)
+    json: bool = setting(False, "Print JSON and nothing else.")
 
 
-@app.command("export")
-def export_command(file: File, out: Out) -> None:
+@settings
+class Export(Stored):
     """Write the finished rows to DIR/rows and the tables to DIR/tables, also while the study runs.
 
-    The same from Python: attnlaw.study.export.export(read_study(FILE, VERBS), store)
+    The same from Python: attnlaw.study.export.export(read_study(FILE), store)
     """
+
+
+def run(asked: Run) -> int:
+    from attnlaw.study.run import run
+
+    return _compute(run, asked, force=asked.force)
+
+
+def resume(asked: Resume) -> int:
+    from attnlaw.study.run import resume
+
+    return _compute(resume, asked, retry_failed=asked.failed)
+
+
+def status(asked: Status) -> int:
+    from attnlaw.study.run import status
+
+    _tell(status(asked.read(), asked.out), asked, asked.json)
+    return 0
+
+
+def export(asked: Export) -> int:
     from attnlaw.command.console import say
     from attnlaw.study.export import export
     from attnlaw.study.store import open_store
 
-    study = _read(file)
-    with open_store(out) as store:
+    study = asked.read()
+    with open_store(asked.out) as store:
         written = export(study, store)
     say(f"wrote {written}")
+    return 0
 
 
-def _read(file: Path) -> Study:
-    from attnlaw.study.file import read_study
-    from attnlaw.study.verbs import VERBS
+COMMANDS = {
+    "run": (Run, run),
+    "resume": (Resume, resume),
+    "status": (Status, status),
+    "export": (Export, export),
+}
 
-    return read_study(file, VERBS)
 
+def _compute(function: Callable[..., Standing], asked: Computed, **options: bool) -> int:
+    from attnlaw.command.console import progress, say
 
-def _compute(
-    function: Callable[..., Report], file: Path, out: Path, place: Place, json: bool, **options: bool
-) -> None:
-    from attnlaw.command.console import print_json, progress, say
-
-    study = _read(file)
-    with progress(f"study {file.name}") as shown:
-        report = function(
+    study, place = asked.read(), asked.place
+    with progress(f"study {Path(asked.file).name}") as shown:
+        standing = function(
             study,
-            out,
+            asked.out,
             place,
-            announce=lambda cost: say(_cost(cost)),
+            announce=lambda cost: say(_told(cost)),
             progress=shown,
             **options,
         )
-    if json:
-        print_json(report.describe())
-    else:
-        _tell(report, file, out)
-    if report.stopped or report.failures:
-        raise typer.Exit(130 if report.stopped else 1)
+    _tell(standing, asked, asked.json)
+    return 130 if standing.stopped else 1 if standing.failures else 0
 
 
-def _cost(cost: Estimate) -> str:
+def _told(cost: Cost) -> str:
     """What a run will cost, in a line."""
     tasks = f"{cost.tasks} task{'s' if cost.tasks > 1 else ''} to compute"
     if cost.first is None or cost.seconds is None:
@@ -164,22 +163,25 @@ def _time(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1g} ms"
 
 
-def _tell(report: Report, file: Path, out: Path) -> None:
+def _tell(standing: Standing, asked: Any, json: bool) -> None:
     """Where the study stands, what failed, and what to do next."""
-    from attnlaw.command.console import output, say
+    from attnlaw.command.console import output, print_json, say
     from attnlaw.study.run import reasons
 
-    state = ", a run is at work" if report.running else ""
-    failed = f", {len(report.failures)} failed" if report.failures else ""
-    missing = f", {report.missing} missing" if report.missing else ""
-    output.print(f"{report.done} of {report.tasks} tasks done{failed}{missing}{state}", soft_wrap=True)
-    again = f"attnlaw study resume {shlex.quote(str(file))} --out {shlex.quote(str(out))}"
-    lines = reasons(report.failures)
-    if report.failures:
+    if json:
+        print_json(standing.describe())
+        return
+    state = ", a run is at work" if standing.running else ""
+    failed = f", {len(standing.failures)} failed" if standing.failures else ""
+    missing = f", {standing.missing} missing" if standing.missing else ""
+    output.print(f"{standing.done} of {standing.tasks} tasks done{failed}{missing}{state}", soft_wrap=True)
+    again = f"attnlaw study resume {shlex.quote(asked.file)} --out {shlex.quote(asked.out)}"
+    lines = reasons(standing.failures)
+    if standing.failures:
         lines.append(f"the failed rows carry their error; retry them with: {again} --failed")
-    if report.stopped:
+    if standing.stopped:
         lines.append(f"stopped; every finished row is kept; go on with: {again}")
-    elif report.missing and not report.running:
+    elif standing.missing and not standing.running:
         lines.append(f"go on with: {again}")
     for line in lines:
         say(line)

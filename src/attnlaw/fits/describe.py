@@ -21,17 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.fits.fit import Curve, Fit, fit, inner_size
+from attnlaw.base.estimate import Estimate, Range
+from attnlaw.fits.fit import FITTED, FITTERS, Curve, Fit, fit_law
+from attnlaw.fits.null import LEVEL, null_shape
 from attnlaw.spectra.spectrum import Spectrum
 
-LEVEL = 0.01
 KS_LEVEL = 1.36
 TAIL_LEVEL, LEAST_TAIL, LEAST_SHARE = 0.1, 10, 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """The decision, every number as a row's columns, and the density of the law that was decided on.
+    """The decision, every number by its name in rows, and the density of the law that was decided on.
 
     Where the decision is "random" there is no curve of its own (the null is the law); where it is "neither"
     the curve is that of the nearest law of the whole spectrum, `drawn` names it.
@@ -46,10 +47,7 @@ class Description:
 
 def describe(spectrum: Spectrum, seed: int = 0) -> Description:
     """Fit every law to one spectrum and decide."""
-    fits = {
-        law: fit(spectrum, law, seed)
-        for law in ("random", "power-law", "lognormal", "heavy-tailed", "learned")
-    }
+    fits = {law: fit_law(spectrum, law, seed) for law in FITTERS}
     law, drawn = _decide(fits)
     return Description(
         law=law,
@@ -58,17 +56,6 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
         drawn=drawn,
         curve=None if drawn is None else fits[drawn].curve,
     )
-
-
-def null_shape(spectrum: Spectrum) -> str:
-    """A name for the shape whose null is compared with.
-
-    >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr", inner=2))
-    '4 x 8 through 2'
-    """
-    low, high = sorted(spectrum.shape)
-    inner = inner_size(spectrum)
-    return f"{low} x {high}" + ("" if inner is None else f" through {inner}")
 
 
 def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
@@ -105,7 +92,7 @@ def _has_tail(fits: dict[str, Fit]) -> bool:
 
 def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
     random, tail, heavy, learned = (fits[law] for law in ("random", "power-law", "heavy-tailed", "learned"))
-    has_tail = "alpha" in tail.parameters
+    alpha = tail.parameters.get("alpha")
     return {
         "values": random.size,
         "random_p_value": random.p_value,
@@ -115,21 +102,18 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
         "null_scale": random.parameters.get("scale"),
         "null_edge": random.statistics.get("edge"),
         "edge_scale": random.statistics.get("edge_scale"),
-        "alpha": tail.parameters.get("alpha"),
-        "alpha_error": tail.errors.get("alpha"),
+        "alpha": None if alpha is None else Estimate(alpha, tail.errors["alpha"]),
         "alpha_p_value": tail.p_value,
         "x_min": tail.parameters.get("x_min"),
-        "tail_size": tail.size if has_tail else None,
+        "tail_size": None if alpha is None else tail.size,
         "lognormal_better": fits["lognormal"].statistics.get("better"),
         "hill": tail.statistics.get("hill"),
-        "kappa": heavy.parameters.get("kappa"),
-        **{name: heavy.statistics.get(name) for name in ("kappa_low", "kappa_high")},
-        **{name: learned.parameters.get(name) for name in ("noise_level", "threshold", "target_rank")},
-        **{
-            f"{name}_{end}": learned.statistics.get(f"{name}_{end}")
-            for name in ("noise", "threshold", "target_rank")
-            for end in ("low", "high")
-        },
+        "kappa": _range(heavy, "kappa"),
+        "noise_level": learned.parameters.get("noise_level"),
+        "noise_low": learned.statistics.get("noise_low"),
+        "noise_high": learned.statistics.get("noise_high"),
+        "threshold": _range(learned, "threshold"),
+        "target_rank": _range(learned, "target_rank"),
         "rank_fraction": learned.statistics.get("rank_fraction"),
         "learned_distance": learned.statistics.get("distance"),
         "ks_random": random.ks,
@@ -142,7 +126,13 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
     }
 
 
+def _range(found: Fit, name: str) -> Range:
+    """A parameter with the interval that a fit leaves it."""
+    low, high = (found.statistics.get(f"{name}_{end}") for end in ("low", "high"))
+    return Range(found.parameters.get(name), low, high)
+
+
 def _status(fits: dict[str, Fit]) -> str:
     """`fitted`, or what is missing and why."""
-    remarks = [f"{law}: {found.status}" for law, found in fits.items() if found.status != "fitted"]
-    return "; ".join(remarks) or "fitted"
+    remarks = [f"{law}: {found.status}" for law, found in fits.items() if found.status != FITTED]
+    return "; ".join(remarks) or FITTED

@@ -2,8 +2,8 @@
 
 The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
 a real head the logits of all pairs of tokens are taken, `s q_i . k_j` with s the model's own factor
-(`Layer.score_scale`, mostly 1/sqrt(d_head)), and beta_i is the standard deviation over j; it needs no logits,
-since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
+(`Blocks.score_scale`, mostly 1/sqrt(d_head)), and beta_i is the standard deviation over j; it needs no
+logits, since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
 
 | letter | meaning |
 |---|---|
@@ -57,7 +57,7 @@ def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
     if not 0 <= layer < len(model.layers) or not 0 <= head < model.layers[layer].attention.heads:
         raise InputError(
             f"{model.name}: found no head {head} of layer {layer}; the model has layers 0 to "
-            f"{len(model.layers) - 1} with heads from 0 to {model.heads - 1}"
+            f"{len(model.layers) - 1} with heads from 0 to {model.layers[0].attention.heads - 1}"
         )
     X = _inputs(model)
     return _of_layer(model, layer, (head,), X, _covariance(X))[0]
@@ -77,7 +77,7 @@ def _inputs(model: Model) -> Matrix:
     """Embeddings with mean 0 and variance 1 in each row; constant rows (unused tokens) are left out."""
     X = model.embedding()
     if X.shape[1] != model.hidden_size:
-        widths = ", ".join(map(str, model.widths))
+        widths = ", ".join(map(str, model.network.widths))
         raise InputError(
             f"{model.name}: token embeddings have {X.shape[1]} entries, the heads read {widths}; "
             "effective beta needs embeddings that enter the layers as they are"
@@ -99,7 +99,7 @@ def _of_layer(
 ) -> list[EffectiveBeta]:
     part = model.layers[layer]
     found = []
-    for head, (W_Q, transposed) in enumerate(model.head_factors(part.attention, "qk")):
+    for head, (W_Q, transposed) in enumerate(part.attention.factors(model, "qk")):
         if head not in heads:
             continue
         q, of_keys = X @ W_Q, transposed @ covariance @ transposed.T

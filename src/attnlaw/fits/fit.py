@@ -1,8 +1,7 @@
-"""`fit(spectrum, law) -> Fit`: one law fitted to the spectrum of one matrix. A new law is one line in `LAWS`.
+"""`fit_law(spectrum, law) -> Fit`: one law fitted to one spectrum. A new law is one line in `FITTERS`.
 
-Conventions: singular values up to `1e-10 min(rows, cols) s_1` are round-off and count as zero, so that no fit
-depends on the scale of the weights; laws of eigenvalues are fitted to the squares of the others; a `curve` is
-a density over singular values, of mass one over the values that are not zero (a tail: of its share).
+A `curve` is a density over singular values, of mass one over the values that are not zero (a tail: of its
+share); `values` says which those are.
 """
 
 from __future__ import annotations
@@ -18,14 +17,21 @@ from attnlaw.base.errors import InputError
 from attnlaw.fits import tail as tails
 from attnlaw.fits.heavy_tailed import fit_kappa, kappas_of_null
 from attnlaw.fits.learned import fit_learned
-from attnlaw.fits.null import CURVE_POINTS, Null, null_of
+from attnlaw.fits.null import CURVE_POINTS, null_for
 from attnlaw.fits.tail_checks import goodness_of_fit, lognormal_tail
-from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
+from attnlaw.fits.values import (
+    eigenvalues,
+    is_head,
+    obstacle,
+    positive_values,
+    shape_ratio,
+    without_round_off,
+)
+from attnlaw.spectra.spectrum import Spectrum
 
 Reals = NDArray[np.float64]
 Curve = tuple[Reals, Reals]
 FITTED = "fitted"
-LARGEST = 1e140
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,74 +55,24 @@ class Fit:
     status: str = FITTED
 
 
-def fit(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
-    """Fit one law, named in `LAWS`, to a measured spectrum; `seed` fixes the draws of its tests.
+def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
+    """Fit one law, named in `FITTERS`, to a measured spectrum; `seed` fixes the draws of its tests.
 
     A spectrum measured from thin factors (route "qr") is a head: its null is a product of two factors.
 
     >>> rng = np.random.default_rng(0)
     >>> values = np.linalg.svd(rng.standard_normal((40, 60)), compute_uv=False)
-    >>> noise = fit(Spectrum(values, (40, 60), 1.0, 1.0, "svd"), "random")
+    >>> noise = fit_law(Spectrum(values, (40, 60), 1.0, 1.0, "svd"), "random")
     >>> noise.p_value > 0.01, noise.statistics["outliers"]
     (True, 0)
     """
-    if law not in LAWS:
-        raise InputError(f"law {law!r}: unknown; choose from {', '.join(LAWS)}")
+    if law not in FITTERS:
+        raise InputError(f"law {law!r}: unknown; choose from {', '.join(FITTERS)}")
     if seed < 0:
         raise InputError(f"seed {seed}: expected a number that is not negative")
     if reason := obstacle(spectrum):
         raise InputError(f"fit: {reason}")
-    return LAWS[law](spectrum, seed)
-
-
-def obstacle(spectrum: Spectrum) -> str | None:
-    """Why no law can be fitted to a spectrum, None where one can."""
-    if spectrum.route == "lanczos":
-        return "the spectrum is approximate, expected all singular values; measure it exactly"
-    if spectrum.values[0] and not 1 / LARGEST < spectrum.values[0] < LARGEST:
-        return f"squares of singular values near {spectrum.values[0]:.0e} leave float64; rescale the weights"
-    return None
-
-
-def null_for(spectrum: Spectrum, seed: int = 0) -> Null | None:
-    """The finite-size null of the matrix's shape; None in latent attention.
-
-    There a factor is a product, and one of them stacks a product beside a single map: what independent
-    entries would give depends on the scales of these, which no spectrum tells.
-    """
-    return None if spectrum.latent else null_of(*spectrum.shape, inner_size(spectrum), seed=seed)
-
-
-def is_head(spectrum: Spectrum) -> bool:
-    return spectrum.route == "qr"
-
-
-def inner_size(spectrum: Spectrum) -> int | None:
-    """d of a product (where it is not known, the number of values: d up to the shorter side), or None."""
-    return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
-
-
-def shape_ratio(spectrum: Spectrum) -> float:
-    """d_head / N of a head, shorter over longer side of a matrix: the least dimension over the largest."""
-    dimensions = (*spectrum.shape, inner_size(spectrum) or spectrum.shape[0])
-    return min(dimensions) / max(dimensions)
-
-
-def without_round_off(spectrum: Spectrum) -> Reals:
-    """All singular values, descending, with zeros in place of round-off."""
-    tolerance = RANK_TOLERANCE * min(spectrum.shape) * spectrum.spectral
-    return np.where(spectrum.values > tolerance, spectrum.values, 0.0)
-
-
-def positive_values(spectrum: Spectrum) -> Reals:
-    """Singular values above round-off, ascending."""
-    values = without_round_off(spectrum)[::-1]
-    return np.asarray(values[values > 0])
-
-
-def eigenvalues(spectrum: Spectrum) -> Reals:
-    """Squared singular values above round-off, ascending."""
-    return np.asarray(positive_values(spectrum) ** 2)
+    return FITTERS[law](spectrum, seed)
 
 
 def ks_distance(cdf: Reals) -> float:
@@ -292,7 +248,7 @@ def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
     )
 
 
-LAWS: dict[str, Callable[[Spectrum, int], Fit]] = {
+FITTERS: dict[str, Callable[[Spectrum, int], Fit]] = {
     "random": _random,
     "power-law": _power_law,
     "lognormal": _lognormal,

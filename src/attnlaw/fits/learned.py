@@ -27,6 +27,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlaw.base.estimate import Range
 from attnlaw.fits.angle_table import AngleTable, angle_tables
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
@@ -47,23 +48,12 @@ AGREEMENT = 3.0
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """What the data say about one parameter: from `low` to `high` in all laws that fit about as well.
-
-    `value` is that of the best law, None where it is not identified; all are None where no law fits.
-    """
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
 class Learned:
     """The best law, its distance, and what the data say about its parameters.
 
     `distance` is relative: the root mean square distance of quantiles over that of the values; `plausible`
-    says that spectra drawn from the law lie as far from it.
+    says that spectra drawn from the law lie as far from it. A parameter ranges over all laws that fit about
+    as well; its value is that of the best law, None where it is not identified, all None where no law fits.
     """
 
     law: Rectified
@@ -71,10 +61,10 @@ class Learned:
     rank_fraction: float
     distance: float
     plausible: bool
-    noise_level: Parameter
-    threshold: Parameter
-    target_rank: Parameter
-    scale: Parameter
+    noise_level: Range
+    threshold: Range
+    target_rank: Range
+    scale: Range
 
     @property
     def top(self) -> float:
@@ -125,8 +115,8 @@ def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
     distance = float(np.sqrt(squares[best]))
     plausible = distance <= resolution(values)
 
-    def parameter(of_laws: Reals, inside: bool = True) -> Parameter:
-        return _parameter(of_laws[best], of_laws[alike], inside) if plausible else Parameter()
+    def parameter(of_laws: Reals, inside: bool = True) -> Range:
+        return _parameter(of_laws[best], of_laws[alike], inside) if plausible else Range(None, None, None)
 
     noise_inside = not np.isin(family.noise[alike], NOISES[[0, -1]]).any()
     rank_inside = not np.isin(family.target_rank[alike], TARGET_RANKS[[0, -1]]).any()
@@ -171,11 +161,11 @@ def _fitted(family: _Family, values: Reals) -> tuple[Reals, Reals, Reals]:
     return r, b, ((values - r[:, None] * shifted) ** 2).mean(axis=1) / (values**2).mean()
 
 
-def _parameter(best: float, alike: Reals, inside: bool) -> Parameter:
+def _parameter(best: float, alike: Reals, inside: bool) -> Range:
     """The range over laws alike, half a step of the grid further; the value where the ends agree."""
     half_step = 2.0 ** (STEP / 2)
     low, high = float(alike.min() / half_step), float(alike.max() * half_step)
-    return Parameter(float(best) if inside and high <= AGREEMENT * low else None, low, high)
+    return Range(float(best) if inside and high <= AGREEMENT * low else None, low, high)
 
 
 @lru_cache(maxsize=1024)

@@ -21,6 +21,7 @@ The null has full rank. A spectrum with zeros in its middle half has no scale, h
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -28,16 +29,19 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh_tridiagonal
-from scipy.ndimage import gaussian_filter1d
-from scipy.stats import betabinom
+from scipy.special import betaln
 
+from attnlaw.fits.values import inner_size, obstacle, without_round_off
 from attnlaw.laws.head_null import HeadNull
 from attnlaw.laws.law import Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.spectra.spectrum import Spectrum
 
 Reals = NDArray[np.float64]
 DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 512
-EDGE_LEVEL = 0.99
+# A matrix is not random at this level, which 99 draws are the fewest to reach.
+LEVEL = 0.01
+EDGE_LEVEL = 1 - LEVEL
 # Square root of the variance 1.6078 of the Tracy-Widom law of real symmetric matrices (Bornemann 2010).
 TRACY_WIDOM_DEVIATION = 1.2680
 CURVE_POINTS, CURVE_BINS = 64, 512
@@ -117,6 +121,8 @@ class Null:
             low, high = np.sqrt(self.law.intervals[0])
             x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
             return x, np.asarray(2 * x * self.law.density(x**2))
+        from scipy.ndimage import gaussian_filter1d  # slow to import, and only curves need it
+
         top = 1.05 * float(self.draws.max())
         counts, edges = np.histogram(self.draws, bins=CURVE_BINS, range=(0.0, top), density=True)
         smooth = gaussian_filter1d(counts, CURVE_BINS / 100, mode="reflect")
@@ -151,7 +157,56 @@ class Null:
         return float(self._tops.std(ddof=1) / TRACY_WIDOM_DEVIATION)
 
 
-def false_alarms(groups: Iterable[tuple[int, int]], level: float = 0.01) -> Reals:
+@dataclass(frozen=True)
+class NullTest:
+    """What the null says of one matrix: its p-value, how many values lie beyond its edge, by how many draws.
+
+    `outliers` is None where zeros reach into the middle half of the values. `shape` names the null.
+    """
+
+    p_value: float
+    outliers: int | None
+    draws: int
+    shape: str
+
+
+def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
+    """Compare a matrix with its null; None where there is none, or the values cannot be compared."""
+    null = None if obstacle(spectrum) else null_for(spectrum, seed)
+    if null is None:
+        return None
+    seen = null.compare(without_round_off(spectrum))
+    if seen.p_value is None:
+        return None
+    return NullTest(seen.p_value, seen.outliers, null.draws.shape[0], null_shape(spectrum))
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """How many matrices of a model are not random at level 0.01, and whether chance explains that many.
+
+    `expected` is the mean, and `p_value` the probability of so many or more, if every matrix were random: the
+    false alarms of a freshly initialised model. The probability takes the matrices as independent. Under
+    grouped queries heads share keys and values, false alarms come together, and it is too small.
+    """
+
+    tested: int
+    rejected: int
+    expected: float
+    p_value: float
+
+    @classmethod
+    def count(cls, tests: Iterable[tuple[float | None, str | None, int | None]]) -> Rejections:
+        """Of (p-value, shape of the null, its draws) of each matrix; those without a p-value do not count."""
+        tested = [(p_value, (shape, draws or 0)) for p_value, shape, draws in tests if p_value is not None]
+        rejected = sum(p_value <= LEVEL for p_value, _ in tested)
+        groups = Counter(group for _, group in tested)
+        chances = false_alarms((spectra, draws) for (_, draws), spectra in groups.items())
+        mean = float(chances @ np.arange(chances.size))
+        return cls(len(tested), rejected, mean, min(float(chances[rejected:].sum()), 1.0))
+
+
+def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Reals:
     """Probabilities of 0, 1, 2, ... p-values at most `level` when every spectrum comes from its null.
 
     `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their B draws: given
@@ -164,11 +219,39 @@ def false_alarms(groups: Iterable[tuple[int, int]], level: float = 0.01) -> Real
     chances = np.ones(1)
     for spectra, draws in groups:
         m = int(level * (draws + 1))
-        own = (
-            betabinom.pmf(np.arange(spectra + 1), spectra, m, draws + 1 - m) if m else np.eye(spectra + 1)[0]
-        )
+        own = _beta_binomial(spectra, m, draws + 1 - m) if m else np.eye(spectra + 1)[0]
         chances = np.convolve(chances, own)
     return chances
+
+
+def _beta_binomial(n: int, a: int, b: int) -> Reals:
+    """Probabilities of 0 to n of n, their common chance a Beta(a, b) variable.
+
+    That of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
+    """
+    k = np.arange(n + 1)
+    ways = -np.log(n + 1) - betaln(n - k + 1, k + 1)
+    return np.asarray(np.exp(ways + betaln(k + a, n - k + b) - betaln(a, b)))
+
+
+def null_for(spectrum: Spectrum, seed: int = 0) -> Null | None:
+    """The finite-size null of the matrix's shape; None in latent attention.
+
+    There a factor is a product, and one of them stacks a product beside a single map: what independent
+    entries would give depends on the scales of these, which no spectrum tells.
+    """
+    return None if spectrum.latent else null_of(*spectrum.shape, inner_size(spectrum), seed=seed)
+
+
+def null_shape(spectrum: Spectrum) -> str:
+    """A name for the shape whose null is compared with.
+
+    >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr", inner=2))
+    '4 x 8 through 2'
+    """
+    low, high = sorted(spectrum.shape)
+    inner = inner_size(spectrum)
+    return f"{low} x {high}" + ("" if inner is None else f" through {inner}")
 
 
 def null_of(rows: int, cols: int, inner: int | None = None, draws: int | None = None, seed: int = 0) -> Null:

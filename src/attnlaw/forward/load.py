@@ -19,8 +19,9 @@ import numpy as np
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import require_possible
 from attnlaw.forward.families import FAMILIES, Reader
-from attnlaw.models import Model, open_model
 from attnlaw.models.config import read_config
+from attnlaw.models.model import Model
+from attnlaw.models.open import open_model
 from attnlaw.models.tensors import require_real
 
 # Keys that the code of these models reads, though they are no parameters of every config's class.

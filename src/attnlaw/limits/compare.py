@@ -15,7 +15,7 @@ from attnlaw.limits.distance import distances
 from attnlaw.limits.finite import output_law
 from attnlaw.limits.memory import check_memory
 from attnlaw.limits.mixture import OutputLaw
-from attnlaw.limits.stack import Depth, PathPoint, StackLaw, stack_law
+from attnlaw.limits.stack import Depth, StackLaw, stack_law
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,32 +50,15 @@ class WidthRow:
     kernel_kl_to_limit: float | None = None
     beside: Mapping[float, OutputLaw] = field(default_factory=dict)
 
-    @property
-    def path_squared_length(self) -> list[float | None] | None:
+    @cached_property
+    def path_squared_length(self) -> list[Estimate] | None:
         """Sigma_ii of the token that is read, by depth."""
-        return self._along("squared_length", "value")
-
-    @property
-    def path_squared_length_error(self) -> list[float | None] | None:
-        return self._along("squared_length", "error")
-
-    @property
-    def path_cosine(self) -> list[float | None] | None:
-        """The mean cosine between tokens, by depth."""
-        return self._along("cosine", "value")
-
-    @property
-    def path_cosine_error(self) -> list[float | None] | None:
-        return self._along("cosine", "error")
+        return None if self.path is None else [point.squared_length for point in self.path.path()]
 
     @cached_property
-    def _points(self) -> tuple[PathPoint, ...]:
-        return () if self.path is None else self.path.path()
-
-    def _along(self, quantity: str, part: str) -> list[float | None] | None:
-        if self.path is None:
-            return None
-        return [getattr(getattr(point, quantity), part, None) for point in self._points]
+    def path_cosine(self) -> list[Estimate | None] | None:
+        """The mean cosine between tokens, by depth; None where there is one token."""
+        return None if self.path is None else [point.cosine for point in self.path.path()]
 
 
 def compare_widths(

@@ -6,10 +6,6 @@
 | a model family | a table of names in `families/` (TOML) | nothing: every file there is found |
 | a way of storing weights (scales, adapters) | a `Tensors` around another, like `scales` | `open_model` |
 
-Data run one way: `open` -> a format's `Tensors` -> `assembly` with a family -> `Model`.
+Data run one way: `open` -> a format's `Tensors` -> `assembly` with a family -> `Model`, its matrices the
+leaves of the tree in `network`.
 """
-
-from attnlaw.models.model import Attention, FeedForward, Layer, Model, View
-from attnlaw.models.open import open_model
-
-__all__ = ["Attention", "FeedForward", "Layer", "Model", "View", "open_model"]

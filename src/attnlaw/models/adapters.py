@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import read_bounded, require_possible
-from attnlaw.models.model import Model, View
+from attnlaw.models.model import Model, Product, View
+from attnlaw.models.network import Network, Place
 from attnlaw.models.tensors import Tensors, require_real
 
+KIND = "lora"
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
@@ -84,6 +86,38 @@ class Adapter:
                 "overflows; training diverged, use an earlier checkpoint"
             )
         return left, up.T
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """The update of one weight as a block of a model: one product, through r dimensions."""
+
+    adapter: Adapter
+    update: Update
+
+    def factors(self, model: Model, kind: str) -> Iterator[tuple[Matrix, Matrix]]:
+        yield self.adapter.factors(self.update)
+
+    def product(self) -> Product:
+        shapes = self.adapter.tensors.shapes
+        (rank, inputs), outputs = shapes[self.update.down], shapes[self.update.up][0]
+        down, up = (
+            View(self.update.down, (inputs, rank), stored_out_in=True),
+            View(self.update.up, (rank, outputs), stored_out_in=True),
+        )
+        return Product((down, up), (inputs, outputs), rank, self)
+
+
+def adapter_model(adapter: Adapter, name: str) -> Model:
+    """An adapter by itself: no layers, one matrix for each weight that it changes, in their order."""
+    updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
+    beside = tuple((Place(one.layer, KIND), LowRank(adapter, one).product()) for one in updates)
+    return Model(
+        name=printable(name),
+        family=KIND,
+        tensors=adapter.tensors,
+        network=Network((), (), (), None, beside),
+    )
 
 
 def is_adapter(path: Path) -> bool:

@@ -14,13 +14,15 @@ head is its own part beside one that all heads share, and keys and values pass a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
+from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place
 from attnlaw.models.tensors import Tensors, require_real
 
 Matrix = NDArray[np.float64]
@@ -82,15 +84,38 @@ class Attention:
     def head_size(self) -> int:
         return self.query.shape[1] // self.heads
 
+    @property
+    def latent(self) -> bool:
+        """Whether factors of a head are products themselves."""
+        return self.shared_key is not None
+
     def kv_head(self, head: int) -> int:
         """The key/value head that query head `head` reads."""
         return head * self.kv_heads // self.heads
 
     def views(self, kind: str) -> tuple[View, ...]:
         """The maps that the QK (or VO) products of this block are made of."""
-        if not kind.endswith("qk"):
+        if not KINDS[kind].scores:
             return self.value, self.output
         return (self.query, self.key, *([self.shared_key] if self.shared_key else []))
+
+    def factors(self, model: Model, kind: str) -> Iterator[tuple[Matrix, Matrix]]:
+        """The thin factors (N x d, d x N) of each head's QK (`kind` "qk") or VO product, head by head."""
+        first, second, *shared = (model.read(view) for view in self.views(kind))
+        for head in range(self.heads):
+            group = self.kv_head(head)
+            if KINDS[kind].scores:
+                key = _part(second, group, self.kv_heads)
+                yield _part(first, head, self.heads), np.hstack([key, *shared]).T
+            else:
+                yield _part(first, group, self.kv_heads), _part(second.T, head, self.heads).T
+
+    def products(self) -> Heads[Product]:
+        """QK and VO of every head, those of one kind read together."""
+        d, d_v = self.head_size, self.output.shape[0] // self.heads
+        qk = Product(self.views("qk"), (self.query.shape[0], self.key.shape[0]), d, self, self.latent)
+        vo = Product(self.views("vo"), (self.value.shape[0], self.output.shape[1]), d_v, self, self.latent)
+        return Heads((qk,) * self.heads, (vo,) * self.heads)
 
 
 @dataclass(frozen=True)
@@ -101,10 +126,14 @@ class FeedForward:
     outer: View
     gate: View | None = None
 
+    def products(self) -> Maps[Product]:
+        inner, outer = Product.of(self.inner), Product.of(self.outer)
+        return Maps(inner, outer, None if self.gate is None else Product.of(self.gate))
+
 
 @dataclass(frozen=True)
-class Layer:
-    """One layer: its attention blocks (self, then cross) and its feed-forward block, if it has them.
+class Blocks:
+    """One layer as it is stored: its attention blocks (self, then cross) and its feed-forward block.
 
     The scores of its self-attention are `score_scale * q . k`, before biases, caps and masks.
     In a mixture of experts, `feed_forward` is what every token passes (a shared expert, or None) and
@@ -130,42 +159,81 @@ class Layer:
         blocks = [block for block in (self.attention, self.cross, *self.feed_forwards) if block]
         return tuple(view for block in blocks for view in vars(block).values() if isinstance(view, View))
 
+    def products(self) -> Layer[Product]:
+        """The layer as the theory reads it."""
+        return Layer(
+            self.index,
+            self.attention.products(),
+            None if self.cross is None else self.cross.products(),
+            None if self.feed_forward is None else self.feed_forward.products(),
+            tuple(expert.products() for expert in self.experts),
+            self.stack,
+            self.router_sum,
+        )
+
+
+class Block(Protocol):
+    """What the products of one kind are read from, all of them together."""
+
+    def factors(self, model: Model, kind: str) -> Iterable[tuple[Matrix, Matrix]]:
+        """Their thin factors, one pair for each."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One matrix of a model, not read yet: the map of a view, or a product of thin factors of a `block`.
+
+    `inner` is the dimension that a product passes (d_head, or the rank of an update), None of a map.
+    `latent` says that a factor of it is a product itself (latent attention).
+    """
+
+    views: tuple[View, ...]
+    shape: tuple[int, int]
+    inner: int | None = None
+    block: Block | None = None
+    latent: bool = False
+
+    @classmethod
+    def of(cls, view: View) -> Product:
+        return cls((view,), view.shape)
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The stored tensors that it is made of."""
+        return tuple(name for view in self.views for name in view.tensors)
+
+    @property
+    def elements(self) -> int:
+        """Numbers in memory when it is read, with those of its kind that are read together."""
+        return sum(view.elements for view in self.views)
+
 
 @dataclass(frozen=True)
 class Model:
-    """A checkpoint read as a Transformer.
+    """A checkpoint read as a Transformer: `layers` as they are stored, `network` as the theory reads them.
 
-    `applications` lists the layer used at each depth: 0, 1, 2, ... unless layers are shared.
     `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for.
-    `complete` is False where layers have feed-forward blocks that could not be read.
     """
 
     name: str
     family: str
     tensors: Tensors
-    layers: tuple[Layer, ...]
-    applications: tuple[int, ...]
-    activation: str
+    network: Network[Product]
+    layers: tuple[Blocks, ...] = ()
     embedding_view: View | None = None
     unembedding_view: View | None = None
     extensions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    complete: bool = True
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The different widths of what the attention blocks read, ascending: one in most models."""
-        blocks = [block for layer in self.layers for block in (layer.attention, layer.cross) if block]
-        return tuple(sorted({view.shape[0] for block in blocks for view in (block.query, block.key)}))
 
     @property
     def hidden_size(self) -> int | None:
         """N, where all layers have the same."""
-        return self.widths[0] if len(self.widths) == 1 else None
+        return self.network.hidden_size
 
     @property
-    def heads(self) -> int:
-        return self.layers[0].attention.heads
+    def heads(self) -> int | None:
+        """Of the first layer; None without layers."""
+        return self.layers[0].attention.heads if self.layers else None
 
     def read(self, view: View) -> Matrix:
         """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
@@ -183,17 +251,6 @@ class Model:
             )
         return matrix if view.after is None else self.read(view.after) @ matrix
 
-    def head_factors(self, block: Attention, kind: str) -> Iterator[tuple[Matrix, Matrix]]:
-        """The thin factors (N x d, d x N) of each head's QK (`kind` "qk") or VO product, head by head."""
-        first, second, *shared = (self.read(view) for view in block.views(kind))
-        for head in range(block.heads):
-            group = block.kv_head(head)
-            if kind.endswith("qk"):
-                key = _part(second, group, block.kv_heads)
-                yield _part(first, head, block.heads), np.hstack([key, *shared]).T
-            else:
-                yield _part(first, group, block.kv_heads), _part(second.T, head, block.heads).T
-
     def embedding(self) -> Matrix:
         """The token embeddings, one row per token, float64."""
         if self.embedding_view is None:
@@ -208,3 +265,23 @@ def _part(matrix: Matrix, number: int, parts: int) -> Matrix:
     """Columns of one of `parts` equal parts."""
     size = matrix.shape[1] // parts
     return matrix[:, number * size : (number + 1) * size]
+
+
+def network_of(
+    layers: Sequence[Blocks],
+    applications: Sequence[int],
+    activation: str,
+    beside: Mapping[str, View | None],
+    complete: bool,
+) -> Network[Product]:
+    """The tree of a model's products; `beside` has the maps beside the layers, by kind."""
+    blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
+    widths = {view.shape[0] for block in blocks for view in (block.query, block.key)}
+    return Network(
+        tuple(layer.products() for layer in layers),
+        tuple(applications),
+        tuple(sorted(widths)),
+        activation,
+        tuple((Place(None, kind), Product.of(view)) for kind, view in beside.items() if view is not None),
+        complete,
+    )

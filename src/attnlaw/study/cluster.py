@@ -25,7 +25,7 @@ from distributed import Client, KilledWorker
 from attnlaw import __version__
 from attnlaw.base.errors import InputError
 from attnlaw.study.engine import Policy, Stop
-from attnlaw.study.task import QUICK, Outcome, Task, death, perform_batch, told
+from attnlaw.study.task import QUICK, Ending, Task, death, perform_batch, told
 
 BATCH = 0.25  # seconds
 MOST_IN_BATCH = 500
@@ -65,7 +65,7 @@ class Dask:
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Outcome]]:
+    ) -> Iterator[list[Ending]]:
         """As of every engine; an `InputError` where the scheduler goes away."""
         try:
             yield from self._run(tasks, folder, policy, stop, first)
@@ -80,7 +80,7 @@ class Dask:
 
     def _run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool
-    ) -> Iterator[list[Outcome]]:
+    ) -> Iterator[list[Ending]]:
         waiting = deque(_Pending(task) for task in tasks)
         flying: dict[Any, list[_Pending]] = {}
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -118,7 +118,7 @@ class Dask:
 
     def _last(
         self, flying: dict[Any, list[_Pending]], ended: queue.SimpleQueue[Any], folder: Path, policy: Policy
-    ) -> Iterator[list[Outcome]]:
+    ) -> Iterator[list[Ending]]:
         """After a stop: call back what no worker has begun, and keep what ends soon."""
         if not flying:
             return
@@ -134,44 +134,44 @@ class Dask:
 
     def _settled(
         self, future: Any, batch: list[_Pending], folder: Path, policy: Policy
-    ) -> tuple[list[Outcome], list[_Pending]]:
-        """Finished outcomes of a batch that ended, and tasks to try again."""
-        outcomes: Sequence[Outcome | None]
+    ) -> tuple[list[Ending], list[_Pending]]:
+        """Finished endings of a batch that ended, and tasks to try again."""
+        endings: Sequence[Ending | None]
         if future.status == "cancelled":
             raise CancelledError
         if future.status == "error":
-            outcomes = [_accident(future.exception(), pending, folder, policy) for pending in batch]
+            endings = [_accident(future.exception(), pending, folder, policy) for pending in batch]
         else:
-            outcomes = self._fetched(future) or [None] * len(batch)
+            endings = self._fetched(future) or [None] * len(batch)
         finished, again = [], []
-        for pending, outcome in zip(batch, outcomes, strict=True):
-            if outcome is None:
+        for pending, ending in zip(batch, endings, strict=True):
+            if ending is None:
                 again.append(replace(pending, deaths=pending.deaths + 1))
                 continue
-            if outcome.key != pending.task.key:
+            if ending.key != pending.task.key:
                 raise InputError(
                     f"a worker that joined has another version of attnlaw than {__version__}; all finished "
                     "rows are kept: install the same version there, and resume the study"
                 )
-            counted = replace(outcome, attempts=pending.attempts + 1)
+            counted = replace(ending, attempts=pending.attempts + 1)
             if policy.is_final(counted):
                 finished.append(counted)
             else:
                 again.append(replace(pending, attempts=counted.attempts))
         return finished, again
 
-    def _fetched(self, future: Any) -> list[Outcome]:
-        """The outcomes of a finished batch; none if its worker died before it could send them."""
+    def _fetched(self, future: Any) -> list[Ending]:
+        """The endings of a finished batch; none if its worker died before it could send them."""
         try:
-            outcomes: list[Outcome] = future.result(timeout=FETCH) if future.status == "finished" else []
+            endings: list[Ending] = future.result(timeout=FETCH) if future.status == "finished" else []
         except (KilledWorker, TimeoutError):
-            outcomes = []
-        if not outcomes:
+            endings = []
+        if not endings:
             future.cancel()
             return []
-        mean = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+        mean = sum(ending.seconds for ending in endings) / len(endings)
         self.pace = mean if self.pace is None else 0.8 * self.pace + 0.2 * mean
-        return outcomes
+        return endings
 
 
 def _taken(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
@@ -185,12 +185,12 @@ def _taken(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
         return taken
 
 
-def _accident(error: BaseException, pending: _Pending, folder: Path, policy: Policy) -> Outcome | None:
+def _accident(error: BaseException, pending: _Pending, folder: Path, policy: Policy) -> Ending | None:
     """What became of a task whose batch did not come back; None if it was not to blame."""
     key = pending.task.key
     if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
-        return Outcome(key, 0.0, error=told(error), permanent=True)
+        return Ending(key, 0.0, error=told(error), permanent=True)
     cause = death(key, folder, policy.time_limit)
     if cause is None and pending.deaths < MOST_DEATHS:
         return None
-    return Outcome(key, policy.time_limit or 0.0, error=cause or "worker after worker died before it began")
+    return Ending(key, policy.time_limit or 0.0, error=cause or "worker after worker died before it began")

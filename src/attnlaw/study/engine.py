@@ -1,6 +1,6 @@
 """Where tasks are computed: here, one after the other, or on a Dask cluster (see `cluster`).
 
-An engine takes tasks and yields finished outcomes in any order; a task that failed is tried again up to
+An engine takes tasks and yields how they ended, in any order; a task that failed is tried again up to
 `Policy.retries` times, unless its error is permanent.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from attnlaw.study.task import Outcome, Task, is_quick, load, perform, retimed
+from attnlaw.study.task import Ending, Task, is_quick, perform, retimed
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Policy:
     time_limit: float | None = None
     retries: int = 2
 
-    def is_final(self, outcome: Outcome) -> bool:
+    def is_final(self, ending: Ending) -> bool:
         """Whether the task is finished or must not be tried again."""
-        return outcome.error is None or outcome.permanent or outcome.attempts > self.retries
+        return ending.error is None or ending.permanent or ending.attempts > self.retries
 
 
 class Stop:
@@ -65,7 +65,7 @@ class Engine(Protocol):
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Outcome]]: ...
+    ) -> Iterator[list[Ending]]: ...
 
 
 class TimeUp(BaseException):
@@ -79,40 +79,39 @@ class InProcess:
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Outcome]]:
+    ) -> Iterator[list[Ending]]:
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
             for task in tasks:
-                outcome = self._settled(task, folder, policy, stop)
-                if outcome is None:
+                ending = self._settled(task, folder, policy, stop)
+                if ending is None:
                     return
-                if first and is_quick(outcome):
-                    outcome = retimed(outcome, self._attempt(task, folder, policy, stop))
-                yield [outcome]
+                if first and is_quick(ending):
+                    ending = retimed(ending, self._attempt(task, folder, policy, stop))
+                yield [ending]
 
-    def _settled(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Outcome | None:
-        """The outcome after as many attempts as it takes and the policy allows."""
+    def _settled(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Ending | None:
+        """The ending after as many attempts as it takes and the policy allows."""
         attempts = 0
-        while (outcome := self._attempt(task, folder, policy, stop)) is not None:
+        while (ending := self._attempt(task, folder, policy, stop)) is not None:
             attempts += 1
-            outcome = replace(outcome, attempts=attempts)
-            if policy.is_final(outcome):
+            ending = replace(ending, attempts=attempts)
+            if policy.is_final(ending):
                 break
-        return outcome
+        return ending
 
-    def _attempt(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Outcome | None:
-        """The outcome, or None if the user asked to stop."""
+    def _attempt(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Ending | None:
+        """The ending, or None if the user asked to stop."""
         if stop.asked:
             return None
         try:
             stop.computing = True
-            load(task.function)
             with _alarm(policy.time_limit):
                 return perform(task, folder)
         except TimeUp:
             limit = policy.time_limit or 0.0
-            return Outcome(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
+            return Ending(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
         except KeyboardInterrupt:
             return None
         finally:

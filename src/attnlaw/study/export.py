@@ -1,9 +1,8 @@
 """Finished rows as parquet: `rows/rows.parquet`, one row per task, and the tables beside it.
 
-A row has the verb, every argument under its option name (null where the verb's own row says that it was not
-used), `seed` (null where nothing is drawn), the results,
-`status` (the verb's own, else "done"; "failed" where `error` says why), the version, and the key `task`,
-which also stands in every line of the tables. `tables/NAME/` holds one file for each task in the study now.
+A row has the verb, every setting (null where it plays no part), every quantity that a verb of the study
+declares, `status` ("failed" where `error` says why), the version, and the key `task`, which also stands in
+every line of the tables. `tables/NAME/` holds one file for each task in the study now.
 """
 
 from __future__ import annotations
@@ -11,23 +10,26 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from attnlaw import __version__
+from attnlaw.base.declare import Verb, columns
 from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet, replacing
+from attnlaw.base.settings import declared
+from attnlaw.base.tables import frame, schema_of
 from attnlaw.study.file import Study
-from attnlaw.study.store import KEY, Store
-from attnlaw.study.task import Outcome, Task
-from attnlaw.study.verb import Arguments, Verb
+from attnlaw.study.store import Store
+from attnlaw.study.task import Ending, Task
 
 ROWS = Path("rows", "rows.parquet")
-LAST = ("status", "error", "attnlaw_version", "task")
-TYPES = {bool: pl.Boolean(), int: pl.Int64(), float: pl.Float64(), str: pl.String()}
+KEY = "[0-9a-f]{32}"  # as it stands in the names of files
+LAST = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), "text")
+NUMBERS = ("bool", "small", "int", "float")  # each holds all before it
+LISTS = ("ints", "floats")
 
 
 def export(study: Study, store: Store) -> Path:
@@ -37,22 +39,20 @@ def export(study: Study, store: Store) -> Path:
     """
     if is_of_another(study, store):
         raise another_study(store)
-    outcomes = store.outcomes()
-    finished = [(task, outcomes[task.key]) for task in study.tasks if task.key in outcomes]
-    parts = {
-        f"tables/{name}/{task.key}.parquet": path
-        for task, outcome in finished
-        for name, path in outcome.parts
-    }
-    lost = store.lost()
-    for task in study.tasks:
+    lost, endings = store.lost(), store.endings()
+    finished = [(task, endings[task.key]) for task in study.tasks if task.key in endings]
+    for task, _ in finished:
         if task.key in lost:
             raise InputError(
                 f"{lost[task.key]}: no table is there; compute it anew with: attnlaw study resume FILE"
             )
+    rows = frame((_row(*pair, store) for pair in finished), schema_of(row_columns(study.verbs.values())))
+    parts = {
+        f"tables/{name}/{task.key}.parquet": path for task, ending in finished for name, path in ending.parts
+    }
     target = store.folder / ROWS
     with replacing(target) as draft:
-        draft.write_bytes(parquet(_rows(finished, store)))
+        draft.write_bytes(parquet(rows))
     _link_tables(store.folder, parts)
     return target
 
@@ -72,59 +72,40 @@ def another_study(store: Store) -> InputError:
     )
 
 
-def _rows(finished: list[tuple[Task, Outcome]], store: Store) -> pl.DataFrame:
-    """One row per task: arguments, results, status, error, version, key."""
-    arguments: dict[str, None] = {"verb": None}
-    results: dict[str, None] = {}
-    rows = []
-    for task, outcome in finished:
-        values = store.values(outcome) if outcome.error is None else {"status": "failed"}
-        values |= {f"{name}_part": path for name, path in outcome.parts}
-        arguments |= dict.fromkeys(task.columns)
-        results |= dict.fromkeys(values)
-        unused = {name: None for name in task.columns if name in values and values[name] is None}
-        ends = {"error": outcome.error, "attnlaw_version": __version__, "task": task.key}
-        rows.append({"status": "done", **values, "verb": task.verb, **task.columns, **unused, **ends})
-    arguments = {name: None for name in arguments if name != "seed"} | {"seed": None}
-    names = [*arguments, *(name for name in results if name not in arguments and name not in LAST), *LAST]
-    functions = {task.function for task, _ in finished}
-    texts = {"verb", *LAST} | {
-        name
-        for function in functions
-        for name, kinds in Arguments(Verb(function)).types.items()
-        if str in kinds
-    }
-    columns = {}
-    for name in names:
-        try:
-            columns[name] = _column(name, [row.get(name) for row in rows], texts)
-        except TypeError:
-            store.refuse(f"the values of {name} in its rows are of several types")
-    return pl.DataFrame(columns)
+def row_columns(verbs: Iterable[Verb[Any, Any]]) -> dict[str, str]:
+    """The columns of the rows of several verbs: settings, quantities, paths of tables, how they ended."""
+    settings: dict[str, str] = {"verb": "text"}
+    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
+    for verb in verbs:
+        own = declared(verb.settings)
+        settings = _union(settings, {name: kind for name, kind in verb.schema.items() if name in own})
+        found = _union(found, columns(verb.quantities))
+        parts |= {f"{table.name}_part": "text" for table in verb.tables}
+    return _union(settings, found) | parts | LAST
 
 
-def _column(name: str, values: list[Any], texts: Collection[str]) -> pl.Series:
-    """A column of one type: numbers of both kinds are floats; without a value, text or float by its name."""
-    text = name in texts or name.endswith("_part")
-    empty = pl.String() if text else pl.Int64() if name == "seed" else pl.Float64()
-    return pl.Series(name, values, dtype=_type(values) or empty, strict=False)
+def _union(some: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """All columns; one of two kinds is of the kind that holds both.
 
-
-def _type(values: Iterable[Any]) -> pl.DataType | None:
-    """The type that all values have, None where there is no value; a `TypeError` where there are several.
-
-    >>> _type([[1], None, [0.5]]), _type([True, 0.5])
-    (List(Float64), Float64)
+    >>> _union({"width": "float", "residual": "bool"}, {"residual": "float", "law": "text"})
+    {'width': 'float', 'residual': 'float', 'law': 'text'}
     """
-    known = [value for value in values if value is not None]
-    kinds = {type(value) for value in known}
-    if kinds == {list}:
-        return pl.List(_type(one for value in known for one in value) or pl.Null())
-    if len(kinds) > 1 and kinds <= {bool, int, float}:  # a switch of one verb, a number of another
-        return pl.Float64()
-    if len(kinds) > 1:
-        raise TypeError
-    return TYPES[kinds.pop()] if kinds else None
+    return {**some, **{name: _wider(some.get(name, kind), kind) for name, kind in others.items()}}
+
+
+def _wider(one: str, other: str) -> str:
+    for chain in (NUMBERS, LISTS):
+        if {one, other} <= {*chain}:
+            return max(one, other, key=chain.index)
+    return one if one == other else "text"
+
+
+def _row(task: Task, ending: Ending, store: Store) -> dict[str, Any]:
+    found = store.values(ending) if ending.error is None else {"status": str(Outcome.FAILED)}
+    parts = {f"{name}_part": path for name, path in ending.parts}
+    ends = {"error": ending.error, "attnlaw_version": __version__, "task": task.key}
+    return {"verb": task.verb.name, **task.case.row(), **found, **parts, **ends}
 
 
 def _link_tables(folder: Path, wanted: Mapping[str, str]) -> None:

@@ -10,29 +10,47 @@
     time_limit = 600                  # seconds per task; none unless given
     retries = 2                       # further attempts at a task that failed
 
-Keys are the command's options with underscores. Relative paths start at the study file. A task's seed is that
-of child number (repetition) of child number (case) of the study's `SeedSequence`, by position: cases added at
-the end, and more repetitions, leave all earlier seeds as they were.
+Keys are the settings of the verb. A case of [[list]] may say otherwise than [fixed], name a verb of its own,
+and hold lists or spans: it is then a small grid by itself. Relative paths start at the study file. A task's
+seed is that of child number (repetition) of child number (case) of the study's `SeedSequence`, by position:
+cases added at the end, and more repetitions, leave all earlier seeds as they were.
 """
 
 from __future__ import annotations
 
+import glob
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
-from attnlaw.base.files import parse_toml, read_bounded
-from attnlaw.study.cases import MOST_TASKS, read_cases, table
+from attnlaw.base.declare import Verb, grid
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.files import MEGABYTE, parse_toml, read_bounded, require_possible
+from attnlaw.base.settings import Declared, Settings, declared, known_name, setting, settings, span
 from attnlaw.study.task import Task
-from attnlaw.study.verb import Arguments, Verb
+from attnlaw.verbs import verb as verb_of
 
 SECTIONS = ("verb", "fixed", "grid", "list", "run")
-LONGEST = 366 * 86400  # seconds of a task's limit: a year
+DRAWN = ("seed", "seeds")  # settings that a study gives to a verb that draws
+LARGEST = 16  # megabytes of a study file
+MOST_TASKS = 1_000_000
+YEAR = 366 * 86400
+
+
+@settings
+class Run(Settings):
+    """The table [run]."""
+
+    seed: int = setting(0, "Of the study.", least=0)
+    seeds: int = setting(1, "Repetitions of every case of a verb that draws.", least=1)
+    time_limit: float | None = setting(None, "Seconds for an attempt at a task.", above=0, most=YEAR)
+    retries: int = setting(2, "Further attempts at a task that failed.", least=0)
 
 
 @dataclass(frozen=True)
@@ -41,78 +59,43 @@ class Study:
 
     path: Path
     tasks: tuple[Task, ...]
-    checks: Mapping[str, Callable[..., object] | None]
     time_limit: float | None = None
     retries: int = 2
 
+    @property
+    def verbs(self) -> dict[str, Verb[Any, Any]]:
+        """The verbs of its tasks, by name, in order."""
+        return {task.verb.name: task.verb for task in self.tasks}
+
     def check(self, tasks: list[Task]) -> None:
-        """Have each verb look at the arguments of its tasks before any of them runs."""
+        """Have each verb look at the cases of its tasks before any of them runs."""
         for task in tasks:
-            check = self.checks[task.verb]
-            if check is not None:
-                try:
-                    check(**dict(task.arguments))
-                except InputError as error:
-                    raise InputError(f"{self.path}: {error}") from error
+            if task.verb.refuse is not None:
+                with _told(str(self.path)):
+                    task.verb.refuse(task.case)
 
 
-def read_study(path: str | os.PathLike[str], verbs: Mapping[str, Verb]) -> Study:
-    """Read a study file and expand it into tasks; whatever is wrong is told in one line with file and key."""
+def read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any]] = verb_of) -> Study:
+    """Read a study file and expand it into tasks; whatever is wrong is told in one line with file and key.
+
+    `find` gives the verb of a name: those of attnlaw, unless others are meant.
+    """
     file = Path(path)
     where = str(file)
-    data = read_bounded(file, megabytes=16, remedy="give a study file")
-    content = parse_toml(data, where, "see docs/scale.md for an example")
+    data = read_bounded(file, LARGEST, remedy="give a study file")
+    content = parse_toml(data, where, "see docs/scale.md for an example", LARGEST * MEGABYTE)
     for name in content:
         if name not in SECTIONS:
             raise InputError(f"{where}: unknown key {name}; expected {', '.join(SECTIONS)}")
-    run = _Run.read(table(content, "run", where), where)
-    cases = read_cases(content, verbs, file.parent, where)
-    count = sum(len(own) * (run.seeds if verbs[name].draws else 1) for name, own in cases.items())
+    with _told(where, dict.fromkeys(declared(Run), "[run]"), "[run]"):
+        run = Run.of(_table(content, "run", where), "a run")
+    sweeps = _sweeps(content, file.parent, where, find)
+    count = sum(sweep.count * (run.seeds if sweep.verb.draws else 1) for sweep in sweeps)
     if count > MOST_TASKS:
         raise InputError(f"{where}: {count} tasks, expected at most {MOST_TASKS}; split the study")
-    tasks = [task for name, own in cases.items() for task in _tasks(name, verbs[name], own, run, where)]
+    tasks = [task for sweep in sweeps for task in sweep.tasks(run, where)]
     distinct = {task.key: task for task in tasks}
-    checks = {name: verbs[name].check for name in cases}
-    return Study(file.absolute(), tuple(distinct.values()), checks, run.time_limit, run.retries)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The table [run]."""
-
-    seed: int = 0
-    seeds: int = 1
-    time_limit: float | None = None
-    retries: int = 2
-
-    @classmethod
-    def read(cls, table: Mapping[str, Any], where: str) -> _Run:
-        least = {"seed": 0, "seeds": 1, "retries": 0}
-        for name, value in table.items():
-            if name not in cls.__dataclass_fields__:
-                raise InputError(
-                    f"{where}: [run] has no {name}; expected {', '.join(cls.__dataclass_fields__)}"
-                )
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if name == "time_limit":
-                if not (whole or isinstance(value, float)) or not 0 < value <= LONGEST:
-                    raise InputError(
-                        f"{where}: [run] time_limit: found {value!r}, expected seconds above 0, up to a year"
-                    )
-            elif not whole or value < least[name]:
-                raise InputError(
-                    f"{where}: [run] {name}: found {value!r}, expected a whole number from {least[name]} on"
-                )
-        return cls(**table)
-
-
-def _tasks(name: str, verb: Verb, cases: list[dict[str, Any]], run: _Run, where: str) -> Iterator[Task]:
-    accepted = Arguments(verb)
-    for position, case in enumerate(cases):
-        arguments = tuple(accepted.complete(case, where).items())
-        for repetition in range(run.seeds if verb.draws else 1):
-            seed = task_seed(run.seed, position, repetition) if verb.draws else None
-            yield Task(name, verb.function, arguments, seed)
+    return Study(file.absolute(), tuple(distinct.values()), run.time_limit, run.retries)
 
 
 def task_seed(seed: int, position: int, repetition: int) -> int:
@@ -124,3 +107,160 @@ def task_seed(seed: int, position: int, repetition: int) -> int:
     """
     child = np.random.SeedSequence(seed, spawn_key=(position, repetition))
     return int(child.generate_state(1, np.uint64)[0]) >> 11
+
+
+@contextmanager
+def _told(where: str, labels: Mapping[str, str] | None = None, other: str = "") -> Iterator[None]:
+    """A mistake is told with the file and, where it is known, the table in which the setting was given."""
+    try:
+        yield
+    except BadSetting as error:
+        label = (labels or {}).get(error.name, other)
+        raise InputError(error.told(place=f"{where}: {label} " if label else f"{where}: ")) from error
+    except InputError as error:
+        raise InputError(f"{where}: {other} {error}" if other else f"{where}: {error}") from error
+
+
+def _table(content: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    found = content.get(name, {})
+    if not isinstance(found, dict):
+        raise InputError(f"{where}: {name}: found {found!r}, expected a table [{name}]")
+    return found
+
+
+class _Sweep:
+    """The cases of one verb: grids of values, in order, and the table in which each key was given last."""
+
+    def __init__(self, verb: Verb[Any, Any]) -> None:
+        self.verb = verb
+        known = declared(verb.settings).items()
+        drawn = DRAWN if verb.draws else ()
+        self.keys = {name: one for name, one in known if not one.rule.local and name not in drawn}
+        self.rest = {name for name, _ in known if name not in self.keys}
+        self.grids: list[dict[str, list[Any]]] = []
+        self.labels: dict[str, str] = {}
+
+    @property
+    def count(self) -> int:
+        return sum(math.prod(map(len, axes.values())) for axes in self.grids)
+
+    def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path, where: str) -> None:
+        """One grid: the values of every key, those of the tables in turn."""
+        axes: dict[str, list[Any]] = {}
+        for label, table in tables.items():
+            for key, value in table.items():
+                with _told(where, {key: label}, label):
+                    if key in DRAWN and key in self.rest:
+                        raise InputError(f"{key}: every task has its own; set it in [run]")
+                    one = self.keys[known_name(key, self.keys, self.verb.name)]
+                    if key in axes:
+                        raise InputError(f"{key}: already given above; keep it in one place")
+                    values = [one.checked(point) for point in _points(one, value, label)]
+                    axes[key] = (
+                        _on_disk([str(point) for point in values], key, folder) if one.rule.file else values
+                    )
+                    self.labels[key] = label
+        self.grids.append(axes)
+
+    def tasks(self, run: Run, where: str) -> Iterator[Task]:
+        """A task for each case, or for each of its repetitions where the verb draws."""
+        cases = [case for axes in self.grids for case in grid(axes)]
+        # A key that has a use in some cases is left out of the others; without any use it is a mistake.
+        useful = {key for key in self.labels if not all(self._is_idle(key, case) for case in cases)}
+        records: list[Settings] = []
+        with _told(where, self.labels):
+            for position, case in enumerate(cases):
+                kept = {k: v for k, v in case.items() if k not in useful or not self._is_idle(k, case)}
+                for repetition in range(run.seeds if self.verb.draws else 1):
+                    given = {"seed": task_seed(run.seed, position, repetition), "seeds": 1, "jobs": 1}
+                    own = {name: value for name, value in given.items() if name in self.rest}
+                    records.append(self.verb.settings.of(kept | own, self.verb.name))
+            self.verb.used(records, self.labels)
+        return (Task(self.verb, record) for record in records)
+
+    def _is_idle(self, key: str, case: Mapping[str, Any]) -> bool:
+        """Whether a key is not given here, waits for one that is not, or gives way to one that is."""
+        if key not in case:
+            return True
+        rule = self.keys[key].rule
+        waits = rule.needs is not None and case.get(rule.needs) is None
+        return waits or any(case.get(other) is not None for other in rule.rivals)
+
+
+def _sweeps(
+    content: Mapping[str, Any], folder: Path, where: str, find: Callable[[str], Verb[Any, Any]]
+) -> list[_Sweep]:
+    """The cases of every verb: explicit ones first to last, the grid's last key fastest."""
+    fixed, crossed = _table(content, "fixed", where), _table(content, "grid", where)
+    explicit = content.get("list", [{}])
+    if not isinstance(explicit, list) or not explicit or not all(isinstance(case, dict) for case in explicit):
+        raise InputError(f"{where}: list: found {explicit!r}, expected tables [[list]]")
+    chosen = [_verb_names(case.get("verb", content.get("verb")), where) for case in explicit]
+    with _told(f"{where}: verb"):
+        sweeps = {name: _Sweep(find(name)) for names in chosen for name in names}
+    for name, sweep in sweeps.items():
+        if not sweep.verb.quantities:
+            raise InputError(f"{where}: verb: {name} makes no rows; choose another verb")
+    for names, case in zip(chosen, explicit, strict=True):
+        for name in names:
+            own, others = sweeps[name], [sweep for sweep in sweeps.values() if sweep is not sweeps[name]]
+            foreign = {key for sweep in others for key in sweep.keys} - own.keys.keys()
+            tables = {
+                "[fixed]": {k: value for k, value in fixed.items() if k not in foreign and k not in case},
+                "[[list]]": {key: value for key, value in case.items() if key != "verb"},
+                "[grid]": crossed,
+            }
+            own.add(tables, folder, where)
+    return list(sweeps.values())
+
+
+def _verb_names(value: Any, where: str) -> list[str]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{where}: verb: found {value!r}, expected the name of a verb, or a list of names")
+    return list(dict.fromkeys(names))
+
+
+def _points(one: Declared, value: Any, label: str) -> list[Any]:
+    """The points of one axis: a list, a span, or a single value where one is enough."""
+    if label == "[fixed]":
+        if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in one.kinds):
+            raise BadSetting(one.name, "expected one value; lists go under [grid]", value)
+        return [value]
+    if isinstance(value, list) and value:
+        return value
+    numeric = {int, float} & set(one.kinds)
+    if isinstance(value, str) and numeric and (label == "[grid]" or ":" in value):
+        return list(span(one.name, value))
+    if isinstance(value, list) or (label == "[grid]" and not one.rule.file):
+        raise BadSetting(one.name, "expected a list of values or FROM:TO:COUNT", value)
+    return [value]
+
+
+def _on_disk(values: list[Any], key: str, folder: Path) -> list[str]:
+    """Paths as absolute ones, patterns as the paths they match; what is not on disk stays (a hub id).
+
+    A path that exists as it is written is no pattern, and the study's own directory never is.
+    """
+    found: list[str] = []
+    for value in map(str, values):
+        path = require_possible(folder.absolute() / value)
+        if path.exists():
+            found.append(_normal(str(path)))
+        elif any(char in value for char in "*?["):
+            pattern = str(Path(glob.escape(str(folder.absolute()))) / value)
+            matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (it may be absolute)
+            if not matches:
+                raise InputError(f"{key}: {value!r} matches nothing; paths start at the study file")
+            found += [_normal(match) for match in matches]
+        else:
+            found.append(value)
+    return found
+
+
+def _normal(path: str) -> str:
+    """The path without `..`; after a link these may lead elsewhere: then the path that it stands for."""
+    short = os.path.normpath(path)
+    if ".." not in Path(path).parts or os.path.realpath(short) == os.path.realpath(path):
+        return short
+    return os.path.realpath(path)

@@ -9,14 +9,14 @@ import signal
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from attnlaw import __version__
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.files import usable_directory
+from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.study.engine import Engine, InProcess, Stop
 from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
 
@@ -33,8 +33,8 @@ CONFIG = {
 PATIENCE = 30.0  # seconds for a scheduler and its workers to answer
 
 
-@dataclass(frozen=True)
-class Place:
+@settings
+class Place(Settings):
     """In this process, or: `jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`.
 
     >>> with Place().open("study-dir", Stop()) as engine:
@@ -42,15 +42,23 @@ class Place:
     1
     """
 
-    jobs: int | None = None
-    dask: str | None = None
-    slurm: str | None = None
+    jobs: int | None = setting(
+        default=None, help="Workers of a local Dask cluster, or on Slurm.", least=1, metavar="N"
+    )
+    dask: str | None = setting(
+        default=None, help="A running Dask cluster: tcp://HOST:PORT.", metavar="ADDRESS"
+    )
+    slurm: str | None = setting(
+        default=None,
+        help="Slurm jobs: also memory, walltime, account, interface; needs --jobs for their number.",
+        metavar="partition=...,cores=...",
+    )
 
-    def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise InputError(f"--jobs {self.jobs}: expected a number of workers of at least 1")
+    def check(self) -> None:
+        if self.dask is not None and not re.fullmatch(r"(tcp://|tls://)?[^/\s]+:\d{1,5}", self.dask):
+            raise BadSetting("dask", "expected tcp://HOST:PORT, or tls://HOST:PORT", self.dask)
         if self.dask is not None and (self.slurm is not None or self.jobs is not None):
-            raise InputError("--dask: a running cluster has its own workers; drop --jobs and --slurm")
+            raise BadSetting("dask", "has workers of its own; drop {jobs} and {slurm}", self.dask)
         if self.slurm is not None:
             parse_options(self.slurm)
 
@@ -106,41 +114,16 @@ def _running(address: str) -> Iterator[Any]:
     """A cluster that is already there."""
     from distributed import Client
 
-    if not re.fullmatch(r"(tcp://|tls://)?[^/\s]+:\d{1,5}", address):
-        raise InputError(
-            f"--dask {address}: no address of a scheduler; expected tcp://HOST:PORT or tls://..."
-        )
-    if address.startswith("tls://"):
-        _require_certificates(address)
     try:
         client = Client(address, set_as_default=False, timeout=PATIENCE)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"--dask {address}: no Dask scheduler answers there; expected tcp://HOST:PORT"
-        ) from error
+    except (OSError, TypeError) as error:  # the latter for TLS without certificates
+        raise InputError(f"--dask {address}: no Dask scheduler answers there ({error})") from error
     with client:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError as error:
             raise InputError(f"--dask {address}: no workers; start some: dask worker {address}") from error
         yield client
-
-
-def _require_certificates(address: str) -> None:
-    """An `InputError` where Dask's configuration names no certificates that can be read."""
-    from distributed.security import Security
-
-    try:
-        found = Security().get_connection_args("client").get("ssl_context") is not None
-    except OSError as error:
-        raise InputError(
-            f"--dask {address}: Dask's TLS certificates cannot be read ({error}); correct its configuration"
-        ) from error
-    if not found:
-        raise InputError(
-            f"--dask {address}: Dask's TLS certificates are not configured; "
-            "set distributed.comm.tls in Dask's configuration"
-        )
 
 
 @contextmanager

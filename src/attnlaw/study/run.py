@@ -1,7 +1,7 @@
 """Run a study, look at it, resume it: only what is missing is computed.
 
 A run holds the directory's lock, computes a first task of each verb to tell what the rest will cost, keeps
-every outcome as it comes, and exports the rows at its end, also when it is stopped.
+what is finished as it comes, and exports the rows at its end, also when it is stopped.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlaw.base.declare import Progress, finite
 from attnlaw.base.errors import InputError
 from attnlaw.study.engine import Engine, Policy, Stop
-from attnlaw.study.export import ROWS, another_study, export, is_of_another
+from attnlaw.study.export import KEY, ROWS, another_study, export, is_of_another
 from attnlaw.study.file import Study
 from attnlaw.study.places import Place
-from attnlaw.study.store import ENDING, KEY, STORE, Store, is_locked, locked, open_store
-from attnlaw.study.task import Outcome, Task
+from attnlaw.study.store import STORE, Store, is_locked, locked, open_store
+from attnlaw.study.task import Ending, Task
 
-Progress = Callable[[int, int], None]
 # Where a run or a kill leaves what, by the names of the files.
 LEFT = {
     "drafts/*": rf"{KEY}-\w+-.+\.parquet",
     "running/*": KEY,
     "rows/.*": r"\.rows\.parquet\.\w{8}\.draft",
     "tables/*/.*": rf"\.{KEY}\.parquet\.\w{{8}}\.draft",
-    "parts/*/*": rf"{KEY}{ENDING}",
+    "parts/*/*": rf"{KEY}-[0-9a-f]{{16}}\.parquet",
 }
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Cost:
     """What a run will cost: the time of each verb's first task for all tasks of the verb, over the workers.
 
     `first` is the time of the very first task; both times are None where a first task failed.
@@ -48,14 +48,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that failed: its arguments and its error."""
+    """A task that failed: its settings and its error."""
 
-    arguments: dict[str, Any]
+    settings: dict[str, Any]
     error: str
 
 
 @dataclass(frozen=True)
-class Report:
+class Standing:
     """Where a study stands: counts of tasks, what failed, whether a run is at work or was stopped."""
 
     tasks: int
@@ -82,7 +82,11 @@ class Report:
             "stopped": self.stopped,
             "task_seconds": self.seconds,
             "failures": [
-                {"arguments": failure.arguments, "error": failure.error} for failure in self.failures
+                {
+                    "settings": {name: finite(value) for name, value in failure.settings.items()},
+                    "error": failure.error,
+                }
+                for failure in self.failures
             ],
         }
 
@@ -94,15 +98,15 @@ def run(
     *,
     force: bool = False,
     retry_failed: bool = False,
-    announce: Callable[[Estimate], None] | None = None,
+    announce: Callable[[Cost], None] | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> Standing:
     """Compute what is missing of a study and export its rows to `out/rows`.
 
     `force` computes everything anew: a row stays until its task is finished again, and what a stopped run did
     not reach is missing, for `resume`. `retry_failed` also computes what failed before. `announce` is told
     the cost after the first task. SIGINT and SIGTERM stop the run; everything finished is kept. An
-    `InputError` tells of another run at work in `out` and, before anything is computed, of an argument that
+    `InputError` tells of another run at work in `out` and, before anything is computed, of a setting that
     cannot work.
     """
     _require_store_of_rows(Path(out))
@@ -123,23 +127,23 @@ def run(
                         raise
             _export(study, store)
         _tidy(store)
-        return _report(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
+        return _standing(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
 
 
-def resume(study: Study, out: str | os.PathLike[str], place: Place | None = None, **options: Any) -> Report:
+def resume(study: Study, out: str | os.PathLike[str], place: Place | None = None, **options: Any) -> Standing:
     """`run` for a directory that already holds the study."""
     with open_store(out):
         pass
     return run(study, out, place, **options)
 
 
-def status(study: Study, out: str | os.PathLike[str]) -> Report:
+def status(study: Study, out: str | os.PathLike[str]) -> Standing:
     """Where a study stands, also while a run is at work; an `InputError` where another study was run."""
     with open_store(out) as store:
         running = is_locked(out)
         if not running and is_of_another(study, store):
             raise another_study(store)
-        return _report(study, store, running=running)
+        return _standing(study, store, running=running)
 
 
 def _export(study: Study, store: Store) -> None:
@@ -154,41 +158,41 @@ def _compute(
     store: Store,
     engine: Engine,
     stop: Stop,
-    announce: Callable[[Estimate], None] | None,
+    announce: Callable[[Cost], None] | None,
     progress: Progress | None,
 ) -> int:
-    """Compute tasks and keep their outcomes as they come; how many were kept."""
+    """Compute tasks and keep how they end as it comes; how many were kept."""
     policy = Policy(study.time_limit, study.retries)
     computed = 0
 
-    def keep(tasks: list[Task], first: bool) -> Iterator[Outcome]:
+    def keep(tasks: list[Task], first: bool) -> Iterator[Ending]:
         nonlocal computed
-        for outcomes in engine.run(tasks, store.folder, policy, stop, first):
-            store.add(outcomes)
-            computed += len(outcomes)
+        for endings in engine.run(tasks, store.folder, policy, stop, first):
+            store.add(endings)
+            computed += len(endings)
             if progress is not None:
                 progress(computed, len(todo))
-            yield from outcomes
+            yield from endings
 
-    firsts = {task.verb: task for task in reversed(todo)}
-    measured = {outcome.key: outcome for outcome in keep(list(firsts.values()), first=True)}
+    firsts = {task.verb.name: task for task in reversed(todo)}
+    measured = {ending.key: ending for ending in keep(list(firsts.values()), first=True)}
     if announce is not None and len(measured) == len(firsts):
-        announce(_estimate(todo, {verb: measured[task.key] for verb, task in firsts.items()}, engine.workers))
+        announce(_cost(todo, {verb: measured[task.key] for verb, task in firsts.items()}, engine.workers))
     for _ in keep([task for task in todo if task.key not in measured], first=False):
         pass
     return computed
 
 
-def _estimate(todo: list[Task], firsts: Mapping[str, Outcome], workers: int) -> Estimate:
-    if any(outcome.error is not None for outcome in firsts.values()):
-        return Estimate(len(todo), workers, None, None)
-    total = sum(firsts[task.verb].seconds for task in todo)
-    longest = max(outcome.seconds for outcome in firsts.values())
-    return Estimate(len(todo), workers, firsts[todo[0].verb].seconds, max(total / workers, longest))
+def _cost(todo: list[Task], firsts: Mapping[str, Ending], workers: int) -> Cost:
+    if any(ending.error is not None for ending in firsts.values()):
+        return Cost(len(todo), workers, None, None)
+    total = sum(firsts[task.verb.name].seconds for task in todo)
+    longest = max(ending.seconds for ending in firsts.values())
+    return Cost(len(todo), workers, firsts[todo[0].verb.name].seconds, max(total / workers, longest))
 
 
 def _missing(study: Study, store: Store, retry_failed: bool) -> list[Task]:
-    """The tasks that have no outcome, are to be computed anew, or have lost a table."""
+    """The tasks that have not ended, are to be computed anew, or have lost a table."""
     errors, outdated = {key: error for key, _, error in store.ends()}, store.outdated() | store.lost().keys()
     return [
         task
@@ -215,7 +219,7 @@ def _tidy(store: Store) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _report(study: Study, store: Store, **rest: Any) -> Report:
+def _standing(study: Study, store: Store, **rest: Any) -> Standing:
     wanted = {task.key for task in study.tasks}
     wanted -= store.outdated() | store.lost().keys()
     errors, done, seconds = {}, 0, 0.0
@@ -226,8 +230,8 @@ def _report(study: Study, store: Store, **rest: Any) -> Report:
                 done += 1
             else:
                 errors[key] = error
-    failures = tuple(Failure(task.columns, errors[task.key]) for task in study.tasks if task.key in errors)
-    return Report(len(study.tasks), done, failures, seconds=seconds, **rest)
+    failures = tuple(Failure(task.case.row(), errors[task.key]) for task in study.tasks if task.key in errors)
+    return Standing(len(study.tasks), done, failures, seconds=seconds, **rest)
 
 
 def reasons(failures: tuple[Failure, ...], most: int = 5) -> list[str]:

@@ -14,36 +14,49 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.settings import Settings, declared, known_name, setting, settings
 from attnlaw.study.engine import Stop
 
-OPTIONS = ("partition", "cores", "memory", "walltime", "account", "interface")
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 DEATH_TIMEOUT = 60  # seconds
 NO_DASHBOARD = "127.0.0.1:0"  # without an address Dask opens port 8787 to everyone
 
 
-def parse_options(text: str) -> dict[str, str]:
-    """`a=1,b=2` as a dictionary of known options.
+@settings
+class Job(Settings):
+    """What `--slurm` may say of one job."""
 
-    >>> parse_options("partition=cpu,cores=8,memory=32GB,walltime=02:00:00")
-    {'partition': 'cpu', 'cores': '8', 'memory': '32GB', 'walltime': '02:00:00'}
+    partition: str | None = setting(None, "Queue of the job.")
+    cores: int = setting(1, "Workers of the job.", least=1, most=999_999)
+    memory: str | None = setting(None, "Of the job; 4 GB a worker unless given.")
+    walltime: str | None = setting(None, "As sbatch takes it.")
+    account: str | None = setting(None, "Who pays.")
+    interface: str | None = setting(None, "Network that nodes and driver share.")
+
+    def check(self) -> None:
+        size = re.fullmatch(r"(?i)(\d{1,9}(\.\d{1,9})?) ?[MGT](i?B)?", self.memory or "4GB")
+        if size is None or float(size[1]) < 1.0:
+            raise BadSetting("memory", "expected a size from 1MB on, such as 32GB", self.memory)
+
+
+def parse_options(text: str) -> Job:
+    """`a=1,b=2` as the options of a job.
+
+    >>> parse_options("partition=cpu,cores=8,memory=32GB").cores
+    8
     """
-    options = {}
-    for item in filter(None, text.split(",")):
-        name, _, value = (part.strip() for part in item.partition("="))
-        if name not in OPTIONS or not value:
-            raise InputError(f"--slurm: found {item!r}, expected NAME=VALUE, a name of {', '.join(OPTIONS)}")
-        if name in options:
-            raise InputError(f"--slurm: {name} is given twice; keep one of them")
-        options[name] = value
-    cores = options.setdefault("cores", "1")
-    if not re.fullmatch(r"\d{1,6}", cores) or int(cores) < 1:
-        raise InputError(f"--slurm: cores={cores}, expected a whole number from 1 to 999999")
-    memory = re.fullmatch(r"(?i)(\d{1,9}(\.\d{1,9})?) ?[MGT](i?B)?", options.get("memory", "4GB"))
-    if memory is None or float(memory[1]) < 1.0:
-        raise InputError(f"--slurm: memory={options['memory']}, expected a size from 1MB on, such as 32GB")
-    return options
+    given: dict[str, Any] = {}
+    known = declared(Job)
+    try:
+        for item in filter(None, text.split(",")):
+            name, _, value = (part.strip() for part in item.partition("="))
+            if name in given or not value:
+                raise InputError(f"found {item!r}, expected NAME=VALUE, each name once")
+            given[name] = known[known_name(name, known, "a job")].from_word(value)
+        return Job.of(given, "a job")
+    except InputError as error:
+        raise BadSetting("slurm", f"cannot be read: {error}") from error
 
 
 def slurm_cluster(text: str, folder: Path) -> Any:
@@ -54,7 +67,7 @@ def slurm_cluster(text: str, folder: Path) -> Any:
     except ModuleNotFoundError as error:
         raise InputError(f"--slurm needs {error.name}; install it: pip install 'attnlaw[cluster]'") from error
 
-    class Job(SLURMJob):  # type: ignore[misc]
+    class Submitted(SLURMJob):  # type: ignore[misc]
         refusals: ClassVar[list[str]] = []  # Dask only logs them, and tries again
 
         async def _submit_job(self, script: str) -> Any:
@@ -64,25 +77,25 @@ def slurm_cluster(text: str, folder: Path) -> Any:
                 self.refusals.append(str(error).strip().splitlines()[-1])
                 raise
 
-    options = parse_options(text)
-    cores = int(options.pop("cores"))
-    settings = dict(
-        job_cls=Job,
-        queue=options.pop("partition", None),
-        cores=cores,
-        processes=cores,
-        memory=options.pop("memory", f"{4 * cores}GB"),
-        nanny=True,
-        death_timeout=DEATH_TIMEOUT,
-        job_name="attnlaw-study",
-        job_script_prologue=[f"export {name}={value}" for name, value in THREADS.items()],
-        log_directory=str(folder / "slurm"),
-        scheduler_options={"dashboard_address": NO_DASHBOARD},
-        silence_logs="critical",
-        **options,
-    )
+    job = parse_options(text)
     try:
-        return SLURMCluster(**settings)
+        return SLURMCluster(
+            job_cls=Submitted,
+            queue=job.partition,
+            account=job.account,
+            walltime=job.walltime,
+            interface=job.interface,
+            cores=job.cores,
+            processes=job.cores,
+            memory=job.memory or f"{4 * job.cores}GB",
+            nanny=True,
+            death_timeout=DEATH_TIMEOUT,
+            job_name="attnlaw-study",
+            job_script_prologue=[f"export {name}={value}" for name, value in THREADS.items()],
+            log_directory=str(folder / "slurm"),
+            scheduler_options={"dashboard_address": NO_DASHBOARD},
+            silence_logs="critical",
+        )
     except RuntimeError as error:  # for example an interface that is not there
         raise InputError(f"--slurm {text}: {error}; correct the option") from error
 

@@ -1,84 +1,58 @@
-"""A task: a module-level function, frozen arguments and a seed; what it returns, and what becomes of it.
+"""A task: a verb with one record of settings, its seed among them; how it ended, and who computed it.
 
-A task's key is a hash of (function, arguments, seed, version), so that its row depends on nothing else.
+A task's key is a hash of (verb, settings, version), so that its row depends on nothing else.
 Workers call `perform_batch`: they write large tables themselves and send back rows as short JSON text.
 """
 
 from __future__ import annotations
 
-import dis
 import faulthandler
 import hashlib
-import importlib
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
+from attnlaw.base.declare import Table, Verb, columns, silent
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import parquet
+from attnlaw.base.settings import Settings
 
 if TYPE_CHECKING:
     import polars as pl
 
-Plain = str | int | float | bool | None
 QUICK = 3.0  # seconds; a quicker first task is measured a second time, when its modules are loaded
 LONGEST_ERROR = 500
 ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a task function returns: plain values for its row, and tables too large for a row."""
-
-    row: Mapping[str, Any]
-    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Task:
-    """One row to be: `function(**arguments)`, with `seed` where the verb draws.
+    """One row to be: a verb and the case that it runs."""
 
-    >>> task = Task("square", abs, (("x", -2.0),), None)
-    >>> task.key == Task("square", abs, (("x", -2.0),), None).key, task.key == Task("square", abs, (), 1).key
-    (True, False)
-    """
-
-    verb: str
-    function: Callable[..., Result]
-    arguments: tuple[tuple[str, Plain], ...]
-    seed: int | None
+    verb: Verb[Any, Any]
+    case: Settings
 
     @cached_property
     def key(self) -> str:
-        """128 bits of SHA-256 over function, arguments, seed and version."""
-        name = f"{self.function.__module__}.{self.function.__qualname__}"
-        identity = [name, dict(self.arguments), self.seed, __version__]
+        """128 bits of SHA-256 over verb, settings that play a part, and version."""
+        identity = [self.verb.name, self.case.row(), __version__]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without its key: a worker names the task by its own version, so that another one is noticed."""
-        return Task, (self.verb, self.function, self.arguments, self.seed)
-
-    @property
-    def columns(self) -> dict[str, Plain]:
-        """The arguments, and the seed of a task that draws, under their option names."""
-        return dict(self.arguments) | ({} if self.seed is None else {"seed": self.seed})
-
-    def call(self) -> Result:
-        return self.function(**self.columns)
+        return Task, (self.verb, self.case)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A finished task: a row (JSON text) and the parts beside it, or an error.
+class Ending:
+    """How a task ended: with what its result adds to its row (JSON text) and parts beside it, or an error.
 
     `permanent` marks an error that another attempt would meet again.
     """
@@ -92,63 +66,70 @@ class Outcome:
     attempts: int = 1
 
 
-@cache
-def load(function: Callable[..., Result]) -> None:
-    """Import, once, what a task function imports within itself: its time limit is for computing alone."""
-    for step in dis.get_instructions(function):
-        if step.opname == "IMPORT_NAME":
-            with suppress(Exception):  # the task meets it again, and tells it
-                importlib.import_module(step.argval)
-
-
-def perform(task: Task, folder: Path) -> Outcome:
+def perform(task: Task, folder: Path) -> Ending:
     """Compute one task and write its tables; whatever it raises becomes the error of its row."""
     start = time.perf_counter()
     try:
-        result = task.call()
-        row = json.dumps(dict(result.row), allow_nan=False, ensure_ascii=False)
+        (found,) = task.verb.run([task.case], silent)
+        if isinstance(found, InputError):
+            raise found
+        row = json.dumps(task.verb.cells(found), allow_nan=False, ensure_ascii=False)
+        tables = {table.name: conformed(table, found) for table in task.verb.tables}
         parts = tuple(
-            (name, write_part(table, name, task.key, folder)) for name, table in result.tables.items()
+            (name, write_part(rows, name, task.key, folder))
+            for name, rows in tables.items()
+            if rows is not None
         )
     except (Exception, SystemExit) as error:  # the answer to any error of a task is a row that tells it
         seconds = time.perf_counter() - start
-        return Outcome(task.key, seconds, error=told(error), permanent=isinstance(error, InputError))
-    return Outcome(task.key, time.perf_counter() - start, row, parts)
+        return Ending(task.key, seconds, error=told(error), permanent=isinstance(error, InputError))
+    return Ending(task.key, time.perf_counter() - start, row, parts)
+
+
+def conformed(table: Table[Any], found: Any) -> pl.DataFrame | None:
+    """A table of a result with the columns that it declares, in their types; None where there is none."""
+    from attnlaw.base.tables import require_columns, schema_of
+
+    rows = table.rows(found)
+    if rows is None:
+        return None
+    schema = schema_of(columns(table.columns))
+    return require_columns(rows, schema, table.name, "declare what it has").select(*schema)
 
 
 def perform_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, again: bool = False
-) -> list[Outcome]:
+) -> list[Ending]:
     """Compute tasks one after the other in a worker process, with one BLAS thread; other threads wait.
 
     With `again`, a quick task runs a second time, for the time that it takes when its modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 
-    outcomes = []
+    endings = []
     with ONE_AT_A_TIME, threadpool_limits(limits=1, user_api="blas"):
         for task in tasks:
-            outcome = _watched(task, folder, time_limit)
-            if again and is_quick(outcome):
-                outcome = retimed(outcome, _watched(task, folder, time_limit))
-            outcomes.append(outcome)
-    return outcomes
+            ending = _watched(task, folder, time_limit)
+            if again and is_quick(ending):
+                ending = retimed(ending, _watched(task, folder, time_limit))
+            endings.append(ending)
+    return endings
 
 
-def is_quick(outcome: Outcome) -> bool:
+def is_quick(ending: Ending) -> bool:
     """Whether a first task is worth a second run: imports may be most of its time."""
-    return outcome.error is None and outcome.seconds < QUICK
+    return ending.error is None and ending.seconds < QUICK
 
 
-def retimed(outcome: Outcome, again: Outcome | None) -> Outcome:
-    """The outcome with the time of its second run; with its own where that failed or was interrupted.
+def retimed(ending: Ending, again: Ending | None) -> Ending:
+    """The ending with the time of its second run; with its own where that failed or was interrupted.
 
-    >>> retimed(Outcome("k", 2.0, "{}"), Outcome("k", 0.5, "{}")).seconds
+    >>> retimed(Ending("k", 2.0, "{}"), Ending("k", 0.5, "{}")).seconds
     0.5
-    >>> retimed(Outcome("k", 2.0, "{}"), Outcome("k", 0.5, error="failed"))
-    Outcome(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
+    >>> retimed(Ending("k", 2.0, "{}"), Ending("k", 0.5, error="failed"))
+    Ending(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
     """
-    return outcome if again is None or again.error is not None else replace(outcome, seconds=again.seconds)
+    return ending if again is None or again.error is not None else replace(ending, seconds=again.seconds)
 
 
 def write_part(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
@@ -189,7 +170,7 @@ def death(key: str, folder: Path, time_limit: float | None) -> str | None:
     return f"exceeded its time limit of {time_limit:g} s at {printable(place)}"
 
 
-def _watched(task: Task, folder: Path, time_limit: float | None) -> Outcome:
+def _watched(task: Task, folder: Path, time_limit: float | None) -> Ending:
     """Compute a task, marked as running. Past its time limit the process writes where it is, and exits.
 
     The watchdog is a thread of the interpreter's own that needs no lock: it also ends a task that hangs in
@@ -198,15 +179,14 @@ def _watched(task: Task, folder: Path, time_limit: float | None) -> Outcome:
     path = marker(task.key, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        load(task.function)
         if time_limit is not None:
             faulthandler.dump_traceback_later(time_limit, exit=True, file=file)
         try:
-            outcome = perform(task, folder)
+            ending = perform(task, folder)
         finally:
             faulthandler.cancel_dump_traceback_later()
     path.unlink(missing_ok=True)
-    return outcome
+    return ending
 
 
 def told(error: BaseException) -> str:

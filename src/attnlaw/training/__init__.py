@@ -1,6 +1,25 @@
-"""For training loops in PyTorch: spectra while a model trains, and penalties that move their tails."""
+"""For training loops in PyTorch: spectra while a model trains, and penalties that move their tails.
 
-from attnlaw.training.monitor import SpectralMonitor
-from attnlaw.training.trainer_callback import monitor_trainer
+The names below are imported when first used: a report that reads the rows of a run needs none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnlaw.training.monitor import SpectralMonitor
+    from attnlaw.training.trainer_callback import monitor_trainer
 
 __all__ = ["SpectralMonitor", "monitor_trainer"]
+_PUBLIC = {
+    "SpectralMonitor": "attnlaw.training.monitor",
+    "monitor_trainer": "attnlaw.training.trainer_callback",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'attnlaw.training' has no attribute {name!r}")

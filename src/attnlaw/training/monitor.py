@@ -19,32 +19,49 @@ import operator
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from attnlaw.auditing import audit
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.files import parquet, replacing, usable_directory
-from attnlaw.base.steps_schema import STEPS, read_steps
+from attnlaw.base.settings import setting, settings
 from attnlaw.base.tables import frame
-from attnlaw.models import open_model
 from attnlaw.models.formats.torch_file import import_torch
+from attnlaw.models.settings import ModelSettings
+from attnlaw.spectra.measure import Selection, units_of
+from attnlaw.training.quantities import STEPS_SCHEMA, read_steps
 from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
+
+
+@settings
+class MonitorSettings(ModelSettings):
+    """When a module is measured during training, and what of it."""
+
+    every: int = setting(100, "Steps from one measurement to the next.", least=1)
+    quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
+    max_overhead: float = setting(0.02, "The share of the training time that measuring may take.", above=0)
+    approximate: bool = setting(False, "Estimate matrices of shorter side 4096 and more.")
+
+    def check(self) -> None:
+        super().check()
+        for name in self.quantities:
+            if name not in QUANTITIES:
+                raise BadSetting("quantities", f"expected some of {', '.join(QUANTITIES)}", name)
 
 
 class SpectralMonitor:
     """Measures a module during training and keeps the rows in `directory` for `attnlaw report`.
 
-    Call `step(step)` after every step of the optimizer. `quantities` are some of "proxies", "stable_rank",
-    "outliers" and "alpha"; further keywords (`name`, `heads`, `map`, `layers`, `only`, `jobs`) go to
-    `attnlaw.audit`. Training is not disturbed: no gradients, no random numbers, no parameter is written.
-    Of several processes the first alone measures. Weights split over processes are refused.
+    Call `step(step)` after every step of the optimizer. `options` are `MonitorSettings`: `every`,
+    `quantities` (some of "proxies", "stable_rank", "outliers" and "alpha"), `max_overhead`, and what chooses
+    matrices of a model (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is not
+    disturbed: no gradients, no random numbers, no parameter is written. Of several processes the first alone
+    measures. Weights split over processes are refused.
 
     steps.parquet and step_matrices.parquet are replaced whole at every measurement, under a lock on
     steps.lock: models of different `name` may share a directory, also of several programs at work. A run
@@ -63,29 +80,20 @@ class SpectralMonitor:
         self,
         model: Any,
         directory: str | os.PathLike[str],
-        every: int = 100,
-        quantities: Sequence[str] = QUANTITIES,
-        max_overhead: float = 0.02,
         clock: Callable[[], float] = time.perf_counter,
         **options: Any,
     ) -> None:
-        if _whole("every", every) < 1:
-            raise InputError(f"every is {every}; expected a number of steps of at least 1")
-        if not max_overhead > 0:
-            raise InputError(f"max_overhead is {max_overhead}; expected a positive share of training time")
-        unknown = [name for name in quantities if name not in QUANTITIES]
-        if unknown or not quantities:
-            found = repr(unknown[0]) if unknown else "none"
-            raise InputError(f"quantities: found {found}; choose from {', '.join(QUANTITIES)}")
-        signature(audit).bind(model, **options)
         self.model = unwrapped(model)
         require_whole(self.model)
-        _check_options(self.model, options)
-        opening = {key: options[key] for key in ("heads", "name", "map", "adapter") if key in options}
-        self.name = open_model(self.model, **opening).name
+        if "every" in options:
+            options["every"] = _whole("every", options["every"])
+        self.settings = MonitorSettings.of({"model": self.model, **options}, "SpectralMonitor")
+        opened = self.settings.open()
+        # What would stop a measurement is told before training.
+        units_of(opened, Selection.of(self.settings, opened.network))
+        self.name = opened.name
         self.directory = Path(directory)
-        self.every, self.quantities, self.max_overhead = every, tuple(quantities), max_overhead
-        self._options, self._clock = options, clock
+        self._clock = clock
         self._began: float | None = None
         self._spent = 0.0
         self._last: float | None = None
@@ -109,7 +117,7 @@ class SpectralMonitor:
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
         step, now = _whole("step", step), self._start()
-        if step % self.every or not self._affordable(now):
+        if step % self.settings.every or not self._affordable(now):
             return None
         return self._measure(step, now)
 
@@ -121,7 +129,7 @@ class SpectralMonitor:
         if not is_first_process():
             return None
         try:
-            taken = take_snapshot(self.model, self.name, step, self.quantities, self._options)
+            taken = take_snapshot(self.settings, step, self.settings.quantities, self.settings.approximate)
         except InputError as error:
             # The options were checked before: the weights have diverged, which is for the rows to tell.
             taken = failed_snapshot(self.name, step, str(error))
@@ -143,7 +151,7 @@ class SpectralMonitor:
     def _affordable(self, now: float) -> bool:
         if self._last is None:
             return True
-        return self._spent + self._last <= self.max_overhead * self._training_time(now)
+        return self._spent + self._last <= self.settings.max_overhead * self._training_time(now)
 
     def _training_time(self, now: float) -> float:
         return now - (now if self._began is None else self._began) - self._spent
@@ -153,7 +161,7 @@ class SpectralMonitor:
         if self._first is None:
             self._first = taken.step
         self._unwritten = [*(old for old in self._unwritten if old.step != taken.step), taken]
-        steps = frame([snapshot.row for snapshot in self._unwritten], STEPS)
+        steps = frame([snapshot.row for snapshot in self._unwritten], STEPS_SCHEMA)
         matrices = pl.concat([snapshot.matrices for snapshot in self._unwritten])
         try:
             with _locked(self.directory):
@@ -177,21 +185,6 @@ class SpectralMonitor:
         earlier = [] if stored is None else [stored.filter(~(replaced & (pl.col("model") == self.name)))]
         with replacing(path) as draft:
             draft.write_bytes(parquet(pl.concat([*earlier, rows], how="diagonal_relaxed")))
-
-
-class _OptionsHold(Exception):
-    """Ends an audit before it measures."""
-
-
-def _check_options(model: Any, options: Mapping[str, Any]) -> None:
-    """What an audit checks before it measures, here before training."""
-
-    def stop(seconds: float) -> None:
-        if seconds > 0:  # an audit of no matrices refuses itself
-            raise _OptionsHold
-
-    with suppress(_OptionsHold):
-        audit(model, **{**options, "expect": stop})
 
 
 def _whole(name: str, number: Any) -> int:

@@ -12,29 +12,32 @@ The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (boo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.auditing import Audit, audit
-from attnlaw.auditing.rows import spectrum_of
+from attnlaw.auditing.rows import log10, place_row
 from attnlaw.base.errors import InputError
-from attnlaw.base.steps_schema import PROXIES, STEP_GROUPS, STEP_MATRICES, STEPS
+from attnlaw.base.estimate import Estimate
 from attnlaw.base.tables import frame
-from attnlaw.fits.fit import eigenvalues, null_for, without_round_off
+from attnlaw.bounds import BOUNDS
+from attnlaw.bounds.proxies import Proxies, obstacle, proxies
+from attnlaw.fits.null import null_for
 from attnlaw.fits.tail import power_law_tails
-from attnlaw.spectra.measure import GROUPS
+from attnlaw.fits.values import eigenvalues, without_round_off
+from attnlaw.models.network import LAYER_GROUPS
+from attnlaw.models.settings import ModelSettings
+from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
-
-QUANTITIES = ("proxies", "stable_rank", "outliers", "alpha")
+from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What was measured at one step: `row` and `matrices` have the columns of `records.steps_schema`."""
+    """What was measured at one step: `row` and `matrices` have the columns of `training.quantities`."""
 
     step: int
     row: dict[str, Any]
@@ -43,27 +46,45 @@ class Snapshot:
     @property
     def scalars(self) -> dict[str, float]:
         """The numbers of the row that are there, by the names under which loggers show them."""
-        numeric = [name for name, dtype in STEPS.items() if dtype.is_numeric() and name != "step"]
+        numeric = [name for name, dtype in STEPS_SCHEMA.items() if dtype.is_numeric() and name != "step"]
         known = {name: self.row.get(name) for name in numeric}
         return {f"spectra/{name}": float(value) for name, value in known.items() if value is not None}
 
 
 def take_snapshot(
-    model: Any, name: str, step: int, quantities: Sequence[str], options: Mapping[str, Any]
+    settings: ModelSettings, step: int, quantities: Sequence[str], approximate: bool = False
 ) -> Snapshot:
-    """Audit the module as it is now; `options` go to `attnlaw.audit`.
+    """Measure the module of the settings as it is now.
 
     Parameters are read one matrix at a time, without gradients and without random numbers of torch or numpy.
     """
-    require_whole(model)
-    found = audit(model, **{**options, "name": name})
-    matrices = _matrices(found, step, quantities)
+    require_whole(settings.model)
+    model = settings.open()
+    tree = measure(model, Selection.of(settings, model.network, approximate), settings.jobs)
+    reason = obstacle(tree)
+    bounds = proxies(tree) if reason is None and "proxies" in quantities else None
+    measured = [(place, spectrum) for place, spectrum in tree.leaves() if spectrum is not None]
+    spectra = [spectrum for _, spectrum in measured]
+    columns: dict[str, Sequence[float | None]] = {
+        "spectral_norm": [spectrum.spectral for spectrum in spectra],
+        "log10_contribution": _contributions(bounds, len(spectra)),
+    }
+    for name, found in FOUND.items():
+        if name in quantities:
+            columns[name] = found(spectra)
+    rows = [
+        {"step": step, **place_row(model.name, place)}
+        | {name: column[number] for name, column in columns.items()}
+        for number, (place, _) in enumerate(measured)
+    ]
+    matrices = frame(rows, STEP_MATRICES_SCHEMA)
+    warnings = [*model.warnings, *([] if reason is None else [f"no proxies: {reason}"])]
     row = {
         "step": step,
-        "model": name,
-        **(_proxies(found.summary["proxies"]) if "proxies" in quantities else {}),
+        "model": model.name,
+        **_proxies(bounds),
         **_over_groups(matrices),
-        "status": "; ".join(found.summary["warnings"]) or "measured",
+        "status": "; ".join(warnings) or "measured",
         "attnlaw_version": __version__,
     }
     return Snapshot(step, row, matrices)
@@ -72,7 +93,7 @@ def take_snapshot(
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
     """A step whose weights could not be measured: a row of nulls that says why."""
     row = {"step": step, "model": name, "status": reason, "attnlaw_version": __version__}
-    return Snapshot(step, row, frame([], STEP_MATRICES))
+    return Snapshot(step, row, frame([], STEP_MATRICES_SCHEMA))
 
 
 def require_whole(model: Any) -> None:
@@ -86,52 +107,54 @@ def require_whole(model: Any) -> None:
         )
 
 
-def _matrices(found: Audit, step: int, quantities: Sequence[str]) -> pl.DataFrame:
-    spectra = _spectra(found)
-    columns = found.matrices.with_columns(
-        pl.lit(step).alias("step"),
-        pl.Series("outliers", _outliers(spectra) if "outliers" in quantities else [None] * len(spectra)),
-        pl.Series("alpha", _alphas(spectra) if "alpha" in quantities else [None] * len(spectra)),
-    ).select(pl.col(name).cast(dtype) for name, dtype in STEP_MATRICES.items())
-    unwanted = {"log10_contribution": "proxies", "stable_rank": "stable_rank"}
-    return columns.with_columns(
-        pl.lit(None, STEP_MATRICES[column]).alias(column)
-        for column, quantity in unwanted.items()
-        if quantity not in quantities
-    )
+def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:
+    """log10 of what each matrix adds; matrices beside the layers add nothing."""
+    parts = [] if bounds is None else bounds.parts
+    return [_value(log10(Estimate(part.log_value))) for part in parts] + [None] * (count - len(parts))
 
 
-def _spectra(found: Audit) -> list[Spectrum | None]:
-    """The measured spectra; None where one was approximated."""
-    rows = found.matrices.iter_rows(named=True)
-    return [
-        None if values is None else spectrum_of(row, values)
-        for row, values in zip(rows, found.spectra["singular_values"], strict=True)
-    ]
+def _value(estimate: Estimate | None) -> float | None:
+    return None if estimate is None else estimate.value
 
 
-def _outliers(spectra: Sequence[Spectrum | None]) -> list[int | None]:
+def _stable_ranks(spectra: Sequence[Spectrum]) -> list[float | None]:
+    return [spectrum.stable_rank for spectrum in spectra]
+
+
+def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
     """Values beyond the null's edge; None where there is no null or no edge."""
-    nulls = [None if spectrum is None else null_for(spectrum) for spectrum in spectra]
+    nulls = [None if one.multiplicities is not None else null_for(one) for one in spectra]
     return [
-        None if spectrum is None or null is None else null.compare(without_round_off(spectrum)).outliers
+        None if null is None else null.compare(without_round_off(spectrum)).outliers
         for spectrum, null in zip(spectra, nulls, strict=True)
     ]
 
 
-def _alphas(spectra: Sequence[Spectrum | None]) -> list[float | None]:
-    tails = power_law_tails([() if spectrum is None else eigenvalues(spectrum) for spectrum in spectra])
+def _alphas(spectra: Sequence[Spectrum]) -> list[float | None]:
+    tails = power_law_tails([() if one.multiplicities is not None else eigenvalues(one) for one in spectra])
     return [None if tail is None else tail.alpha for tail in tails]
 
 
-def _proxies(found: Mapping[str, Mapping[str, float | None]] | None) -> dict[str, float | None]:
-    return {} if found is None else {f"log10_{name}": found[name]["log10"] for name in PROXIES}
+# What is found in the spectra, beside the proxies; null where one was approximated, but for the stable rank.
+FOUND: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
+    "stable_rank": _stable_ranks,
+    "outliers": _outliers,
+    "alpha": _alphas,
+}
+QUANTITIES = ("proxies", *FOUND)
+
+
+def _proxies(bounds: Proxies | None) -> dict[str, float | None]:
+    if bounds is None:
+        return {}
+    monitored = [name for name, bound in BOUNDS.items() if bound.monitored]
+    return {f"log10_{name}": _value(log10(bounds.values[name])) for name in monitored}
 
 
 def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    for group in STEP_GROUPS:
-        own = matrices.filter(pl.col("kind").is_in(GROUPS[group]))
+    for group, kinds in LAYER_GROUPS.items():
+        own = matrices.filter(pl.col("kind").is_in(kinds))
         outliers = own["outliers"].drop_nulls()
         row[f"stable_rank_{group}"] = own["stable_rank"].median()
         row[f"outliers_{group}"] = outliers.sum() if outliers.len() else None

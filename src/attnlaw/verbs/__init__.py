@@ -13,15 +13,11 @@ from attnlaw.base.errors import InputError
 
 # Its name, the module that declares it as VERB, and what it does in one sentence.
 VERBS: dict[str, tuple[str, str]] = {
+    "audit": ("attnlaw.verbs.audit", "Spectra, null tests and proxies of a checkpoint."),
+    "fit": ("attnlaw.verbs.fit", "The law that each matrix of a checkpoint follows."),
+    "lens": ("attnlaw.verbs.lens", "The forward pass over some tokens as one exact affine map."),
+    "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
-    "lens": (
-        "attnlaw.verbs.lens",
-        "The forward pass over some tokens as one exact affine map.",
-    ),
-    "limit": (
-        "attnlaw.verbs.limit",
-        "The law of an attention layer's output at initialisation: exactly at any width, against the limit.",
-    ),
 }
 
 

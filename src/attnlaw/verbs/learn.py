@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
@@ -79,19 +79,19 @@ MEASURED = (
     Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
     Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
 )
-RESIDUAL = Quantity("residual", "what the equations miss at the solution, relative to their size")
+RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", quiet=True)
 QUANTITIES = (
     *MEASURED,
     Quantity(
         "noise_level", "of the matrix the student effectively sees (softmax, Bayes: a)", "δ", error=True
     ),
     Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
-    Quantity("shrinkage", "of the eigenvalues that are left"),
+    Quantity("shrinkage", "of the eigenvalues that are left", quiet=True),
     Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues that are zero"),
     Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),
-    Quantity("top_edge", "upper end of the spectrum without outliers"),
+    Quantity("top_edge", "upper end of the spectrum without outliers", quiet=True),
     Quantity("outlier_locations", "where eigenvalues stand out of the spectrum", kind="floats"),
     Quantity("outlier_overlaps", "their squared overlaps with the target's", kind="floats"),
     Quantity("outlier_targets", "the target's eigenvalues they belong to", kind="floats"),
@@ -114,7 +114,7 @@ def run(cases: Sequence[Learn], progress: Progress) -> Iterator[Learned | InputE
     from attnlaw.learning.learned import learned
     from attnlaw.learning.state_evolution import state_evolutions
 
-    refusals = [_or_error(solvable, case) for case in cases]
+    refusals = [_refusal(case) for case in cases]
     problems = [case.problem for case, refusal in zip(cases, refusals, strict=True) if refusal is None]
     solved = iter(state_evolutions(problems, progress))
     for case, refusal in zip(cases, refusals, strict=True):
@@ -128,25 +128,31 @@ def solvable(case: Learn) -> None:
     check_size(case.problem)
 
 
+def _refusal(case: Learn) -> InputError | None:
+    try:
+        solvable(case)
+    except InputError as error:
+        return error
+    return None
+
+
 def train(cases: Sequence[Simulate], progress: Progress) -> Iterator[Measurement | InputError]:
     """One case after the other; the students of a case in threads."""
     from attnlaw.learning.simulate import simulate
 
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
-        before = done
-
-        def measured(case: Simulate = case, before: int = before) -> Measurement:
-            return simulate(
+        try:
+            yield simulate(
                 case.problem,
                 size=case.simulate,
                 seeds=case.seeds,
                 seed=case.seed,
                 sensing=case.sensing,
-                progress=lambda so_far, _: progress(before + so_far, total),
+                progress=lambda so_far, _, before=done: progress(before + so_far, total),  # type: ignore[misc]
             )
-
-        yield _or_error(measured)
+        except InputError as error:
+            yield error
         done += case.seeds
 
 
@@ -155,13 +161,6 @@ def trainable(case: Simulate) -> None:
     from attnlaw.learning.simulate import check_simulation
 
     check_simulation(case.problem, case.simulate, case.sensing)
-
-
-def _or_error(work: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return work(*arguments)
-    except InputError as error:
-        return error
 
 
 def _density(found: Learned) -> Any:

@@ -75,7 +75,7 @@ VERB = Verb(
     LensSettings,
     QUANTITIES,
     each(look),
-    tables=(Table("token_map", TOKEN_MAP, _token_map),),
+    tables=(Table("token_map", TOKEN_MAP, _token_map, json=True),),
     charts=(
         Cells(
             "lens_map",

@@ -127,7 +127,7 @@ QUANTITIES = (
     Quantity("kl_to_limit", "relative entropy to the limit", "KL", error=True, brief=True, log=True),
     Quantity("w1_to_limit", "Wasserstein distance to the limit", "W1", error=True, brief=True, log=True),
     Quantity("ks_to_limit", "Kolmogorov-Smirnov distance", "KS", error=True, brief=True, log=True),
-    Quantity("residual_of_distances", "error of the quadrature behind the distances"),
+    Quantity("residual_of_distances", "error of the quadrature behind the distances", quiet=True),
     Quantity("kl_to_other_limit", "to the limit of the other scaling", "KL", error=True, log=True),
     Quantity(
         "kl_to_gaussian",
@@ -137,10 +137,8 @@ QUANTITIES = (
         log=True,
     ),
     Quantity("kernel_kl_to_limit", "by kernel estimates, as in arXiv 2506.00846", "KL", log=True),
-    Quantity("path_squared_length", "of the token that is read, by depth", kind="floats"),
-    Quantity("path_squared_length_error", "its standard errors", kind="floats"),
-    Quantity("path_cosine", "mean cosine between tokens, by depth", kind="floats"),
-    Quantity("path_cosine_error", "its standard errors", kind="floats"),
+    Quantity("path_squared_length", "of the token that is read, by depth", kind="floats", error=True),
+    Quantity("path_cosine", "mean cosine between tokens, by depth", kind="floats", error=True, brief=True),
 )
 
 
@@ -241,7 +239,7 @@ def _inputs(case: Limit) -> Inputs:
 
 
 def _embedded(path: str, ids: tuple[int, ...]) -> Any:
-    from attnlaw.models import open_model
+    from attnlaw.models.open import open_model
 
     embedding = open_model(path).embedding()
     for number in ids:

@@ -14,7 +14,7 @@ from attnlaw.models.assembly.scores import score_scale
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
-from attnlaw.models.model import Layer, Model, View
+from attnlaw.models.model import Blocks, Model, View, network_of
 from attnlaw.models.tensors import Tensors
 
 MOST_DEPTH = 1000  # of layers that share their weights, so that files do not bound their number
@@ -30,7 +30,7 @@ def build_model(
     """Read names, shapes and sizes (no weights) into a `Model` of one of the families."""
     match = match_family(tensors, config, families)
     shapes = Shapes(tensors, config, match.family)
-    layers: list[Layer] = []
+    layers: list[Blocks] = []
     for stack in match.stacks:
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
         layers += _layers(shapes, stack, heads, label and printable(label), first=len(layers))
@@ -38,24 +38,30 @@ def build_model(
     # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
     complete = not left_out or all(layer.feed_forward or layer.experts for layer in layers)
     activation = config.text(*match.family.activation) or match.family.default_activation
+    embedding = _first(tensors, match.family.embedding, stored_out_in=False)
+    unembedding = _first(tensors, match.family.unembedding, stored_out_in=True)
     return Model(
         name=printable(name),
         family=printable(config.text("model_type") or match.family.name),
         tensors=tensors,
+        network=network_of(
+            layers,
+            _applications(match, config, len(layers)),
+            printable(activation.removeprefix("gated-")),  # T5 writes "gated-gelu"
+            {"embedding": embedding, "unembedding": unembedding},
+            complete,
+        ),
         layers=tuple(layers),
-        applications=_applications(match, config, len(layers)),
-        activation=printable(activation.removeprefix("gated-")),  # T5 writes "gated-gelu"
-        embedding_view=_first(tensors, match.family.embedding, stored_out_in=False),
-        unembedding_view=_first(tensors, match.family.unembedding, stored_out_in=True),
+        embedding_view=embedding,
+        unembedding_view=unembedding,
         extensions=extensions(match, layers, config, complete),
         warnings=warnings(match, layers, tensors, config, left_out, families),
-        complete=complete,
     )
 
 
 def _layers(
     shapes: Shapes, matched: MatchedStack, heads: int | None, label: str | None, first: int
-) -> list[Layer]:
+) -> list[Blocks]:
     _check_depth(shapes, matched)
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
@@ -64,7 +70,7 @@ def _layers(
         experts = build_experts(shapes, prefix, stack)
         attention = build_attention(shapes, prefix, stack.attention, stack, heads)
         layers.append(
-            Layer(
+            Blocks(
                 index=index,
                 attention=attention,
                 score_scale=score_scale(shapes.config, shapes.family, attention, index - first),

@@ -10,7 +10,7 @@ from attnlaw.base.errors import printable
 from attnlaw.models.assembly.match import NUMBER, Match, is_decoder
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
-from attnlaw.models.model import Layer
+from attnlaw.models.model import Blocks
 from attnlaw.models.tensors import Tensors
 
 # Types in which rounding stays far below the bulk of a trained spectrum.
@@ -18,7 +18,7 @@ WIDE = ("float16", "float32", "float64", "bfloat16")
 MOST_NAMES = 8  # in one warning
 
 
-def extensions(match: Match, layers: Sequence[Layer], config: Config, complete: bool) -> tuple[str, ...]:
+def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete: bool) -> tuple[str, ...]:
     """What goes beyond the plain post-norm encoder that the bounds were stated for."""
     family = match.family
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
@@ -40,7 +40,7 @@ def extensions(match: Match, layers: Sequence[Layer], config: Config, complete: 
 
 def warnings(
     match: Match,
-    layers: Sequence[Layer],
+    layers: Sequence[Blocks],
     tensors: Tensors,
     config: Config,
     left_out: Sequence[str],
@@ -107,7 +107,7 @@ def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
     return [*names[:MOST_NAMES], *(["..."] if len(names) > MOST_NAMES else [])]
 
 
-def matrices_left_out(match: Match, layers: Sequence[Layer], tensors: Tensors) -> list[str]:
+def matrices_left_out(match: Match, layers: Sequence[Blocks], tensors: Tensors) -> list[str]:
     """Matrices (or stacks of them) in a layer that its family's table does not name."""
     known = {name for layer in layers for view in layer.views for name in view.tensors}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}

@@ -7,16 +7,17 @@ import polars as pl
 import pytest
 from real_checkpoints import real_checkpoint
 
-from attnlaw.auditing import audit
-from attnlaw.auditing.fits import Fits
-from attnlaw.auditing.fitting import fit_model, fit_spectra
+from attnlaw import __version__, audit, fit
+from attnlaw.auditing.fits import Fits, fit_spectra
+from attnlaw.auditing.quantities import CURVES, FITS, SPECTRA
+from attnlaw.auditing.rows import schema
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import to_json
-from attnlaw.base.fit_schema import CURVES, FITS
-from attnlaw.base.schema import SPECTRA
+from attnlaw.fits import LAWS
 from attnlaw.fits.tail import power_law_tail
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 from attnlaw.report.payload import audit_payload
+from attnlaw.verbs.fit import VERB
 
 
 def encoder(seed=0, layers=2, width=64, inner=128, entry=None):
@@ -35,7 +36,7 @@ def encoder(seed=0, layers=2, width=64, inner=128, entry=None):
 
 @pytest.fixture(scope="module")
 def fresh():
-    return fit_model(encoder(layers=12), heads=4, name="fresh")
+    return fit(encoder(layers=12), heads=4, name="fresh")
 
 
 def test_a_freshly_initialised_model_comes_out_as_random(fresh):
@@ -52,7 +53,7 @@ def test_a_freshly_initialised_model_comes_out_as_random(fresh):
 def test_uniform_entries_come_out_as_random_too():
     rng = np.random.default_rng(5)
     tensors = encoder(layers=6, entry=lambda shape: rng.uniform(-0.1, 0.1, shape))
-    assert fit_model(tensors, heads=4, name="uniform").rejections()["uniform"].p_value > 0.001
+    assert fit(tensors, heads=4, name="uniform").rejections()["uniform"].p_value > 0.001
 
 
 def gated(attention, width=48, inner=96):
@@ -66,7 +67,7 @@ def gated(attention, width=48, inner=96):
 
 def test_heads_wider_than_the_model_come_out_as_random():
     names = dict.fromkeys(("q_proj", "k_proj", "v_proj"), (4 * 96, 48))
-    found = fit_model(gated(names | {"o_proj": (48, 4 * 96)}), heads=4, name="wide")
+    found = fit(gated(names | {"o_proj": (48, 4 * 96)}), heads=4, name="wide")
     assert set(found.matrices["null_shape"]) == {"48 x 48 through 96", "48 x 96"}
     assert found.rejections()["wide"].p_value > 0.001
 
@@ -88,13 +89,12 @@ def test_latent_attention_has_no_null():
     assert 1 - 1e-12 < found.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
     assert set(found.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(found)
-    assert [entry["law"] for entry in found.as_json()["matrices"]] == [None] * 8 + ["random"] * 3
     assert audit_payload(fitted)["columns"]["law"] == fitted.fits["law"].to_list()
 
 
 def test_rows_and_curves_have_their_columns(fresh):
-    assert dict(fresh.matrices.schema) == FITS
-    assert dict(fresh.curves.schema) == CURVES
+    assert dict(fresh.matrices.schema) == schema(FITS)
+    assert dict(fresh.curves.schema) == schema(CURVES)
     nulls = fresh.curves.filter(pl.col("curve") == "null")
     assert set(nulls["null_shape"]) == set(fresh.matrices["null_shape"]) == {"64 x 64 through 16", "64 x 128"}
     assert fresh.curves["x"].list.len().max() <= 64
@@ -109,28 +109,37 @@ def test_saved_spectra_give_the_same_fits_as_the_model(tmp_path):
     again = fit_spectra(
         pl.read_parquet(tmp_path / "spectra.parquet"), pl.read_parquet(tmp_path / "matrices.parquet")
     )
-    once = fit_model(tensors, heads=4, name="m", jobs=1)
+    once = fit(tensors, heads=4, name="m", jobs=1)
     assert again.matrices.equals(once.matrices)
     assert again.curves.equals(once.curves)
-    other = fit_model(tensors, heads=4, name="m", seed=1)
+    other = fit(tensors, heads=4, name="m", seed=1)
     assert not other.matrices["random_p_value"].equals(once.matrices["random_p_value"])
 
 
+def test_a_saved_audit_of_0_1_tells_latent_attention_by_its_tensors():
+    """Tables without the column `latent`."""
+    narrow = {"q_a_proj": (24, 48), "q_b_proj": (4 * 12, 24), "kv_a_proj_with_mqa": (20, 48)}
+    tensors = gated(narrow | {"kv_b_proj": (4 * 20, 16), "o_proj": (48, 4 * 12)})
+    done = audit(tensors, heads=4, name="latent")
+    assert done.matrices["latent"].to_list() == [True] * 8 + [False] * 3
+    again = fit_spectra(done.spectra, done.matrices.drop("latent"))
+    assert again.matrices.equals(done.fitted().fits)
+
+
 def test_two_models_in_one_share_their_nulls(fresh, tmp_path):
-    both = fresh + fit_model(encoder(seed=2), heads=4, name="fresh")
+    both = fresh + fit(encoder(seed=2), heads=4, name="fresh")
     assert both.models == ["fresh", "fresh (2)"]
     assert both.curves.filter(pl.col("curve") == "null").height == 2
     both.save(tmp_path)
     assert pl.read_parquet(tmp_path / "fits.parquet").equals(both.matrices)
     assert pl.read_parquet(tmp_path / "curves.parquet").equals(both.curves)
-    objects = json.loads(to_json(both.as_json()))
-    assert [entry["model"] for entry in objects] == both.models
+    assert json.loads((tmp_path / "attnlaw.json").read_text()) == {"verb": "fit", "version": __version__}
 
 
 def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
     """Heads whose status says that parameters are withheld, and others that the law fits."""
-    rows = fit_model("examples/tiny-decoder", layers="0", only="qk,vo").matrices
-    names = [name for name in FITS if name.startswith(("noise", "threshold", "target_rank"))]
+    rows = fit("examples/tiny-decoder", layers="0", only="qk,vo").matrices
+    names = [name for name in schema(FITS) if name.startswith(("noise", "threshold", "target_rank"))]
     assert len(names) == 9
     withheld = pl.col("status").str.contains("parameters are withheld")
     without, fitted = rows.filter(withheld), rows.filter(~withheld)
@@ -142,40 +151,45 @@ def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
     assert fitted.select("^.*_(low|high)$").null_count().row(0) == (0,) * 8
 
 
-def test_json_keeps_its_contract(fresh):
-    entry = json.loads(to_json(fresh.as_json()))
-    assert {"model", "matrices"} <= set(entry)
-    first = entry["matrices"][0]
+def test_json_has_a_row_for_every_matrix(fresh):
+    """A number with an error, or within a range, is one object."""
+    case = VERB.settings(model=encoder(layers=12), heads=4, name="fresh")
+    found = json.loads(to_json(VERB.json(case, fresh)))
+    assert list(found) == ["verb", "settings", "quantities", "status", "remark", "tables", "version"]
+    assert (found["settings"]["model"], found["settings"]["heads"]) == ("fresh", 4)
+    assert found["quantities"]["matrix_count"] == 120
+    assert found["quantities"]["not_random_tested"] == 120
+    assert sum(found["quantities"][law.column] for law in LAWS.values()) == 120
+    first = found["tables"]["fits"][0]
     assert {"layer", "head", "kind", "law", "random_p_value", "outliers"} <= set(first)
-    assert {"alpha", "kappa", "noise_level", "threshold", "rank_fraction"} <= set(first)
-    assert set(first["alpha"]) == {"value", "error", "p_value"}
+    assert set(first["alpha"]) == {"value", "error"}
+    assert set(first["kappa"]) == {"value", "low", "high"}
     assert first["rank_fraction"] == pytest.approx(16 / 64)
-    assert fresh.as_json(as_list=True) == [fresh.as_json()]
 
 
 def test_tables_of_different_matrices_are_refused():
     done = audit(encoder(), heads=4, name="m")
     with pytest.raises(InputError, match="of one audit"):
         fit_spectra(done.spectra.head(3), done.matrices)
-    with pytest.raises(InputError, match="--jobs"):
-        fit_model(encoder(), heads=4, jobs=0)
+    with pytest.raises(InputError, match=r"^jobs: found 0, expected a whole number of at least 1"):
+        fit(encoder(), heads=4, jobs=0)
 
 
 def test_an_approximate_spectrum_has_a_row_that_says_so():
     done = audit(encoder(), heads=4, name="m")
     approximate = done.matrices.head(2).with_columns(route=pl.lit("lanczos"))
     without_values = done.spectra.head(2).with_columns(
-        singular_values=pl.lit(None, SPECTRA["singular_values"])
+        singular_values=pl.lit(None, schema(SPECTRA)["singular_values"])
     )
     found = fit_spectra(without_values, approximate).matrices
     assert found["law"].to_list() == [None, None]
     assert "approximate" in found["status"][0]
-    assert Fits(found, pl.DataFrame(schema=CURVES)).rejections()["m"].tested == 0
+    assert Fits(found, pl.DataFrame(schema=schema(CURVES))).rejections()["m"].tested == 0
 
 
 @pytest.fixture(scope="module")
 def pretrained():
-    return fit_model(real_checkpoint("rxnfp-pretrained"), layers="0:3", name="rxnfp")
+    return fit(real_checkpoint("rxnfp-pretrained"), layers="0:3", name="rxnfp")
 
 
 def test_a_trained_model_is_told_from_noise(pretrained):

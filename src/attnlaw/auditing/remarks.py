@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-PROXY_NAMES = {
-    "spectrum_adaptive": "spectrum-adaptive (post hoc p per matrix)",
-    "spectrum_adaptive_continuous": "spectrum-adaptive, continuous p (ours)",
-    "edelman": "norm-based, Edelman (2,1)",
-    "trauger_tewari": "norm-based, Trauger-Tewari (1,1)",
-}
+from attnlaw.bounds import BOUNDS
 
-ADAPTIVE = ("spectrum_adaptive", "spectrum_adaptive_continuous")
 # Errors of numbers that are exact but for the order of their sums; they are not shown.
 ROUND_OFF = 1e-9
 
 
 def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
-    """(name, log10, error or None) of every proxy: post hoc, one index for all, norm-based.
+    """(label, log10, error or None) of every proxy, in the order of `BOUNDS`.
 
-    An error of round-off is none. A summary of an older version may lack a norm-based one.
+    An error of round-off is none. A summary of an older version may lack one.
     """
-    adaptive = [(PROXY_NAMES[key], proxies[key]) for key in ADAPTIVE]
-    fixed = [(f"one index for all, p = {p}", entry) for p, entry in proxies["fixed_p"].items()]
-    norms = [
-        (name, proxies[key]) for key, name in PROXY_NAMES.items() if key not in ADAPTIVE and key in proxies
-    ]
+    fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
+    known = proxies | fixed
     return [
-        (name, entry["log10"], _beyond_round_off(entry.get("error")))
-        for name, entry in adaptive + fixed + norms
+        (bound.label, known[name]["log10"], _beyond_round_off(known[name].get("error")))
+        for name, bound in BOUNDS.items()
+        if name in known
     ]
 
 
 def remarks(summary: dict[str, Any]) -> list[str]:
-    """One sentence each: what proxies are, the sample size, the value of adaptivity, the extensions."""
-    lines = []
+    """One sentence each: the null test, what proxies are, sample size, adaptivity, extensions."""
+    lines = [] if (tested := not_random(summary)) is None else [tested]
     if summary["proxies"]:
         lines.append(summary["meaning"])
     if summary["proxies"] and "samples" in summary:
@@ -57,6 +49,17 @@ def remarks(summary: dict[str, Any]) -> list[str]:
     if summary["extensions"]:
         lines.append(f"Extension beyond the paper's setting: {', '.join(summary['extensions'])}.")
     return lines
+
+
+def not_random(summary: dict[str, Any]) -> str | None:
+    """How many matrices differ from noise; None in a summary of 0.1.0, or where none could be tested."""
+    found = summary.get("not_random")
+    if not found or not found["tested"]:
+        return None
+    return (
+        f"{found['rejected']} of {found['tested']} matrices differ from noise at level 0.01 "
+        f"(freshly initialised: {found['expected']:.2g} expected, p = {found['p_value']:.2g})."
+    )
 
 
 def _power(log10: float, error: float | None) -> str:

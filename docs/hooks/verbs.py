@@ -1,0 +1,54 @@
+"""Tables of settings and quantities in the page of a verb, read off its declaration.
+
+A page says where: `<!-- settings of learn -->`, `<!-- quantities of learn -->`, `<!-- table matrices of audit -->`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import MISSING
+from typing import Any
+
+from attnlaw.base.declare import Quantity
+from attnlaw.base.settings import Declared, declared
+from attnlaw.verbs import verb
+
+PLACE = re.compile(r"<!-- (?P<what>settings|quantities|table (?P<table>\w+)) of (?P<verb>[\w.]+) -->")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page with its tables."""
+    return PLACE.sub(_table, markdown)
+
+
+def _table(place: re.Match[str]) -> str:
+    one = verb(place["verb"])
+    if place["what"] == "settings":
+        return settings_table(declared(one.settings).values())
+    if place["what"] == "quantities":
+        return quantities_table(one.quantities)
+    return quantities_table(next(table for table in one.tables if table.name == place["table"]).columns)
+
+
+def settings_table(settings: Iterable[Declared]) -> str:
+    """One line for each setting: its name, its symbol, what it may be, its default, what it means."""
+    lines = ["| setting | | expected | default | |", "|---|---|---|---|---|"]
+    for one in settings:
+        default = "" if one.default in (None, MISSING) else f"`{one.default}`"
+        cells = (f"`{one.name}`", one.rule.symbol, one.expected.removeprefix("expected "), default, one.rule.help)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
+
+
+def quantities_table(quantities: Iterable[Quantity]) -> str:
+    """One line for each quantity: its columns, its symbol, its kind, what it is."""
+    lines = ["| columns | | kind | |", "|---|---|---|---|"]
+    for one in quantities:
+        cells = (", ".join(f"`{name}`" for name in one.columns), one.symbol, one.kind, one.meaning)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,5 @@
+"""`python -m attnlaw`: the command line."""
+
+from attnlaw.command import main
+
+main()

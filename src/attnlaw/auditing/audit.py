@@ -1,0 +1,213 @@
+"""Audit one model: open, measure, test, bound, and flatten the tree into rows, once."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from attnlaw.auditing.fits import fit_tree
+from attnlaw.auditing.rows import TABLES, layer_table, matrix_table, spectrum_table
+from attnlaw.auditing.summary import case_values, summary_of
+from attnlaw.base.declare import Progress, silent
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import parquet, read_bounded, replace_all, replaceable, to_json, usable_directory
+from attnlaw.base.results import save_results
+from attnlaw.base.tables import distinct_names, stacked
+from attnlaw.bounds.proxies import Proxies, obstacle, proxies
+from attnlaw.fits.null import Rejections, null_test
+from attnlaw.models.network import Network
+from attnlaw.models.settings import ModelSettings
+from attnlaw.spectra.measure import Selection, measure, tell_expected
+from attnlaw.spectra.spectrum import Spectrum
+
+MOST_SUMMARY = 64  # megabytes of summary.json
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """The numbers of one or several models: rows, the trees that they were flattened from, a summary each.
+
+    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.auditing.quantities` lists;
+    so are `fits` and `curves`, once `fitted()`. `summaries` are dicts of plain values, `cases` the quantities
+    of each model by name, `trees` the measured spectra (None where a matrix was not selected).
+    """
+
+    summaries: tuple[dict[str, Any], ...]
+    matrices: pl.DataFrame
+    spectra: pl.DataFrame
+    layers: pl.DataFrame
+    fits: pl.DataFrame | None = None
+    curves: pl.DataFrame | None = None
+    cases: tuple[dict[str, Any], ...] = ()
+    trees: tuple[Network[Spectrum | None], ...] = ()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The summary of the only model."""
+        (only,) = self.summaries
+        return only
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """The quantities of the only model, by name: numbers, `Estimate`s, texts."""
+        (only,) = self.cases
+        return only
+
+    @property
+    def names(self) -> list[str]:
+        return [summary["model"] for summary in self.summaries]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The tables that are there, by name."""
+        named = {name: getattr(self, name) for name in TABLES}
+        return {name: table for name, table in named.items() if table is not None}
+
+    def __add__(self, other: Audit) -> Audit:
+        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
+        names = distinct_names(self.names, other.names)
+        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
+        mine, theirs = self.tables(), other.tables()
+        tables = {
+            name: stacked(mine.get(name), theirs.get(name), names)
+            for name in TABLES
+            if name in mine or name in theirs
+        }
+        return Audit(
+            self.summaries + renamed,
+            **tables,
+            cases=self.cases + other.cases,
+            trees=self.trees + other.trees,
+        )
+
+    def fitted(self, seed: int = 0, progress: Progress = silent) -> Audit:
+        """The same audit with spectral laws fitted to every matrix (tables `fits` and `curves`)."""
+        found = fit_tree(list(zip(self.names, self.trees, strict=True)), seed, progress)
+        return replace(self, fits=found.matrices, curves=found.curves)
+
+    def summarized(self, summary: dict[str, Any]) -> Audit:
+        """The same audit of one model with this summary."""
+        return replace(self, summaries=(summary,))
+
+    @property
+    def remark(self) -> str | None:
+        """What is missing, and why."""
+        return "; ".join(case["remark"] for case in self.cases if case["remark"]) or None
+
+    def to_pandas(self) -> Any:
+        """The matrix rows as a pandas table (needs the `pandas` extra)."""
+        try:
+            return self.matrices.to_pandas()
+        except ModuleNotFoundError as error:
+            message = "to_pandas needs pandas and pyarrow; install them with: pip install 'attnlaw[pandas]'"
+            raise InputError(message) from error
+
+    def write_csv(self, path: str | os.PathLike[str]) -> Path:
+        """Write the matrix rows as CSV, without the two columns that hold lists.
+
+        A text that a spreadsheet would take for a formula (it begins with =, +, - or @) gets an apostrophe.
+        """
+        plain = self.matrices.select(name for name, dtype in self.matrices.schema.items() if dtype != pl.List)
+        safe = plain.with_columns(pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'$1"))
+        replace_all({Path(path): safe.write_csv().encode()})
+        return Path(path)
+
+    def save(
+        self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
+    ) -> Path:
+        """Write the tables (parquet), summary.json and report.html; with `figures` ("pdf") figures/ too.
+
+        An audit that is there is replaced, its fits too. A summary.json that is no audit's is refused.
+        """
+        folder = usable_directory(directory)
+        lost = [name for name in TABLES if name not in self.tables()] if holds_audit(folder) else []
+        stale = [replaceable(folder / f"{name}.parquet") for name in lost]
+        files = {f"{name}.parquet": parquet(table) for name, table in self.tables().items()}
+        files["summary.json"] = f"{to_json(self.as_json(as_list))}\n".encode()
+        save_results(folder, "audit", files, figures)
+        for path in stale:  # of rows that were replaced
+            path.unlink(missing_ok=True)
+        return folder
+
+    def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
+        """One summary, or a list when there are several models (or when `as_list` asks for one)."""
+        return list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
+
+    def __repr__(self) -> str:
+        return f"<Audit {'; '.join(map(_in_short, self.summaries))}>"
+
+    def _repr_html_(self) -> str:
+        names = ", ".join(escape(name) for name in self.names)
+        return f"<p><b>attnlaw audit</b> of {names}</p>{self.layers._repr_html_()}"
+
+
+def audit(
+    settings: ModelSettings,
+    samples: int | None = None,
+    approximate: bool = False,
+    progress: Progress = silent,
+) -> Audit:
+    """Audit a checkpoint: the spectra of every matrix, their null tests, and the proxies they imply.
+
+    `samples` adds proxy / sqrt(samples). `approximate` estimates the sums over singular values of very large
+    matrices, with errors, instead of factorising them. Where not every matrix is selected there are no
+    proxies.
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
+    >>> found = audit(ModelSettings(model=block, heads=2))
+    >>> found.matrices.select("kind", "head", "spectral_norm", "numerical_rank").rows()
+    [('qk', 0, 1.0, 2), ('qk', 1, 1.0, 2), ('vo', 0, 2.0, 2), ('vo', 1, 2.0, 2)]
+    """
+    model = settings.open()
+    selection = Selection.of(settings, model.network, approximate)
+    tell_expected(model, selection, settings.jobs)
+    spectra = measure(model, selection, settings.jobs, progress)
+    tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
+    bounds, per_application = _bounds(spectra)
+    counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
+    values = case_values(model, len(tests), bounds, per_application, counted, samples, obstacle(spectra))
+    return Audit(
+        (summary_of(model.name, values, bounds, samples),),
+        matrix_table(model, spectra, tests, bounds),
+        spectrum_table(model, spectra),
+        layer_table(model, spectra, bounds),
+        cases=(values,),
+        trees=(spectra,),
+    )
+
+
+def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
+    """The proxies, and the same per application where layers are shared; None where there are none."""
+    if obstacle(spectra) is not None:
+        return None, None
+    shared = spectra.depth > len(spectra.layers)
+    return proxies(spectra), proxies(spectra.unrolled()) if shared else None
+
+
+def holds_audit(folder: Path) -> bool:
+    """Whether an audit was saved in the directory; an `InputError` where summary.json is another's."""
+    path = replaceable(folder / "summary.json")
+    if not path.exists():
+        return False
+    try:
+        found = json.loads(read_bounded(path, MOST_SUMMARY))
+        summaries = found if isinstance(found, list) else [found]
+        known = summaries and all({"model", "proxies", "attnlaw_version"} <= one.keys() for one in summaries)
+    except (ValueError, RecursionError, AttributeError):  # an `InputError` is a `ValueError`
+        known = False
+    if not known:
+        raise InputError(f"{folder}: holds another summary.json, of no audit; give an empty directory")
+    return True
+
+
+def _in_short(summary: dict[str, Any]) -> str:
+    """A model's name, family and size, and its first proxy where it has proxies."""
+    text = f"{summary['model']}: {summary['family']}, {summary['matrices']} matrices"
+    proxy = summary["proxies"] and summary["proxies"]["spectrum_adaptive"]["log10"]
+    return text if proxy is None else f"{text}, log10 proxy {proxy:.2f}"

@@ -1,0 +1,134 @@
+"""The tables of an audit and of its fits: what stands in their columns, in order. Missing is null.
+
+| table | one row per |
+|---|---|
+| `MATRICES` | matrix |
+| `SPECTRA` | matrix, with all its singular values |
+| `LAYERS` | layer |
+| `FITS` | matrix, with what laws say of it |
+| `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
+
+`head` and `inner` of a feed-forward matrix are null, `expert` of whatever every token passes, errors where
+nothing is approximate, the singular values of an approximate spectrum. The row of an exact spectrum has
+errors where its gamma or alpha holds the norm of an approximate one. Logarithms are to base 10.
+"""
+
+from __future__ import annotations
+
+from attnlaw.base.declare import Quantity
+
+PLACE = (
+    Quantity("model", "what rows call the model", kind="text"),
+    Quantity("layer", "number of the layer", kind="small"),
+    Quantity("stack", "encoder or decoder, where there are several stacks", kind="text"),
+    Quantity("head", "number of the head", kind="small"),
+    Quantity("expert", "number of the expert", kind="small"),
+    Quantity("kind", "kind of matrix", kind="text"),
+)
+VERSION = Quantity("attnlaw_version", "version of attnlaw that wrote the row", kind="text")
+# The null test: the same names in the table of matrices and in that of fits.
+P_VALUE = Quantity(
+    "random_p_value",
+    "how often a random matrix of this shape looks at least as different; not tested in latent attention",
+    log=True,
+)
+OUTLIERS = Quantity("outliers", "singular values beyond the edge of the random null", kind="small")
+NULL_DRAWS = Quantity("null_draws", "random matrices of this shape that it was compared with", kind="small")
+
+MATRICES = (
+    *PLACE,
+    Quantity("family", "family of the model", kind="text"),
+    Quantity("tensors", "the stored tensors that it is made of", kind="texts"),
+    Quantity("rows", kind="small"),
+    Quantity("cols", kind="small"),
+    Quantity("inner", "dimension that a product of factors passes", "d", kind="small"),
+    Quantity("latent", "whether a factor is a product itself (latent attention)", kind="bool"),
+    Quantity("spectral_norm", "the largest singular value", error=True, log=True),
+    Quantity("frobenius_norm", "root of the sum of squared singular values", log=True),
+    Quantity("nuclear_norm", "sum of the singular values", error=True, log=True),
+    Quantity("norm_21", "sum over columns of their Euclidean norms", log=True),
+    Quantity("norm_11", "sum of absolute entries", log=True),
+    Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", error=True, log=True),
+    Quantity("effective_rank", "exponential of the spectrum's entropy", error=True, log=True),
+    Quantity("numerical_rank", "singular values above round-off", kind="small", error=True),
+    Quantity("condition", "largest over smallest singular value", log=True),
+    Quantity("route", "how the values were computed: gram, svd, qr or lanczos (approximate)", kind="text"),
+    P_VALUE,
+    OUTLIERS,
+    NULL_DRAWS,
+    Quantity("log10_gamma", "how far an error in it moves its layer's output", "log₁₀ γ", error=True),
+    Quantity("log10_alpha", "amplification by later layers", "log₁₀ α", error=True),
+    Quantity("log10_scale", "gamma times alpha times depth", "log₁₀ γαL", error=True),
+    Quantity("p", "the Schatten index at which it adds least to the proxy", "p*"),
+    Quantity("log10_contribution", "what it adds to the proxy", "log₁₀ C(p*)", error=True),
+    Quantity("continuous_p", "the same index over all of [0, 2]"),
+    Quantity("continuous_log10_contribution", "what it adds at that index", error=True),
+    Quantity("log10_curve", "log₁₀ C(p) on the grid pᵢ = 2i/(length − 1)", kind="floats"),
+    Quantity("share", "of the spectrum-adaptive proxy", log=True),
+    VERSION,
+)
+
+SPECTRA = (
+    *PLACE,
+    Quantity("singular_values", "all of them, descending, not squared", kind="floats"),
+)
+
+LAYERS = (
+    *PLACE[:3],
+    Quantity("applications", "how often the layer is applied", kind="small"),
+    Quantity("log10_alpha", "amplification by later layers", "log₁₀ α", error=True),
+    Quantity("share_qk", "of QK in the layer's contributions"),
+    Quantity("share_vo", "of VO"),
+    Quantity("share_cross", "of cross attention"),
+    Quantity("share_ffn", "of the feed-forward matrices"),
+    Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
+)
+
+FITS = (
+    *PLACE,
+    Quantity("rows", kind="small"),
+    Quantity("cols", kind="small"),
+    Quantity("values", "singular values that were fitted", kind="small"),
+    Quantity("law", "the law that the matrix follows", kind="text"),
+    P_VALUE,
+    Quantity("wasserstein", "distance to the null's mean spectrum, normalised", "W₁"),
+    OUTLIERS,
+    Quantity("null_shape", "names the null's row among the curves", kind="text"),
+    NULL_DRAWS,
+    Quantity("null_scale", "in units of singular values"),
+    Quantity("null_edge", "in units of singular values"),
+    Quantity("edge_scale", "in units of singular values"),
+    Quantity("alpha", "exponent of the tail of the eigenvalues", "α", error=True),
+    Quantity("alpha_p_value", "of the power-law tail, by bootstrap"),
+    Quantity("x_min", "the eigenvalue (a squared singular value) where the tail begins"),
+    Quantity("tail_size", "eigenvalues in the tail", kind="small"),
+    Quantity("lognormal_better", "whether a lognormal tail is significantly better", kind="bool"),
+    Quantity("hill", "Hill's estimate of the exponent over the upper half"),
+    Quantity("kappa", "of the high-temperature Marchenko-Pastur law; small is heavy-tailed", "κ", range=True),
+    Quantity("noise_level", "of the learned law, in units of singular values; null where not identified"),
+    Quantity("noise_low", "least noise of laws that fit about as well"),
+    Quantity("noise_high", "largest noise of laws that fit about as well"),
+    Quantity("threshold", "of the learned law, in units of singular values", "b", range=True),
+    Quantity("rank_fraction", "values above round-off over the shorter side", "ρ"),
+    Quantity("target_rank", "of the learned law", "κ₀", range=True),
+    Quantity("learned_distance", "relative distance of quantiles to the learned law"),
+    Quantity("ks_random", "Kolmogorov-Smirnov distance to the null"),
+    Quantity("ks_tail", "to the power law, over the tail"),
+    Quantity("ks_heavy_tailed", "to the heavy-tailed law"),
+    Quantity("ks_learned", "to the learned law"),
+    Quantity("log_likelihood_random", "mean over the eigenvalues"),
+    Quantity("log_likelihood_heavy_tailed", "mean over the eigenvalues"),
+    Quantity("log_likelihood_learned", "mean over the eigenvalues"),
+    Quantity("seed", "of the nulls and of the bootstrap", kind="int"),
+    Quantity("status", "fitted, or what is missing and why", kind="text"),
+    VERSION,
+)
+
+CURVES = (
+    Quantity("curve", '"null": of a shape, no matrix, at scale 1; "law": of a matrix', kind="text"),
+    Quantity("null_shape", "the shape of a null", kind="text"),
+    *PLACE,
+    Quantity("law", "the law whose density it is", kind="text"),
+    Quantity("x", "singular values; of a null to be read as x times null_scale", kind="floats"),
+    Quantity("density", "of mass one over values that are not zero (a tail: of its share)", kind="floats"),
+)

@@ -1,0 +1,34 @@
+"""Results in a directory: rows, what wrote them, and the page that the report makes of them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+from attnlaw.base.declare import version
+from attnlaw.base.files import replace_all, to_json, usable_directory
+
+# Names the verb and the version that wrote a directory.
+WRITTEN = "attnlaw.json"
+
+
+def save_results(
+    directory: str | os.PathLike[str], verb: str, files: Mapping[str, bytes], figures: str | None = None
+) -> Path:
+    """Write the files of a result, attnlaw.json and report.html; with `figures` ("pdf") figures/ too.
+
+    The report, which nothing below it imports, is asked by name, here alone. It draws from a copy of the
+    rows: what cannot be drawn leaves an earlier run whole.
+    """
+    folder = usable_directory(directory)
+    about = to_json({"verb": verb, "version": version()})
+    contents = {**files, WRITTEN: f"{about}\n".encode()}
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".rows.") as copy:
+        for name, data in contents.items():
+            (Path(copy) / name).write_bytes(data)
+        import_module("attnlaw.report.write").write_report([copy], out=folder, figures=figures)
+    replace_all({folder / name: data for name, data in contents.items()})
+    return folder

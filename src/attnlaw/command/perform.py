@@ -1,0 +1,209 @@
+"""What a command does with a verb: the cases of its words, their results, and where these go."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import MISSING
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from attnlaw.base.declare import Verb
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.settings import Declared, Settings, declared, setting, settings
+
+FORMATS = ("pdf", "svg", "png")
+# Verbs with tables of their own: a module of this room with `show` (one result), and `show_together` and
+# `save` where these are its own, too.
+TABLES = {
+    "audit": "attnlaw.command.audit_table",
+    "fit": "attnlaw.command.fit_table",
+    "lens": "attnlaw.command.lens_table",
+}
+OUTPUT = "Output"
+Done = list[tuple[Any, Any]]  # settings and result of each case that came to its end
+
+
+@settings
+class Shown(Settings):
+    """How results are shown, the same for every verb."""
+
+    json: bool = setting(False, "Print JSON and nothing else.", panel=OUTPUT)
+    out: str | None = setting(None, "Write rows (parquet) and report.html.", metavar="DIR", panel=OUTPUT)
+    figures: str | None = setting(
+        None,
+        "With --out: every chart for a two-column paper, too.",
+        choices=dict.fromkeys(FORMATS),
+        needs="out",
+        panel=OUTPUT,
+    )
+    figure: str | None = setting(
+        None, "Draw the first chart (.pdf, .svg, .png).", metavar="FILE", panel=OUTPUT
+    )
+
+    def check(self) -> None:
+        if self.out == "":
+            raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
+        if self.figure is not None and Path(self.figure).suffix[1:] not in FORMATS:
+            raise BadSetting("figure", f"expected a name that ends in .{', .'.join(FORMATS)}", self.figure)
+
+
+def read_words(known: Mapping[str, Declared], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given on the command line as values: lists where several values make several cases."""
+    values = {}
+    for name, words in given.items():
+        found = known[name].from_words(words)
+        values[name] = found if known[name].rule.many or isinstance(words, list) else found[0]
+    return values
+
+
+def perform(verb: Verb[Any, Any], given: Mapping[str, Any]) -> int:
+    """Run the cases of what was given, show them, write them; the exit status."""
+    shown = Shown.of({name: given[name] for name in given if name in declared(Shown)}, verb.name)
+    asked = _asked(verb, {name: words for name, words in given.items() if name not in declared(Shown)})
+    with _results_in(shown.out), _telling():
+        ready = [(one, _ready(one, cases)) for one, cases in asked]
+        done = [(one, _work(one, cases, shown.json)) for one, cases in ready]
+        if any(own for _, own in done):
+            _show(done, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
+            _write(done, shown)
+    return 0 if all(len(cases) == len(own) for (_, cases), (_, own) in zip(asked, done, strict=True)) else 1
+
+
+def _asked(verb: Verb[Any, Any], words: Mapping[str, Any]) -> list[tuple[Verb[Any, Any], list[Any]]]:
+    """The verb with its cases and, where its own settings were given, the verb beside it."""
+    known = declared(verb.settings)
+    own = {name: word for name, word in words.items() if name in known}
+    tables = {name: list(one.rule.cases) for name, one in known.items() if one.rule.cases}
+    values = tables | read_words(known, own)
+    asked = [(verb, verb.cases({name: values[name] for name in known if name in values}))]
+    if verb.beside is None or len(own) == len(words):
+        return asked
+    more = declared(verb.beside.settings)
+    needed = [name for name, one in more.items() if one.default is MISSING]
+    for name in words:
+        if name not in known and not set(needed) <= set(words):
+            raise BadSetting(name, f"needs {{{needed[0]}}}")
+    common = {name: word for name, word in words.items() if name in more}
+    return [*asked, (verb.beside, verb.beside.cases(read_words(more, common)))]
+
+
+def _ready(verb: Verb[Any, Any], cases: list[Any]) -> list[Any]:
+    """The cases that can work; the others are told in one line each, before anything runs."""
+    from attnlaw.command.console import say
+
+    ready = []
+    for case in cases:
+        try:
+            if verb.refuse is not None:
+                verb.refuse(case)
+        except BadSetting:
+            raise
+        except InputError as error:
+            say(f"attnlaw: {error}")
+        else:
+            ready.append(case)
+    return ready
+
+
+def _work(verb: Verb[Any, Any], cases: list[Any], json: bool) -> Done:
+    """The results of the cases; one that ends in an error is told in one line, and the others go on."""
+    from attnlaw.command.console import output, progress, say
+
+    own = None if json else _tables(verb)
+    done: Done = []
+    with progress(verb.name) as report:
+        for case, found in zip(cases, verb.run(cases, report), strict=True):
+            if isinstance(found, InputError):
+                say(f"attnlaw: {found}")
+                continue
+            if own is not None:
+                own.show(found, output)
+            done.append((case, found))
+    return done
+
+
+def _tables(verb: Verb[Any, Any]) -> Any:
+    """The module of the tables that a verb has of its own; None where it has none."""
+    return import_module(TABLES[verb.name]) if verb.name in TABLES else None
+
+
+def _show(done: Sequence[tuple[Verb[Any, Any], Done]], json: bool, several: bool) -> None:
+    from attnlaw.command.console import output, print_json
+
+    verb, own = done[0]
+    if json:
+        objects = [one.json(case, found) for one, pairs in done for case, found in pairs]
+        print_json(objects if several else objects[0])
+    elif (tables := _tables(verb)) is not None:
+        if hasattr(tables, "show_together"):
+            tables.show_together([found for _, found in own], output)
+    else:
+        from attnlaw.command.tables import show
+
+        show(done, output)
+
+
+def _write(done: Sequence[tuple[Verb[Any, Any], Done]], shown: Shown) -> None:
+    from attnlaw.command.console import say
+
+    verb, own = done[0]
+    if shown.out is not None:
+        folder, tables = Path(shown.out), _tables(verb)
+        if hasattr(tables, "save"):
+            say(tables.save(own, folder, shown.figures))
+        else:
+            from attnlaw.report.write import save
+
+            save([(one, pairs) for one, pairs in done if pairs], folder, shown.figures)
+            say(f"wrote {folder / 'report.html'} and the rows beside it")
+    if shown.figure is not None:
+        from attnlaw.report.write import draw
+
+        draw([(one, pairs) for one, pairs in done if pairs], Path(shown.figure))
+        say(f"wrote {shown.figure}")
+
+
+@contextmanager
+def _results_in(out: str | None) -> Iterator[None]:
+    """Make the directory of results before the work; take it away again where nothing came into it."""
+    from attnlaw.base.files import usable_directory
+
+    if out is None:
+        yield
+        return
+    folder = Path(out)
+    made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    usable_directory(folder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # not empty
+            for path in made:
+                path.rmdir()
+
+
+class _Say(logging.Handler):
+    """Lines of the library, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from attnlaw.command.console import say
+
+        say(record.getMessage())
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Show what the library has to tell while it works, such as how long that will take."""
+    log, handler = logging.getLogger("attnlaw"), _Say()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

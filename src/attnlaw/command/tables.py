@@ -1,0 +1,130 @@
+"""Results of any verb in the terminal: one case as a list of quantities, several as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnlaw.base.declare import Quantity, Verb
+from attnlaw.base.estimate import Estimate, Outcome, Range
+from attnlaw.base.settings import declared
+from attnlaw.command.console import column_table, print_table, say
+
+MOST = 6  # entries of a list; JSON has them all
+Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
+
+
+def show(done: Done, console: Console) -> None:
+    """Print the cases of a verb (and those of the verb beside it), then what their outcomes say."""
+    verb, pairs = done[0]
+    console.print(Text(verb.title, style="bold"))
+    shared = _shared(verb, [case for case, _ in pairs])
+    console.print(Text(", ".join(shared), style="dim"))
+    if len(pairs) == 1:
+        print_table(console, lambda _: _list(done))
+    else:
+        _show_rows(done, console)
+    for one, own in done:
+        for case, found in own:
+            if getattr(found, "remark", None):
+                say(f"{one.name}{_told(one, case, own)}: {_status(found)}: {found.remark}")
+        if any(getattr(case, "seeds", None) == 1 for case, _ in own):
+            say("one seed has no standard error; --seeds 2 or more gives one")
+
+
+def _show_rows(done: Done, console: Console) -> None:
+    """A row for each case: what varies, and the quantities in brief; lists as columns of a second table."""
+    verb, pairs = done[0]
+    varied = _varied([case for case, _ in pairs])
+    cells = {verb.label(name): [_text(case.row()[name]) for case, _ in pairs] for name in varied}
+    less = []
+    for one, own in done:
+        for quantity in one.quantities:
+            column = [_text(getattr(found, quantity.name, None)) for _, found in own]
+            if quantity.brief and not _is_list(quantity) and len(own) == len(pairs) and any(column):
+                title = quantity.symbol or quantity.label
+                title = title if one is verb else f"{title}, {one.title.lower()}"
+                cells[title] = column
+                less.append(title)
+    if any(_status(found) != Outcome.DONE for _, found in pairs):
+        cells["status"] = [_status(found) for _, found in pairs]
+    print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
+    names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
+    for quantity in verb.quantities:
+        lists = [getattr(found, quantity.name, None) or () for _, found in pairs]
+        there = any(value is not None for values in lists for value in values)
+        if quantity.brief and _is_list(quantity) and there:
+            _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
+
+
+def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
+    """A quantity that is a list, a column for each case; a case without one has none."""
+    columns = {name: list(map(_text, values)) for name, values in lists.items() if values}
+    places = [str(i) for i in range(len(next(iter(columns.values()))))]
+    console.print(Text(quantity.meaning or quantity.label, style="bold"))
+    print_table(console, lambda left_out: column_table({"": places} | columns, left_out), list(columns)[:-1])
+
+
+def _list(done: Done) -> Table:
+    """One row for each quantity that the only case has, beside it that of the verb beside it."""
+    verb, ((_, found),) = done[0]
+    others = [(one, own[0][1]) for one, own in done[1:] if own]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("quantity", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("" if not others else "theory", justify="right")
+    for one, _ in others:
+        table.add_column(one.title.lower(), justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for quantity in verb.quantities:
+        values = [getattr(found, quantity.name, None)]
+        values += [getattr(other, quantity.name, None) for _, other in others]
+        if not quantity.quiet and any(map(_text, values)):
+            name = quantity.name.replace("_", " ")
+            table.add_row(name, quantity.symbol, *map(_text, values), quantity.meaning)
+    return table
+
+
+def _varied(cases: Sequence[Any]) -> list[str]:
+    """The settings that differ between cases."""
+    rows = [case.row() for case in cases]
+    return [name for name in rows[0] if len({str(row[name]) for row in rows if row[name] is not None}) > 1]
+
+
+def _shared(verb: Verb[Any, Any], cases: Sequence[Any]) -> list[str]:
+    """The settings that play a part and are the same in all cases, in words."""
+    row, varied = cases[0].row(), _varied(cases)
+    told = {name: value for name, value in row.items() if value is not None and value is not False}
+    words = {name: "" if value is True else f" {_text(value)}" for name, value in told.items()}
+    return [f"{verb.label(name)}{word}" for name, word in words.items() if name not in varied]
+
+
+def _told(verb: Verb[Any, Any], case: Any, own: Sequence[tuple[Any, Any]]) -> str:
+    """What tells a case from the others."""
+    varied = _varied([one for one, _ in own]) if len(own) > 1 else []
+    return "".join(f", {declared(verb.settings)[name].label} {_text(getattr(case, name))}" for name in varied)
+
+
+def _status(found: Any) -> str:
+    return str(getattr(found, "outcome", Outcome.DONE))
+
+
+def _is_list(quantity: Quantity) -> bool:
+    return quantity.kind in ("floats", "ints", "texts")
+
+
+def _text(value: Any) -> str:
+    """A value as a cell: nothing where it is missing, the first of a long list."""
+    if value is None:
+        return ""
+    if isinstance(value, Range):
+        ends = " to ".join(_text(end) or "?" for end in (value.low, value.high))
+        return f"{_text(value.value)} ({ends})".strip()
+    if isinstance(value, list | tuple):
+        more = [f"and {len(value) - MOST} more"] if len(value) > MOST else []
+        return "  ".join([*map(_text, value[:MOST]), *more])
+    return str(Estimate(value)) if isinstance(value, float) else str(value)

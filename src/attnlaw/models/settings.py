@@ -1,0 +1,113 @@
+"""What verbs on a checkpoint ask alike: which model, how it is opened, which of its matrices."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import MISSING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.models.network import GROUPS
+
+if TYPE_CHECKING:
+    from attnlaw.models.model import Model
+
+CHECKPOINT, MACHINE = "Checkpoint", "Machine"
+
+
+@settings
+class ModelSettings(Settings):
+    """A checkpoint, how to open it, and which of its matrices to take."""
+
+    model: Any = setting(
+        MISSING,
+        "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
+        many=True,
+        file=True,
+        positional=True,
+        metavar="MODEL",
+        panel=CHECKPOINT,
+    )
+    layers: str | int | None = setting(
+        None, "Only these layers (as a slice).", metavar="0:4", panel=CHECKPOINT
+    )
+    only: tuple[str, ...] | None = setting(
+        None, f"Only these: {', '.join(GROUPS)}.", metavar="qk,vo,...", panel=CHECKPOINT
+    )
+    heads: int | None = setting(
+        None, "Attention heads, where no config.json tells their number.", least=1, panel=CHECKPOINT
+    )
+    map: str | None = setting(
+        None, "The names of an architecture of your own.", file=True, metavar="FILE.toml", panel=CHECKPOINT
+    )
+    adapter: str | None = setting(
+        None, "A LoRA adapter to add to the model.", file=True, metavar="DIR", panel=CHECKPOINT
+    )
+    name: str | None = setting(None, "What rows call the model; its path unless given.", panel=CHECKPOINT)
+    jobs: int | None = setting(None, "Threads; all cores unless given.", least=1, local=True, panel=MACHINE)
+
+    def check(self) -> None:
+        for group in self.only or ():
+            if group not in GROUPS:
+                raise BadSetting("only", f"expected some of {', '.join(GROUPS)}, joined by commas", group)
+        if self.layers is not None:
+            _slice(self.layers, depth=1)
+
+    def row(self) -> dict[str, Any]:
+        """As of all settings; a model in memory is told by what rows call it."""
+        return super().row() | {"model": self.title}
+
+    @property
+    def title(self) -> str:
+        """What tells this model from others: its name, its path, or what kind of object it is."""
+        if isinstance(self.model, str | os.PathLike):
+            return os.fspath(self.model) if self.name is None else self.name
+        return self.name or type(self.model).__name__
+
+    def chosen_layers(self, depth: int) -> range | None:
+        """The layers of `3` or `"0:4"`, negative numbers from the end; None for all.
+
+        >>> ModelSettings(model="m", layers="1:3").chosen_layers(4)
+        range(1, 3)
+        """
+        if self.layers is None:
+            return None
+        chosen = _slice(self.layers, depth)
+        if not chosen:
+            raise BadSetting("layers", f"selects none of the {depth} layers (0 to {depth - 1})", self.layers)
+        return chosen
+
+    def open(self) -> Model:
+        """The model; a LoRA adapter by itself is one without layers."""
+        from attnlaw.models.adapters import adapter_model, is_adapter, open_adapter
+        from attnlaw.models.open import open_file, open_model
+
+        if (
+            self.adapter is None
+            and isinstance(self.model, str | os.PathLike)
+            and is_adapter(Path(self.model))
+        ):
+            return adapter_model(open_adapter(Path(self.model), open_file), self.name or str(self.model))
+        return open_model(self.model, self.heads, self.name, self.map, self.adapter)
+
+
+def require_there(settings: ModelSettings) -> None:
+    """An `InputError` for a path that is neither there nor an id on a hub, before anything is read."""
+    from attnlaw.models.hub import is_hub_id
+
+    model = settings.model
+    if isinstance(model, str) and not Path(model).exists() and not is_hub_id(model):
+        raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory")
+
+
+def _slice(layers: str | int, depth: int) -> range:
+    try:
+        if ":" in str(layers):
+            parts = [int(part) if part else None for part in str(layers).split(":")]
+            return range(depth)[slice(*parts)]
+        number = int(layers)
+    except (ValueError, TypeError) as error:
+        raise BadSetting("layers", "expected START:STOP, such as 0:4, or one number", layers) from error
+    return range(number % depth, number % depth + 1) if -depth <= number < depth else range(0)

@@ -1,0 +1,61 @@
+"""The tables of a monitored training run: what stands in their columns, in order. Missing is null.
+
+`STEPS` (steps.parquet): one row per measured step. `STEP_MATRICES` (step_matrices.parquet): one row per
+measured step and matrix.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from attnlaw.auditing.quantities import OUTLIERS, PLACE, VERSION
+from attnlaw.base.declare import Quantity, columns
+from attnlaw.base.errors import InputError
+from attnlaw.base.tables import read_table, require_columns, schema_of, without_nan
+from attnlaw.bounds import BOUNDS
+from attnlaw.models.network import LAYER_GROUPS
+
+STEPS = (
+    Quantity("step", "of the optimizer", kind="int"),
+    Quantity("model", "what rows call the model", kind="text"),
+    *(
+        Quantity(f"log10_{bound.name}", f"log10 of the proxy: {bound.label}")
+        for bound in BOUNDS.values()
+        if bound.monitored
+    ),
+    *(Quantity(f"stable_rank_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
+    *(
+        Quantity(f"outliers_{group}", f"sum over the matrices of {group}", kind="int")
+        for group in LAYER_GROUPS
+    ),
+    *(Quantity(f"alpha_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
+    Quantity("seconds", "that the measurement took"),
+    Quantity("overhead", "of all measurements of the process over its training time"),
+    Quantity("status", "measured, or what to know about it", kind="text"),
+    VERSION,
+)
+STEP_MATRICES = (
+    STEPS[0],
+    *PLACE,
+    Quantity("spectral_norm", "the largest singular value", log=True),
+    Quantity("log10_contribution", "what it adds to the proxy", "log₁₀ C(p*)"),
+    Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", log=True),
+    Quantity("outliers", OUTLIERS.meaning, kind="int"),
+    Quantity("alpha", "exponent of the tail of the eigenvalues", "α"),
+)
+STEPS_SCHEMA, STEP_MATRICES_SCHEMA = schema_of(columns(STEPS)), schema_of(columns(STEP_MATRICES))
+
+
+def read_steps(path: Path, remedy: str) -> pl.DataFrame:
+    """The rows of a monitored training run: those of a step and model, its quantities numbers or null."""
+    told = {name: STEPS_SCHEMA[name] for name in ("step", "model")}
+    rows = read_table(path, remedy, told)
+    known = STEPS_SCHEMA | STEP_MATRICES_SCHEMA
+    present = {name: dtype for name, dtype in known.items() if name in rows.columns}
+    rows = without_nan(require_columns(rows, present, str(path), remedy))
+    for name in told:
+        if rows[name].null_count():
+            raise InputError(f"{path}: found a row without its {name}; {remedy}")
+    return rows

@@ -1,0 +1,100 @@
+"""`attnlaw audit MODEL...`: the spectra of a checkpoint, what differs from noise, and what it implies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.auditing.quantities import LAYERS, MATRICES, SPECTRA
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.settings import setting, settings
+from attnlaw.bounds import BOUNDS
+from attnlaw.models.settings import MACHINE, ModelSettings, require_there
+
+if TYPE_CHECKING:
+    from attnlaw.auditing.audit import Audit
+
+BOUNDED = "Bounds"
+
+
+@settings
+class AuditSettings(ModelSettings):
+    """Read a trained Transformer, show the spectra of its heads and what they imply for generalization.
+
+    Proxies need every matrix; they are left out where --layers or --only leave some out. A LoRA adapter is
+    audited by itself, or with --adapter added to its base model.
+    """
+
+    samples: int | None = setting(
+        None, "Training samples n: show proxy / sqrt(n) too (not a bound by itself).", least=1, panel=BOUNDED
+    )
+    approximate: bool = setting(
+        False, "Estimate matrices of shorter side 4096 and more, with errors.", panel=BOUNDED
+    )
+    no_laws: bool = setting(False, "With --out: leave the fitted laws out.", local=True, panel=MACHINE)
+
+
+NOT_RANDOM = (
+    Quantity("not_random_tested", "matrices compared with noise", kind="int"),
+    Quantity("not_random_rejected", "matrices that differ from noise at level 0.01", kind="int", brief=True),
+    Quantity("not_random_expected", "of these, expected in a freshly initialised model"),
+    Quantity("not_random_p_value", "chance of so many or more in a freshly initialised model"),
+)
+QUANTITIES = (
+    Quantity("family", "family of the model", kind="text", brief=True),
+    Quantity("depth", "layers, each as often as it is applied", "L", kind="int", brief=True),
+    Quantity("distinct_layers", "layers, shared ones once", kind="int"),
+    Quantity("hidden_size", "width of the layers", "N", kind="int", brief=True),
+    Quantity("head_count", "heads of the first layer", kind="int"),
+    Quantity("matrix_count", "matrices measured", kind="int", brief=True),
+    Quantity("activation", "of the feed-forward blocks", kind="text"),
+    *NOT_RANDOM,
+    *(
+        Quantity(f"log10_{name}", f"log10 of the proxy: {bound.label}", error=True, brief=bound.headline)
+        for name, bound in BOUNDS.items()
+    ),
+    *(
+        Quantity(
+            f"per_application_log10_{name}",
+            f"the same with shared layers counted at each application: {bound.label}",
+            error=True,
+        )
+        for name, bound in BOUNDS.items()
+    ),
+    Quantity(
+        "proxy_over_sqrt_samples_log10", "log10 of the spectrum-adaptive proxy over sqrt(samples)", error=True
+    ),
+    Quantity("value_of_adaptivity", "what the best single p costs over the post hoc choice", error=True),
+    Quantity("rank_count", "p = 0 won everywhere: the proxy only counts ranks", kind="bool"),
+    Quantity("extensions", "what goes beyond the setting that the bounds were stated for", kind="texts"),
+    Quantity("warnings", "what to know about the model", kind="texts"),
+    Quantity("meaning", "what proxies are", kind="text"),
+)
+
+
+class AuditVerb(Verb[AuditSettings, "Audit"]):
+    """The verb whose JSON also has the keys of 0.1.0's summary.json."""
+
+    def json(self, case: AuditSettings, found: Audit) -> dict[str, Any]:
+        return {**super().json(case, found), **found.summary}
+
+
+def run(case: AuditSettings, progress: Progress) -> Audit:
+    from attnlaw.auditing.audit import audit
+
+    found = audit(case, case.samples, case.approximate, progress)
+    return found.summarized(VERB.json(case, found))
+
+
+VERB = AuditVerb(
+    "audit",
+    "Spectral audit",
+    AuditSettings,
+    QUANTITIES,
+    each(run),
+    tables=(
+        Table("matrices", MATRICES, lambda found: found.matrices),
+        Table("spectra", SPECTRA, lambda found: found.spectra),
+        Table("layers", LAYERS, lambda found: found.layers),
+    ),
+    refuse=require_there,
+)

@@ -1,0 +1,80 @@
+"""The toy verb in a study: keys, rows and tables are read off its declaration, in process and on Dask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from house.coin import VERB
+
+from attnlaw.base.errors import InputError
+from attnlaw.base.tables import schema_of
+from attnlaw.study import Place, Study, read_study, run
+from attnlaw.verbs import VERBS
+
+STUDY = """
+verb = "coin"
+[fixed]
+tosses = 1000
+wear = 0.0625
+[grid]
+metal = ["gold", "paper"]
+bias = [0.125, 0.25, 0.5]
+[run]
+retries = 0
+"""
+
+
+@pytest.fixture(name="tossed")
+def _tossed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    monkeypatch.setitem(VERBS, "coin", ("house.coin", "Toss a coin many times."))
+    (tmp_path / "coins.toml").write_text(STUDY)
+    return read_study(tmp_path / "coins.toml")
+
+
+def test_rows_have_the_schema_of_the_verb(tmp_path: Path, tossed: Study) -> None:
+    """A coin of bias 0.125 rolls away; paper does not wear."""
+    standing = run(tossed, tmp_path / "out")
+    assert (standing.done, len(standing.failures)) == (4, 2)
+    found = pl.read_parquet(tmp_path / "out" / "rows" / "*.parquet")
+    assert {name: found.schema[name] for name in VERB.schema} == schema_of(VERB.schema)
+    shown = found.select("metal", "bias", "wear", "mean", "heads", "status").rows()
+    assert shown == [
+        ("gold", 0.125, 0.0625, None, None, "failed"),
+        ("gold", 0.25, 0.0625, 0.1875, 250, "done"),
+        ("gold", 0.5, 0.0625, 0.4375, 500, "done"),
+        ("paper", 0.125, None, None, None, "failed"),
+        ("paper", 0.25, None, 0.1875, 250, "done"),
+        ("paper", 0.5, None, 0.4375, 500, "done"),
+    ]
+    assert found["error"][0] == "a coin of bias 0.125 rolls away; choose another"
+    assert found["mean_error"][1] == pytest.approx((0.25 * 0.75 / 1000) ** 0.5)
+    sides = pl.read_parquet(tmp_path / "out" / found["sides_part"][1])
+    assert sides.select("side", "share").rows() == [("heads", 0.1875), ("tails", 0.8125)]
+    assert set(sides["task"]) == {found["task"][1]}
+
+
+def test_a_worker_finds_the_same_bits(tmp_path: Path, tossed: Study) -> None:
+    run(tossed, tmp_path / "here")
+    run(tossed, tmp_path / "there", Place(jobs=1))
+    for place in ("rows", "tables/sides"):
+        here, there = (sorted((tmp_path / name / place).iterdir()) for name in ("here", "there"))
+        assert [path.name for path in here] == [path.name for path in there]
+        assert [path.read_bytes() for path in here] == [path.read_bytes() for path in there]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("0.125,", "-0.25,", "[grid] bias: found -0.25, expected a number above 0 and of at most 1"),
+        ("tosses", "toses", "[fixed] toses is not a setting of coin; did you mean tosses?"),
+        ('"gold", ', "", "[fixed] wear needs metal gold"),
+        ("0.0625", "0.375", "[fixed] wear: found 0.375, expected at most the bias, 0.125"),
+    ],
+)
+def test_bad_values_are_one_line(tossed: Study, old: str, new: str, told: str) -> None:
+    tossed.path.write_text(STUDY.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        read_study(tossed.path)
+    assert str(caught.value) == f"{tossed.path}: {told}"
