@@ -222,7 +222,7 @@ class Shades:
         return alt.Color(
             f"{column}:Q",
             title=title,
-            scale=alt.Scale(type=self.scale, scheme="viridis", domain=ends),  # type: ignore[arg-type]
+            scale=alt.Scale(type=self.scale, scheme="viridis", domain=ends),
             legend=alt.Legend(gradientLength=length, tickCount=3, format=".3~g"),
         )
 

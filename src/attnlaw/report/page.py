@@ -154,7 +154,8 @@ def _range(values: pl.Series, error: float | None) -> str:
         return with_error(only, error) if error is not None else brief(only)
     if not values.dtype.is_numeric():
         return f"{values.n_unique()} different"
-    return f"{values.min():.4g} to {values.max():.4g}"
+    low, high = values.min(), values.max()
+    return f"{brief(low)} to {brief(high)}"
 
 
 def _example(rows: pl.DataFrame) -> str:

@@ -120,7 +120,7 @@ def _marked(folder: Path) -> Saved:
     name = _json(folder / MARK, "write it again").get("verb")
     if not isinstance(name, str):
         raise InputError(f"{folder / MARK}: names no verb; write the directory again")
-    return own[name](folder) if name in own else _command(folder, name)
+    return own[name](folder) if name in own else read_command(folder, name)
 
 
 def _json(path: Path, remedy: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _no_number(text: str) -> float:
 # Rows of verbs
 
 
-def _command(folder: Path, name: str) -> Saved:
+def read_command(folder: Path, name: str) -> Saved:
     """The cases of one verb: `case` is the place of a row."""
     remedy = f"write it again with: attnlaw {name} ... --out DIR"
     path = folder / ROWS
@@ -366,7 +366,7 @@ def _audited(source: Source | None, folder: Path, rows: pl.DataFrame) -> AuditRo
 
     Fits of the same study, of the same models, stand beside them.
     """
-    if source is None or not 0 < source.rows.height <= MOST_MODELS:
+    if source is None or source.key != "task" or not 0 < source.rows.height <= MOST_MODELS:
         return None
     places = {
         name: [(task, folder / "tables" / name / f"{task}.parquet") for task in rows["task"]]

@@ -34,7 +34,7 @@ def summary_html(audit: AuditRows, drawn: str | None) -> str:
     )
 
 
-def _card(summary: Mapping[str, Any], short: str, place: int | None) -> str:
+def _card(summary: dict[str, Any], short: str, place: int | None) -> str:
     name, proxies = summary["model"], proxies_row(summary)
     facts = [
         str(summary["family"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -22,8 +23,8 @@ from attnlaw.report.charts import figures_of
 from attnlaw.report.labels import failures, same
 from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
-from attnlaw.report.paper import ENDINGS, save_figures
-from attnlaw.report.saved import ROWS, Saved, read_saved
+from attnlaw.report.paper import ENDINGS, FORMATS, save_chart, save_figures
+from attnlaw.report.saved import ROWS, Saved, read_command, read_saved
 
 
 def write_report(
@@ -53,39 +54,51 @@ def write_files(
     return _written(parts, folders[0] if out is None else Path(out), figures)
 
 
-def save(
-    verb: Verb[Any, Any],
-    cases: Sequence[Any],
-    results: Sequence[Any],
-    folder: str | os.PathLike[str],
-    figures: str | None = None,
-    beside: Sequence[tuple[Any, Any]] = (),
-) -> Path:
+Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
+"""A verb with its cases and their results, then the verb beside it with its own."""
+
+
+def save(done: Done, folder: str | os.PathLike[str], figures: str | None = None) -> Path:
     """Write what a command found: attnlaw.json, rows.parquet, its tables, its page; figures/ where asked.
 
-    A result may be the `InputError` that its case met. `beside` are cases and results of the verb beside it.
+    A result may be the `InputError` that its case met.
     """
-    every = [(verb, *pair) for pair in zip(cases, results, strict=True)]
-    if verb.beside is not None:
-        every += [(verb.beside, *pair) for pair in beside]
-    owners = list({owner.name: owner for owner, *_ in every}.values())
-    kinds = {name: kind for owner in owners for name, kind in owner.schema.items()}
+    return save_results(folder, done[0][0].name, _files(done), figures)
+
+
+def draw(done: Done, path: Path) -> None:
+    """Write the first figure of what a command found."""
+    if path.suffix not in FORMATS:
+        raise InputError(f"{path}: a figure ends in one of {', '.join(FORMATS)}; rename it")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in _files(done).items():
+            (Path(folder) / name).write_bytes(data)
+        drawn = figures_of(read_command(Path(folder), done[0][0].name).sources)
+        if not drawn:
+            raise InputError(f"{path}: nothing can be drawn of this; ask for several cases, or for a table")
+        save_chart(drawn[0].draw(), path)
+
+
+def _files(done: Done) -> dict[str, bytes]:
+    """Rows and tables as files; `case` is the place of a row."""
+    every = [(verb, *pair) for verb, pairs in done for pair in pairs]
+    kinds = {name: kind for verb, _ in done for name, kind in verb.schema.items()}
     files = {ROWS: parquet(frame((_row(*one) for one in every), schema_of(kinds)))}
-    for owner in owners:
-        for table in owner.tables:
+    for verb, _ in done:
+        for table in verb.tables:
             parts = [
                 part.with_columns(case=pl.lit(place, dtype=pl.Int64))
                 for place, (of, _, found) in enumerate(every)
-                if of is owner and not isinstance(found, InputError)
+                if of is verb and not isinstance(found, InputError)
                 if (part := table.rows(found)) is not None
             ]
             if parts:
                 files[f"{table.name}.parquet"] = parquet(pl.concat(parts, how="diagonal_relaxed"))
-    return save_results(folder, verb.name, files, figures)
+    return files
 
 
-def _row(owner: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:
-    row = owner.row(case, found)
+def _row(verb: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:
+    row = verb.row(case, found)
     return row | {"status": "failed", "remark": str(found)} if isinstance(found, InputError) else row
 
 
