@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test bench check docs mutants fuzz floors clean
+.PHONY: demo test bench check check-long docs mutants fuzz floors clean
 
 demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
@@ -20,6 +20,10 @@ check: $(VENV)/.test
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# Tests that are statistical or slow, and every number of 0.1.0 in every bit.
+check-long: $(VENV)/.test
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m long -n auto --dist loadfile
 
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/table.py

@@ -4,7 +4,8 @@
 |---|---|
 | console | every line after `$` runs; the lines below it, if any, must be what it prints |
 | python | runs in the page's own namespace; a block `text title="prints"` below must be what it prints |
-| toml title="FILE" | is written to FILE; without a title it is only parsed |
+| toml | is parsed |
+| either of the last two with title="FILE" | is written to FILE, too |
 | any of them with title="no-run: REASON" | is left out, and the page shows the reason |
 | other languages | are shown only, and may hold no command |
 
@@ -114,10 +115,10 @@ class Session:
     def _run(self, block: Block, after: Block | None) -> Iterator[Exchange]:
         if block.title.startswith(NO_RUN):
             return
+        if block.title and block.language in ("toml", "python"):
+            Path(block.title).write_text(block.text + "\n", encoding="utf-8")
         if block.language == "toml":
             tomllib.loads(block.text)
-            if block.title:
-                Path(block.title).write_text(block.text + "\n", encoding="utf-8")
         elif block.language == "console":
             for first, command, expected in commands(block):
                 printed = shell(command, f"{self.page.name}:{first}", expected is not None)

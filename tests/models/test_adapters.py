@@ -21,8 +21,8 @@ from attnlaw import audit
 from attnlaw.base.errors import InputError
 from attnlaw.command.app import app
 from attnlaw.models.adapters import Adapter, Update, _targets
-from attnlaw.models.formats.in_memory import InMemory
 from attnlaw.models.open import open_model
+from attnlaw.models.tensors import InMemory
 
 RANK, ALPHA = 3, 12
 SIZES = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 24}

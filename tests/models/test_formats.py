@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import transformers
 from safetensors.torch import save_file
 
 from attnlaw.base.errors import InputError
+from attnlaw.models.formats import FORMATS, Format
 from attnlaw.models.model import Model, View
 from attnlaw.models.open import open_model
 
@@ -243,3 +245,39 @@ def test_reading_needs_the_file_only_when_a_tensor_is_read(
     shutil.move(tmp_path / "model.safetensors", tmp_path / "away")
     with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
         model.embedding()
+
+
+READER = """
+import numpy as np
+from attnlaw.models.tensors import InMemory
+
+class NpzFile(InMemory):
+    def __init__(self, path):
+        super().__init__(np.load(path, allow_pickle=False), str(path))
+
+class Lacking(InMemory):
+    def __init__(self, path):
+        import no_such_package
+"""
+
+
+def test_a_format_is_a_file_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy_format.py").write_text(READER)
+    np.savez(tmp_path / "block.npz", **{"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)})
+    with pytest.raises(InputError, match=r"block\.npz: unknown format \.npz; known: \.safetensors, \.bin"):
+        open_model(tmp_path / "block.npz", heads=2)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        "attnlaw.models.open.FORMATS", [*FORMATS, Format((".npz",), "toy_format:NpzFile", None, ("*.npz",))]
+    )
+    for source in (tmp_path / "block.npz", tmp_path):
+        model = open_model(source, heads=2)
+        assert np.array_equal(model.read(model.layers[0].attention.output), np.eye(4))
+    with pytest.raises(InputError, match=r"b\.x: a \.x file needs the package no_such_package.*attnlaw\[x\]"):
+        Format((".x",), "toy_format:Lacking", extra="x").open(tmp_path / "b.x")
+
+
+def test_the_extras_of_formats_exist() -> None:
+    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    extras = tomllib.loads(pyproject.read_text())["project"]["optional-dependencies"]
+    assert {kind.extra for kind in FORMATS} <= {None, *extras}

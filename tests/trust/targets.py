@@ -24,7 +24,8 @@ from trust import saved_targets as saved
 from attnlaw.base.errors import InputError
 from attnlaw.limits import GivenInputs
 from attnlaw.limits.gram_file import read_gram
-from attnlaw.models.families import FAMILIES, read_family
+from attnlaw.models.families import known_families
+from attnlaw.models.families.read_toml import read_family
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 from attnlaw.study.file import read_study
@@ -188,10 +189,10 @@ def _configs() -> list[bytes]:
 
 def _every_key() -> dict[str, Any]:
     """A good config with every key that is read for some family."""
-    sizes = {family.hidden_size: 8 for family in FAMILIES}
-    for stack in (stack for family in FAMILIES for stack in family.stacks):
+    sizes = {family.hidden_size: 8 for family in known_families()}
+    for stack in (stack for family in known_families() for stack in family.stacks):
         sizes |= dict.fromkeys((stack.heads, stack.inner_size, *stack.depth), 2)
-    texts = dict.fromkeys((key for family in FAMILIES for key in family.activation), "gelu")
+    texts = dict.fromkeys((key for family in known_families() for key in family.activation), "gelu")
     experts = {"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "routed_scaling_factor": 2.5}
     others = {"num_key_value_heads": 2, "head_dim": 4, "qk_rope_head_dim": 2, "num_nextn_predict_layers": 0}
     flags = {"use_parallel_residual": False, "do_layer_norm_before": True, "norm_first": False}

@@ -97,7 +97,7 @@ def test_a_depth_that_files_do_not_bound(tmp_path: Path) -> None:
 def test_scales_of_huge_blocks_take_no_memory(side: int, tmp_path: Path) -> None:
     """Blocks of 4 x 10^12 entries: each scale must not be written out so often."""
     import torch
-    from checkpoints.spoiled import QUERY, bert_state
+    from models.spoiled import QUERY, bert_state
     from safetensors.torch import save_file
     from trust.targets import read_everything
 

@@ -11,15 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
+from attnlaw.models.formats import FORMATS
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-# What is fetched, best first: the first line of patterns that matches a file in the repository is taken.
-WEIGHTS = (
-    ("model*.safetensors", "model.safetensors.index.json"),
-    ("adapter_model.safetensors", "adapter_config.json"),
-    ("*.safetensors", "*.safetensors.index.json"),
-    ("pytorch_model*.bin", "pytorch_model.bin.index.json"),
-)
 
 
 def is_hub_id(source: str) -> bool:
@@ -65,7 +59,7 @@ def _cached(hub: Any, repository: str, reason: Exception) -> Path:
 
 def _wanted(repository: str, names: list[str]) -> list[str]:
     """The files to fetch: the weights, as they are preferred, and the config."""
-    for patterns in WEIGHTS:
+    for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
         weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
         if weights:
             return [*weights, *(name for name in names if name == "config.json")]

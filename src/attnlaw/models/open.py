@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,41 +13,15 @@ from attnlaw.base.files import require_plain, require_possible
 from attnlaw.models.adapters import Adapted, open_adapter
 from attnlaw.models.assembly import build_model
 from attnlaw.models.config import Config, read_config
-from attnlaw.models.families import FAMILIES, read_family
-from attnlaw.models.formats.gguf_file import GgufFile
-from attnlaw.models.formats.in_memory import InMemory
-from attnlaw.models.formats.onnx_file import OnnxFile
-from attnlaw.models.formats.safetensors_file import SafetensorsFile
+from attnlaw.models.families import known_families
+from attnlaw.models.families.read_toml import read_family
+from attnlaw.models.formats import FORMATS
 from attnlaw.models.formats.sharded import Sharded
-from attnlaw.models.formats.torch_file import TorchFile
 from attnlaw.models.hub import fetch, is_hub_id
 from attnlaw.models.model import Model
 from attnlaw.models.scales import with_scales
-from attnlaw.models.tensors import Tensors
+from attnlaw.models.tensors import InMemory, Tensors
 
-# The table of formats: endings of a file and the reader.
-FORMATS: dict[tuple[str, ...], Callable[[Path], Tensors]] = {
-    (".safetensors",): SafetensorsFile,
-    (".bin", ".pt", ".pth", ".ckpt"): TorchFile,
-    (".gguf",): GgufFile,
-    (".onnx",): OnnxFile,
-}
-ENDINGS = tuple(ending for endings in FORMATS for ending in endings)
-# What a directory may hold, best first. Optimizer states and training arguments match nothing here.
-IN_DIRECTORY = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "*.safetensors.index.json",
-    "*.safetensors",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-    "pytorch_model*.bin",
-    "*.pt",
-    "*.pth",
-    "*.ckpt",
-    "*.gguf",
-    "*.onnx",
-)
 NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Any
@@ -74,7 +48,7 @@ def open_model(
     """
     if heads is not None and heads < 1:
         raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
-    families = FAMILIES if map is None else (read_family(map),)
+    families = known_families() if map is None else (read_family(map),)
     label, tensors, config, known_heads = _opened(source, name)
     tensors = with_scales(tensors, config)
     model = build_model(label, tensors, config, heads or known_heads, families)
@@ -107,7 +81,7 @@ def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int
 def local(source: str | os.PathLike[str]) -> Path:
     """The path itself, or the directory into which a model of that id on a hub was fetched."""
     path = require_possible(Path(source))
-    is_file = path.suffix in {".json", *ENDINGS}  # a file that is missing is no reason to ask a hub
+    is_file = path.suffix in {".json", *_endings()}  # a file that is missing is no reason to ask a hub
     return path if path.exists() or is_file or not is_hub_id(str(source)) else fetch(str(source))
 
 
@@ -155,17 +129,22 @@ def open_file(path: Path) -> Tensors:
     require_plain(path)
     if path.name.endswith(".index.json"):
         return Sharded(path, open_file)
-    for endings, reader in FORMATS.items():
-        if path.suffix in endings:
-            return reader(path)
+    for kind in FORMATS:
+        if path.suffix in kind.endings:
+            return kind.open(path)
     raise InputError(
-        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(ENDINGS)}, a directory, "
-        "an index"
+        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(_endings())}, "
+        "a directory, an index"
     )
 
 
+def _endings() -> list[str]:
+    return [ending for kind in FORMATS for ending in kind.endings]
+
+
 def _in_directory(folder: Path) -> Path:
-    for pattern in IN_DIRECTORY:
+    patterns = [pattern for kind in FORMATS for pattern in kind.in_directory]
+    for pattern in patterns:
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if len(hits) == 1:
             return hits[0]
@@ -180,5 +159,5 @@ def _in_directory(folder: Path) -> Path:
             "--adapter"
         )
     raise InputError(
-        f"{folder}: holds no checkpoint (looked for {', '.join(IN_DIRECTORY)}); name the file itself"
+        f"{folder}: holds no checkpoint (looked for {', '.join(patterns)}); name the file itself"
     )

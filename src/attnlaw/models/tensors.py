@@ -6,10 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
+
+NARROW: dict[str, Any] = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
 
 
 class Tensors(ABC):
@@ -35,6 +42,25 @@ class Tensors(ABC):
         """
 
 
+class InMemory(Tensors):
+    """Tensors of a mapping; nothing is copied until a tensor is read."""
+
+    def __init__(self, tensors: Mapping[str, Any], source: str = "state dict") -> None:
+        self.source = source
+        self.metadata = {}
+        self._tensors = {str(name): value for name, value in tensors.items() if is_tensor(value)}
+        if not self._tensors:
+            raise InputError(f"{source}: holds no tensors; pass model.state_dict()")
+        self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
+
+    def dtype(self, name: str) -> str:
+        return str(self._tensors[name].dtype).removeprefix("torch.")
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        tensor = self._tensors[name]
+        return as_numpy(tensor if member is None else tensor[member], self.source, name)
+
+
 def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
     """The array itself if it holds real floating-point numbers, else an `InputError`.
 
@@ -46,3 +72,30 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
         f"{source}: tensor {name} holds {array.dtype.name}, expected floating-point weights; "
         "a quantised checkpoint must be dequantised first"
     )
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor or array that can be a weight."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
+    """A torch tensor (or array) as a numpy array of the same precision; bfloat16 keeps its bits."""
+    if not hasattr(tensor, "detach"):
+        return np.asarray(tensor)
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    try:
+        tensor = tensor.detach().cpu()
+        if dtype in NARROW:
+            import torch
+
+            bits = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+            array: NDArray[Any] = bits.view(NARROW[dtype]).reshape(tensor.shape)
+        else:
+            array = tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InputError(
+            f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense "
+            "array of weights; dequantise or materialise it first"
+        ) from error
+    return array

@@ -18,13 +18,12 @@ from dataclasses import replace
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.assembly.shapes import Shapes
-from attnlaw.models.families import Stack
-from attnlaw.models.families.family import Roles
+from attnlaw.models.families import LayerTable, Roles
 from attnlaw.models.model import Attention, View
 
 
 def build_attention(
-    shapes: Shapes, prefix: str, roles: Roles, stack: Stack, given_heads: int | None, cross: bool = False
+    shapes: Shapes, prefix: str, roles: Roles, stack: LayerTable, given_heads: int | None, cross: bool = False
 ) -> Attention:
     """The maps of one block, self attention unless `cross`, and how they split into heads."""
     output = prefix + roles["output"]

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.assembly.shapes import Shapes
-from attnlaw.models.families import Stack
-from attnlaw.models.families.family import Roles
+from attnlaw.models.families import LayerTable, Roles
 from attnlaw.models.model import FeedForward
 
 EXPERT = "{expert}"
 
 
-def build_feed_forward(shapes: Shapes, prefix: str, stack: Stack, experts: bool) -> FeedForward | None:
+def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
     """The block that every token passes, or None where none of its tensors is there.
 
     Beside `experts` its width is its own; alone, it is the one that the config declares.
@@ -24,7 +23,7 @@ def build_feed_forward(shapes: Shapes, prefix: str, stack: Stack, experts: bool)
     return _block(shapes, prefix, roles, None if experts else stack.inner_size)
 
 
-def build_experts(shapes: Shapes, prefix: str, stack: Stack) -> tuple[FeedForward, ...]:
+def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedForward, ...]:
     """The experts that a router chooses from: each its own tensors, or members of stacked tensors."""
     roles = _stored(shapes, prefix, stack.experts)
     if roles is None:
@@ -38,7 +37,7 @@ def build_experts(shapes: Shapes, prefix: str, stack: Stack) -> tuple[FeedForwar
     return experts
 
 
-def missing(shapes: Shapes, prefix: str, stack: Stack) -> InputError:
+def missing(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
     """The error of a layer without feed-forward tensors in a stack whose other layers have them."""
     names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
     return InputError(

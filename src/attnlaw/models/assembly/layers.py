@@ -13,7 +13,7 @@ from attnlaw.models.assembly.remarks import extensions, matrices_left_out, warni
 from attnlaw.models.assembly.scores import score_scale
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
-from attnlaw.models.families import FAMILIES, Family
+from attnlaw.models.families import Family
 from attnlaw.models.model import Blocks, Model, View, network_of
 from attnlaw.models.tensors import Tensors
 
@@ -24,8 +24,8 @@ def build_model(
     name: str,
     tensors: Tensors,
     config: Config,
-    heads: int | None = None,
-    families: Sequence[Family] = FAMILIES,
+    heads: int | None,
+    families: Sequence[Family],
 ) -> Model:
     """Read names, shapes and sizes (no weights) into a `Model` of one of the families."""
     match = match_family(tensors, config, families)
@@ -78,7 +78,7 @@ def _layers(
                 feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
                 stack=label,
                 experts=experts,
-                router_sum=_router_sum(shapes.config, len(experts)),
+                router_sum=_router_sum(shapes, len(experts)),
             )
         )
     having = [bool(layer.feed_forward or layer.experts) for layer in layers]
@@ -87,10 +87,12 @@ def _layers(
     return layers
 
 
-def _router_sum(config: Config, experts: int) -> float:
+def _router_sum(shapes: Shapes, experts: int) -> float:
     """The most that a router's weights add up to: a softmax to one, plain sigmoids to one per expert."""
+    config = shapes.config
     scale = config.number("routed_scaling_factor") or 1.0
-    sigmoids = config.text("scoring_func") == "sigmoid" or config.text("model_type") == "deepseek_v3"
+    sigmoid_type = config.text("model_type") in shapes.family.sigmoid_routers
+    sigmoids = sigmoid_type or config.text("scoring_func") == "sigmoid"
     if not experts or not sigmoids or config.values.get("norm_topk_prob", True):
         return scale
     return scale * min(config.size("num_experts_per_tok") or experts, experts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.config import Config
-from attnlaw.models.families import Family, Stack
+from attnlaw.models.families import Family, LayerTable
 from attnlaw.models.tensors import Tensors
 
 Position = tuple[int, ...]
@@ -24,7 +24,7 @@ class MatchedStack:
     `predicting` counts the layers after the last that only predict further tokens; they are left out.
     """
 
-    stack: Stack
+    stack: LayerTable
     prefix: str
     layers: tuple[str, ...]
     positions: tuple[Position, ...]
@@ -142,7 +142,7 @@ def _first(names: Iterable[str], pattern: str) -> str | None:
     return next((name for name in names if re.search(pattern, name)), None)
 
 
-def _find(stack: Stack, tensors: Tensors, whole: bool) -> list[MatchedStack]:
+def _find(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:
     """Every prefix under which attention tensors of the stack are there, each with its layers in order.
 
     With `whole`, some layer must have them all: families share some names, but not all of them.

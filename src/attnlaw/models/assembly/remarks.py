@@ -30,7 +30,7 @@ def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete:
         "cross attention": any(layer.cross for layer in layers),
         "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
         "parallel attention and feed-forward": config.values.get("use_parallel_residual") is True,
-        "shared layers": family.name == "albert",
+        "shared layers": family.shared_layers,
         "pre-norm": (family.pre_norm and config.values.get("do_layer_norm_before") is not False)
         or config.values.get("norm_first") is True,
         "rotary positions": family.rotary,
@@ -58,7 +58,7 @@ def warnings(
         )
     if config.values.get("attn_logit_softcapping") is not None:
         found.append("scores are soft-capped after QK (attn_logit_softcapping)")
-    if match.family.name == "albert" and "num_hidden_layers" not in config:
+    if match.family.shared_layers and "num_hidden_layers" not in config:
         found.append(
             f"{config.source} does not say how often the shared layers are applied: each is counted once"
         )

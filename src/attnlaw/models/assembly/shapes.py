@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.config import Config
-from attnlaw.models.families import Family
-from attnlaw.models.families.family import Roles
+from attnlaw.models.families import Family, Roles
 from attnlaw.models.model import View
 from attnlaw.models.tensors import Tensors
 

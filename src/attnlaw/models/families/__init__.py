@@ -1,56 +1,105 @@
-"""The table of families. A new family is a file here (Python, or TOML as for `--map`) and a line below.
+"""What a model family is: a table from tensor names to roles, with orientation and head split.
 
-Where several families fit, the one that names the most tensors is taken, and of equals the first: the
-names of `TORCH_LAYER` are those of `TORCH_TRANSFORMER` under any prefix.
+Every TOML file in this folder is a family, found by itself: its keys are the fields of `Family` and, under
+`[[stacks]]`, of `LayerTable`. A file for `--map` has the same keys. `read_toml` reads both.
+
+A key of a role table names the part a tensor plays; a key with commas, such as `"query,key,value"`,
+names the parts fused in one tensor, in the order in which they lie along its output axis.
+
+| table | roles |
+|---|---|
+| `attention`, `cross` | `query`, `key`, `value`, `output` |
+| latent attention, besides | `query_latent` before `query`, `latent` before `key` and `value`, `shared_key` |
+| `feed_forward`, `experts` | `in`, `out`, and `gate` where there is one |
 """
 
-from importlib.resources import as_file, files
+from __future__ import annotations
 
-from attnlaw.models.families.albert import ALBERT
-from attnlaw.models.families.bart import BART, MBART
-from attnlaw.models.families.bert import BERT, DISTILBERT, MPNET
-from attnlaw.models.families.deepseek import DEEPSEEK, DEEPSEEK_LITE
-from attnlaw.models.families.family import Family, Stack
-from attnlaw.models.families.gpt2 import GPT2, NANOGPT
-from attnlaw.models.families.llama import LLAMA, PHI3
-from attnlaw.models.families.llama_cpp import LLAMA_CPP, LLAMA_CPP_BERT, LLAMA_CPP_GPT2
-from attnlaw.models.families.opt import OPT
-from attnlaw.models.families.t5 import T5
-from attnlaw.models.families.toml_file import read_family
-from attnlaw.models.families.torch_nn import TORCH_ATTENTION, TORCH_LAYER, TORCH_TRANSFORMER
-from attnlaw.models.families.vit import VIT, VIT_MODULE, VIT_TIMM
-from attnlaw.models.families.whisper import WHISPER, WHISPER_OPENAI
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
-with as_file(files(__name__) / "gpt_neox.toml") as _file:
-    GPT_NEOX = read_family(_file)
+FOLDER = Path(__file__).parent
+Roles = Mapping[str, str]
 
-FAMILIES: tuple[Family, ...] = (
-    BERT,
-    MPNET,
-    DISTILBERT,
-    ALBERT,
-    GPT2,
-    NANOGPT,
-    GPT_NEOX,
-    OPT,
-    LLAMA,
-    PHI3,
-    DEEPSEEK,
-    DEEPSEEK_LITE,
-    LLAMA_CPP,
-    LLAMA_CPP_GPT2,
-    LLAMA_CPP_BERT,
-    WHISPER,
-    WHISPER_OPENAI,
-    BART,
-    MBART,
-    T5,
-    VIT,
-    VIT_MODULE,
-    VIT_TIMM,
-    TORCH_TRANSFORMER,
-    TORCH_LAYER,
-    TORCH_ATTENTION,
-)
 
-__all__ = ["FAMILIES", "Family", "Stack", "read_family"]
+@dataclass(frozen=True)
+class LayerTable:
+    """A run of like layers. `layer` is the common part of the names, with `{layer}` for the index.
+
+    `feed_forward` lists the ways in which a layer may store the block that every token passes; `experts`
+    those of a router's experts, with `{expert}` for the index or stacked in one tensor. `interleaved`
+    parts of a fused tensor lie head by head: query, key and value of head 0, then of head 1, and so on.
+    `ignored` are matrices inside a layer that are known and no part of these maps (routers).
+
+    `heads`, `depth` and `inner_size` are the keys of config.json that must agree with the tensors;
+    `depth` has one key for each number in `layer`.
+    """
+
+    layer: str
+    attention: Roles
+    feed_forward: tuple[Roles, ...] = ()
+    experts: tuple[Roles, ...] = ()
+    cross: Roles = field(default_factory=dict)
+    interleaved: bool = False
+    ignored: tuple[str, ...] = ()
+    query_norm: str | None = None
+    name: str | None = None
+    heads: str = "num_attention_heads"
+    depth: tuple[str, ...] = ("num_hidden_layers",)
+    inner_size: str = "intermediate_size"
+
+    @property
+    def tables(self) -> tuple[Roles, ...]:
+        """Every table of roles."""
+        return (self.attention, self.cross, *self.feed_forward, *self.experts)
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of models.
+
+    `model_types` are the values of `model_type` in config.json; `sigmoid_routers` those of them whose
+    routers weigh experts by sigmoids. `stored_out_in` is False for weights stored (in, out); `scaled_scores`
+    is False where scores are not divided by the root of the head's size; `shared_layers` are applied several
+    times each; `separate_prefixes` lets several prefixes be stacks of one model.
+
+    Of families that name as many tensors of a checkpoint, the one of the highest `priority` is taken.
+    """
+
+    name: str
+    stacks: tuple[LayerTable, ...]
+    model_types: tuple[str, ...] = ()
+    priority: int = 0
+    stored_out_in: bool = True
+    hidden_size: str = "hidden_size"
+    activation: tuple[str, ...] = ("hidden_act",)
+    default_activation: str = "gelu"
+    default_head_size: int | None = None
+    embedding: tuple[str, ...] = ()
+    unembedding: tuple[str, ...] = ("lm_head.weight",)
+    pre_norm: bool = False
+    rotary: bool = False
+    scaled_scores: bool = True
+    shared_layers: bool = False
+    sigmoid_routers: tuple[str, ...] = ()
+    separate_prefixes: bool = False
+
+
+def known_families() -> tuple[Family, ...]:
+    """The families that ship, of the highest priority first.
+
+    >>> [family.name for family in known_families()][:3]
+    ['bert', 'mpnet', 'distilbert']
+    """
+    return families_in(FOLDER)
+
+
+@cache
+def families_in(folder: Path) -> tuple[Family, ...]:
+    """The family of every TOML file in a folder, of the highest priority first; read once."""
+    from attnlaw.models.families.read_toml import read_family  # which reads the records above
+
+    families = (read_family(file) for file in sorted(folder.glob("*.toml")))
+    return tuple(sorted(families, key=lambda family: -family.priority))

@@ -1,1 +1,77 @@
-"""One file per format; each yields `Tensors`. A new format is a file here and a row in `open.py`."""
+"""The table of formats. A format is a file here, a subclass of `Tensors`, and a line of `FORMATS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from attnlaw.base.errors import InputError
+from attnlaw.models.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class Format:
+    """Files of some endings, and who reads them.
+
+    `reader` is "module:class", imported when such a file is opened; `extra` is the extra of attnlaw that
+    brings the packages it needs. `in_directory` are patterns of the files looked for in a directory, best
+    first; `on_hub` are groups of patterns, best first: a repository's files of one group are fetched.
+    """
+
+    endings: tuple[str, ...]
+    reader: str
+    extra: str | None = None
+    in_directory: tuple[str, ...] = ()
+    on_hub: tuple[tuple[str, ...], ...] = ()
+
+    def open(self, path: Path) -> Tensors:
+        """The tensors of one file."""
+        module, _, name = self.reader.partition(":")
+        try:
+            reader: Callable[[Path], Tensors] = getattr(import_module(module), name)
+            return reader(path)
+        except ImportError as error:
+            if self.extra is None:
+                raise
+            raise InputError(
+                f"{path}: a {path.suffix} file needs the package {error.name or self.extra}; "
+                f"install it with: pip install 'attnlaw[{self.extra}]'"
+            ) from error
+
+
+# Best first. Optimizer states and training arguments match none of the patterns.
+FORMATS = [
+    Format(
+        (".safetensors",),
+        "attnlaw.models.formats.safetensors_file:SafetensorsFile",
+        in_directory=(
+            "model.safetensors",
+            "model.safetensors.index.json",
+            "*.safetensors.index.json",
+            "*.safetensors",
+        ),
+        on_hub=(
+            ("model*.safetensors", "model.safetensors.index.json"),
+            ("adapter_model.safetensors", "adapter_config.json"),
+            ("*.safetensors", "*.safetensors.index.json"),
+        ),
+    ),
+    Format(
+        (".bin", ".pt", ".pth", ".ckpt"),
+        "attnlaw.models.formats.torch_file:TorchFile",
+        extra="torch",
+        in_directory=(
+            "pytorch_model.bin",
+            "pytorch_model.bin.index.json",
+            "pytorch_model*.bin",
+            "*.pt",
+            "*.pth",
+            "*.ckpt",
+        ),
+        on_hub=(("pytorch_model*.bin", "pytorch_model.bin.index.json"),),
+    ),
+    Format((".gguf",), "attnlaw.models.formats.gguf_file:GgufFile", "gguf", in_directory=("*.gguf",)),
+    Format((".onnx",), "attnlaw.models.formats.onnx_file:OnnxFile", "onnx", in_directory=("*.onnx",)),
+]

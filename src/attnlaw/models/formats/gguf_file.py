@@ -50,9 +50,11 @@ class GgufFile(Tensors):
     """The tensors of one `.gguf` file; `metadata` has its sizes under the names of config.json."""
 
     def __init__(self, path: Path) -> None:
+        import gguf
+
+        self._gguf = gguf
         self.source = str(path)
         self._file = SameFile(path)
-        self._gguf = _import_gguf(self.source)
         header = _header(path)
         self._entries = header.tensors
         self.metadata = _sizes(header.values)
@@ -111,16 +113,6 @@ class GgufFile(Tensors):
                 "copy or download the file again"
             )
         return int(prod(shape) // block * size)
-
-
-def _import_gguf(source: str) -> Any:
-    try:
-        import gguf
-    except ImportError as error:
-        raise InputError(
-            f"{source}: a GGUF file needs the gguf package; install it with: pip install 'attnlaw[gguf]'"
-        ) from error
-    return gguf
 
 
 def _header(path: Path) -> Header:

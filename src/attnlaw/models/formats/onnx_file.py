@@ -88,13 +88,9 @@ class OnnxFile(Tensors):
 
 
 def _load(path: Path) -> tuple[Any, Any]:
-    try:
-        import onnx
-        from google.protobuf.message import DecodeError
-    except ImportError as error:
-        raise InputError(
-            f"{path}: an ONNX file needs the onnx package; install it with: pip install 'attnlaw[onnx]'"
-        ) from error
+    import onnx
+    from google.protobuf.message import DecodeError
+
     if path.stat().st_size > MOST:
         raise InputError(
             f"{path}: larger than 2 GB, which no ONNX graph is; keep its weights in files beside it"

@@ -10,22 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.formats.pickle_screen import Suspect, screen_file
-from attnlaw.models.tensors import Tensors
+from attnlaw.models.tensors import Tensors, as_numpy, is_tensor
 
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
-
-NARROW: dict[str, Any] = {
-    "bfloat16": ml_dtypes.bfloat16,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "float8_e5m2": ml_dtypes.float8_e5m2,
-}
 OLDEST_SAFE = "2.10"  # CVE-2025-32434 and CVE-2026-24747 are in older ones
 # What `torch.load` raises on files that are cut, damaged, or something else altogether.
 DAMAGE = (
@@ -48,8 +40,9 @@ class TorchFile(Tensors):
     """The tensors of one pickled checkpoint; its pages are read from disk when a tensor is."""
 
     def __init__(self, path: Path) -> None:
+        import torch
+
         self.source = str(path)
-        torch = import_torch(f"{path}: a pickled checkpoint")
         _require_closed_holes(torch, self.source)
         loaded = _load(path, torch)
         self._tensors, self.metadata = _weights(loaded, self.source)
@@ -91,33 +84,6 @@ def _require_closed_holes(torch: Any, source: str) -> None:
             f"{torch.__version__}, in which a pickle can run code; pip install --upgrade 'attnlaw[torch]', "
             "or save the weights as safetensors"
         )
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor or array that can be a weight."""
-    return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
-def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
-    """A torch tensor (or array) as a numpy array of the same precision; bfloat16 keeps its bits."""
-    if not hasattr(tensor, "detach"):
-        return np.asarray(tensor)
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    try:
-        tensor = tensor.detach().cpu()
-        if dtype in NARROW:
-            import torch
-
-            bits = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-            array: NDArray[Any] = bits.view(NARROW[dtype]).reshape(tensor.shape)
-        else:
-            array = tensor.numpy()
-    except (TypeError, RuntimeError) as error:
-        raise InputError(
-            f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense "
-            "array of weights; dequantise or materialise it first"
-        ) from error
-    return array
 
 
 def _load(path: Path, torch: Any) -> Any:

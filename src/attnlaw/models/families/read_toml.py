@@ -1,0 +1,142 @@
+"""A family from a TOML file: the keys are the fields of `Family`, and of `LayerTable` under `[[stacks]]`.
+
+    name = "mine"
+
+    [[stacks]]
+    layer = "blocks.{layer}."
+    attention = { "query,key,value" = "attn.qkv.weight", output = "attn.proj.weight" }
+    feed_forward = [{ in = "mlp.up.weight", out = "mlp.down.weight" }]
+
+Only `name` and, in every stack, `layer` and `attention` must be there. Names are matched under any prefix.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+from attnlaw.base.errors import InputError
+from attnlaw.base.files import parse_toml, read_bounded
+from attnlaw.models.families import Family, LayerTable, Roles
+
+PLAIN = {"query", "key", "value", "output"}
+LATENT = {*PLAIN, "latent", "shared_key"}
+# Sets of roles that make a whole table.
+WHOLE: dict[str, tuple[set[str], ...]] = {
+    "attention": (PLAIN, LATENT, {*LATENT, "query_latent"}),
+    "cross": (PLAIN, set()),
+    "feed_forward": ({"in", "out"}, {"gate", "in", "out"}),
+    "experts": ({"in", "out"}, {"gate", "in", "out"}),
+}
+Fits = Callable[[Any], bool]
+Record = TypeVar("Record", Family, LayerTable)
+
+
+class Kind(NamedTuple):
+    """What values a field takes: in words for messages, and as a test of what TOML gives."""
+
+    wanted: str
+    fits: Fits
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_roles(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+def _list_of(fits: Fits) -> Fits:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+STACKS = Kind("tables [[stacks]]", _list_of(lambda value: isinstance(value, dict)))
+# By the type that the field of a record declares.
+KINDS: dict[Any, Kind] = {
+    str: Kind("text", _is_text),
+    str | None: Kind("text", _is_text),
+    bool: Kind("true or false", lambda value: isinstance(value, bool)),
+    int: Kind("a whole number", _is_whole),
+    int | None: Kind("a positive whole number", lambda value: _is_whole(value) and value > 0),
+    tuple[str, ...]: Kind("a list of texts", _list_of(_is_text)),
+    Roles: Kind("a table of tensor names by role", _is_roles),
+    tuple[Roles, ...]: Kind("a list of tables of tensor names by role", _list_of(_is_roles)),
+    tuple[LayerTable, ...]: STACKS,
+}
+FIELDS: dict[type[Any], dict[str, Kind]] = {
+    record: {name: KINDS[declared] for name, declared in get_type_hints(record).items()}
+    for record in (Family, LayerTable)
+}
+
+
+def read_family(path: str | os.PathLike[str]) -> Family:
+    """The family that a TOML file describes; an error names the file and the key.
+
+    >>> read_family(Path(__file__).with_name("gpt_neox.toml")).stacks[0].interleaved
+    True
+    """
+    file = Path(path)
+    data = read_bounded(file, megabytes=1, remedy="give a TOML file")
+    family = _record(Family, parse_toml(data, str(file)), str(file))
+    if not family.stacks:
+        raise InputError(f"{file}: stacks: none given; describe the layers in [[stacks]]")
+    return family
+
+
+def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Record:
+    """A `Family` or a `LayerTable` from the table at `place`, every key and type checked."""
+    kinds = FIELDS[record]
+    for key in values:
+        if key not in kinds:
+            raise InputError(f"{place}: {key}: unknown key; known: {', '.join(kinds)}")
+    for entry in fields(record):
+        if entry.name not in values and entry.default is MISSING and entry.default_factory is MISSING:
+            raise InputError(f"{place}: {entry.name}: missing; expected {kinds[entry.name].wanted}")
+    return record(**{key: _value(value, kinds[key], f"{place}: {key}") for key, value in values.items()})
+
+
+def _value(value: Any, kind: Kind, place: str) -> Any:
+    """The value of one field, lists as tuples."""
+    if not kind.fits(value):
+        raise InputError(f"{place}: found {value!r:.80}, expected {kind.wanted}")
+    if kind is STACKS:
+        return tuple(_layer_table(part, f"{place}[{i}]") for i, part in enumerate(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
+    """Whole tables of roles, and as many keys for the depth as `layer` has numbers."""
+    table = _record(LayerTable, values, place)
+    for name, roles in _roles(table):
+        parts = [part for keys in roles for part in keys.split(",")]
+        if set(parts) not in WHOLE[name] or len(parts) != len(set(parts)):
+            sets = " or ".join(", ".join(sorted(whole)) for whole in WHOLE[name] if whole)
+            raise InputError(f"{place}: {name}: has the roles {', '.join(parts) or 'none'}; expected {sets}")
+    numbers = table.layer.count("{layer}") + table.layer.count("{group}")
+    if numbers != len(table.depth):
+        raise InputError(
+            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected {len(table.depth)}, "
+            "one for each key in depth; write the index of the layer as {layer}"
+        )
+    # Digits alone do not tell where one number ends, and to try every division would take for ever.
+    between = re.split(r"\{layer\}|\{group\}", table.layer)[1:-1]
+    if any(text == "" or text.isdecimal() for text in between):
+        raise InputError(
+            f"{place}: layer: {table.layer!r} has indices without text between them; put a dot there"
+        )
+    return table
+
+
+def _roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:
+    yield from (("attention", table.attention), ("cross", table.cross))
+    yield from (("feed_forward", roles) for roles in table.feed_forward)
+    yield from (("experts", roles) for roles in table.experts)
