@@ -16,7 +16,7 @@ from command.in_process import runner
 from rich.console import Console
 from safetensors.numpy import save_file
 
-from attnlaw.auditing import audit as attnlaw_audit
+from attnlaw import audit as attnlaw_audit
 from attnlaw.command import audit
 from attnlaw.command.audit_table import show, show_together, sparkline
 

@@ -15,10 +15,10 @@ from safetensors.numpy import save_file
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
+from attnlaw.models import families
 from attnlaw.models.assembly.match import match_family
 from attnlaw.models.config import Config
 from attnlaw.models.families import families_in, known_families
-from attnlaw.models.model import families
 from attnlaw.models.open import open_model
 from attnlaw.models.tensors import InMemory
 
