@@ -4,11 +4,11 @@ import re
 
 import polars as pl
 import pytest
-from attnlaw.base.fit_schema import FITS
 
 from attnlaw.base.tables import frame
 from attnlaw.report.fit_charts import LAW_COLOURS, law_map
 from attnlaw.report.paper import COLUMN, NEAR
+from attnlaw.report.saved import SCHEMAS
 from attnlaw.report.style import save_chart
 
 
@@ -24,7 +24,7 @@ def rows():
     ]
     experts = [plain[0] | {"kind": "ffn_out", "expert": expert} for expert in range(4)]
     outside = [{"model": "some/model", "kind": "embedding", "law": "neither"}]
-    return frame(heads + plain + experts + outside, FITS)
+    return frame(heads + plain + experts + outside, SCHEMAS["fits"])
 
 
 def test_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path):
