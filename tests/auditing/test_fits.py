@@ -16,7 +16,8 @@ from attnlaw.base.files import to_json
 from attnlaw.fits import LAWS
 from attnlaw.fits.tail import power_law_tail
 from attnlaw.models.open import open_model
-from attnlaw.report.payload import audit_payload
+from attnlaw.report.audited import AuditRows
+from attnlaw.report.explorer import audit_payload
 from attnlaw.verbs.fit import VERB
 
 
@@ -89,7 +90,7 @@ def test_latent_attention_has_no_null():
     assert 1 - 1e-12 < found.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
     assert set(found.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(found)
-    assert audit_payload(fitted)["columns"]["law"] == fitted.fits["law"].to_list()
+    assert audit_payload(AuditRows(fitted.summaries, fitted.tables()))["columns"]["law"] == fitted.fits["law"].to_list()
 
 
 def test_rows_and_curves_have_their_columns(fresh):
