@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Study and report: many arguments, one page
+# # Study and report: many settings, one page
 #
 # `python examples/notebooks/study.py`, from the top of the repository.
 
@@ -26,11 +26,11 @@ Path("study.toml").write_text(STUDY)
 # Every case is checked before the first one runs. `Place(jobs=8)` would start eight workers.
 
 # %%
-report = run(read_study("study.toml", VERBS), Path("study-notebook"), Place())
-print(f"{report.done} of {report.tasks} tasks done")
+standing = run(read_study("study.toml"), Path("study-notebook"), Place())
+print(f"{standing.done} of {standing.tasks} tasks done")
 
 # %% [markdown]
-# A second run finds everything done. The rows are parquet, with arguments, results, status and version.
+# A second run finds everything done. The rows are parquet, with settings, quantities, status and version.
 
 # %%
 rows = pl.read_parquet("study-notebook/rows/*.parquet")

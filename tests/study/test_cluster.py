@@ -194,7 +194,7 @@ def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no Dask scheduler answers there .*check your TLS configuration"):
+    with pytest.raises(InputError, match=r"no Dask scheduler answers there .*check your TLS configuration"):
         run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tls://127.0.0.1:9"))
 
 

@@ -35,7 +35,9 @@ def test_a_row_that_cannot_be_read_is_told(damage: str, drawn: Study, tmp_path: 
     connection.close()
     with (
         open_store(tmp_path / "out") as store,
-        pytest.raises(InputError, match=r"store\.sqlite: what it holds of task \w+ cannot be read; the store"),
+        pytest.raises(
+            InputError, match=r"store\.sqlite: what it holds of task \w+ cannot be read; the store"
+        ),
     ):
         export(drawn, store)
     assert rows(tmp_path / "out").equals(before)
@@ -55,13 +57,13 @@ def test_a_store_of_other_columns_is_told(drawn: Study, tmp_path: Path) -> None:
 def test_a_directory_where_a_file_should_be_is_told(name: str, drawn: Study, tmp_path: Path) -> None:
     (tmp_path / "out" / name).unlink()
     (tmp_path / "out" / name).mkdir()
-    with pytest.raises(InputError, match="cannot be locked|not a store that can be used"):
+    with pytest.raises(InputError, match=r"cannot be locked|not a store that can be used"):
         run(drawn, tmp_path / "out")
 
 
 def test_names_that_are_too_long_are_told(drawn: Study, tmp_path: Path) -> None:
     for action in (status, resume, run):
-        with pytest.raises(InputError, match="File name too long|holds no study"):
+        with pytest.raises(InputError, match=r"File name too long|holds no study"):
             action(drawn, tmp_path / ("a" * 300))
 
 

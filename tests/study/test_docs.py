@@ -9,7 +9,6 @@ from typing import Any
 import duckdb
 
 from attnlaw.study import read_study, run
-from attnlaw.study.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
@@ -24,11 +23,11 @@ def block(language: str) -> str:
 def test_the_example_expands(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(block("toml"))
-    assert len(read_study(file, VERBS).tasks) == 6
+    assert len(read_study(file).tasks) == 6
 
 
 def test_the_queries_run_on_an_atlas(tmp_path: Path) -> None:
-    run(read_study(ROOT / "studies" / "atlas.toml", VERBS), tmp_path)
+    run(read_study(ROOT / "studies" / "atlas.toml"), tmp_path)
     rows = duckdb.sql(block("sql").replace("DIR", str(tmp_path))).fetchall()
     assert [(kind, count) for _, kind, count, _ in rows] == [
         ("ffn_in", 4),
