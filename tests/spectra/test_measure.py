@@ -207,6 +207,15 @@ def test_only_a_whole_selection_serves_the_bounds():
             assert (obstacle(tree) is None) == has_proxies
 
 
+def test_what_was_not_selected_keeps_its_place():
+    """A gate that is not measured is still a gate."""
+    model = open_model(tiny(), heads=4)
+    tree = measure(model, chosen(model, only="qk"), jobs=1)
+    assert [place for place, _ in tree.leaves()] == [place for place, _ in model.network.leaves()]
+    assert tree.layers[0].feed_forward.gated
+    assert {place.kind for place, spectrum in tree.leaves() if spectrum is not None} == {"qk"}
+
+
 def test_a_selection_without_matrices_is_refused():
     with pytest.raises(InputError, match=r"no matrices of kind cross"):
         measure(open_model(tiny(), heads=4), Selection(groups=("cross",)), jobs=1)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from attnlaw.base.declare import table
 
@@ -87,11 +87,19 @@ class Heads(Generic[X]):
 
 @dataclass(frozen=True)
 class Maps(Generic[X]):
-    """One feed-forward block, or one expert of a router."""
+    """One feed-forward block, or one expert of a router.
+
+    `gated` tells a leaf None, of a gate that was not selected, from no gate.
+    """
 
     inner: X
     outer: X
     gate: X | None = None
+    gated: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.gated is None:
+            object.__setattr__(self, "gated", self.gate is not None)
 
 
 @dataclass(frozen=True)
@@ -140,8 +148,8 @@ class Layer(Generic[X]):
             return change(Place(self.index, kind, self.stack, expert=expert), leaf)
 
         inner = changed("ffn_in", block.inner)
-        gate = None if block.gate is None else changed("ffn_gate", block.gate)
-        return Maps(inner, changed("ffn_out", block.outer), gate)
+        gate = changed("ffn_gate", cast(X, block.gate)) if block.gated else None
+        return Maps(inner, changed("ffn_out", block.outer), gate, block.gated)
 
 
 @dataclass(frozen=True)
