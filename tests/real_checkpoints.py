@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+import attnlaw
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -74,6 +76,12 @@ def real_checkpoint(name: str) -> Path:
     if folder is None:
         pytest.skip(f"real checkpoint {name}: {reason}")
     return folder
+
+
+@cache
+def audited(name: str) -> attnlaw.Audit:
+    """The audit of a real checkpoint, which a run of the tests makes once for all that look at it."""
+    return attnlaw.audit(real_checkpoint(name), jobs=1)
 
 
 def fetch(name: str) -> Path:

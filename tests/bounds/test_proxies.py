@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpmath import log10, mp
 from oracles import bounds as oracle
-from real_checkpoints import real_checkpoint
+from real_checkpoints import audited, real_checkpoint
 from safetensors.numpy import load_file, save_file
 
 from attnlaw import audit
@@ -50,7 +50,7 @@ def assert_rows_equal(found, expected):
 
 def test_rxnfp_against_its_published_figures():
     """PyPI package rxnfp 0.1.0, bert_pretrained: values by the scripts published with arXiv 2605.07297."""
-    found = audit(real_checkpoint("rxnfp-pretrained"), jobs=1)
+    found = audited("rxnfp-pretrained")
     proxies = found.summary["proxies"]
     assert proxies["spectrum_adaptive"]["log10"] == pytest.approx(np.log10(18435.4641016151), rel=CLOSE)
     assert proxies["edelman"]["log10"] == pytest.approx(np.log10(4.441569743771e38), rel=CLOSE)
@@ -64,7 +64,7 @@ def test_rxnfp_pretrained_and_fine_tuned_count_the_same_ranks():
     """With every rank full, 8 head products and 2 feed-forward matrices in each of 12 layers, N = 256."""
     by_hand = 12 * (8 * np.sqrt(64 * 256) + 2 * 256) + np.sqrt(12)
     for name in ("rxnfp-pretrained", "rxnfp-finetuned"):
-        log10_proxy = audit(real_checkpoint(name), jobs=1).summary["proxies"]["spectrum_adaptive"]["log10"]
+        log10_proxy = audited(name).summary["proxies"]["spectrum_adaptive"]["log10"]
         assert log10_proxy == pytest.approx(np.log10(by_hand), rel=1e-12)
 
 
@@ -72,7 +72,7 @@ def test_rxnfp_fine_tuned_against_the_oracle():
     folder = real_checkpoint("rxnfp-finetuned")
     state = torch_state(folder / "pytorch_model.bin")
     expected = oracle.evaluate(oracle.bert(state, 12, 4, prefix=""), range(12), 256, 1.13)
-    found = audit(folder, jobs=1)
+    found = audited("rxnfp-finetuned")
     assert_equal(found, expected)
     assert_rows_equal(found, expected)
 
@@ -82,7 +82,7 @@ def test_minilm_against_the_oracle():
     expected = oracle.evaluate(
         oracle.bert(load_file(folder / "model.safetensors"), 6, 12, prefix=""), range(6), 384, 1.13
     )
-    found = audit(folder, jobs=1)
+    found = audited("minilm")
     assert_equal(found, expected)
     assert_rows_equal(found, expected)
 
@@ -91,7 +91,7 @@ def test_whisper_with_cross_attention_against_the_oracle():
     folder = real_checkpoint("whisper-tiny.en")
     state = torch_state(folder / "tiny.en.pt", "model_state_dict")
     expected = oracle.evaluate(oracle.whisper(state, 4, 4, 6), range(8), 384, 1.13)
-    found = audit(folder, jobs=1)
+    found = audited("whisper-tiny.en")
     assert "cross attention" in found.summary["extensions"]
     assert_equal(found, expected)
     assert_rows_equal(found, expected)
@@ -101,7 +101,7 @@ def test_a_shared_layer_against_the_oracle_in_both_counts():
     folder = real_checkpoint("rxnmapper")
     layers = oracle.albert(torch_state(folder / "pytorch_model.bin"), heads=8)
     expected = oracle.evaluate(layers, [0] * 12, 256, 1.13)
-    found = audit(folder, jobs=1)
+    found = audited("rxnmapper")
     assert "shared layers" in found.summary["extensions"]
     assert_equal(found, expected)
     assert_rows_equal(found, expected)

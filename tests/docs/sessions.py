@@ -205,7 +205,7 @@ def attnlaw_here(arguments: list[str]) -> tuple[int, str]:
 
 def in_a_process(command: list[str]) -> tuple[int, str]:
     """The same of any program."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME", "TMPDIR") if name in os.environ}
     done = subprocess.run(
         command,
         env=kept | TERMINAL,

@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 from models.spoiled import refusal
-from real_checkpoints import real_checkpoint
+from real_checkpoints import audited, real_checkpoint
 from safetensors.numpy import save_file
 from scipy.linalg import svdvals
 
@@ -85,7 +85,7 @@ def test_scores_and_head_outputs_of_smollm2(smollm2: Model, layer: int) -> None:
 
 
 def test_smollm2_is_audited_whole(smollm2: Model) -> None:
-    found = audit(real_checkpoint("smollm2"), jobs=1)
+    found = audited("smollm2")
     assert found.matrices.height == 30 * (2 * HEADS + 3) == found.summary["matrices"]
     numbers = found.matrices.select("spectral_norm", "norm_21", "effective_rank", "log10_contribution")
     assert all(np.isfinite(column.to_numpy()).all() for column in numbers)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ import torch
 from models.spoiled import CONFIG, bert_state
 from models.test_formats import write_shards
 from safetensors.torch import save_file
+from trust.command import run
 
 from attnlaw import audit
 from attnlaw.models.hub import is_hub_id
@@ -108,34 +107,23 @@ def repositories(folder: Path) -> dict[str, dict[str, bytes]]:
     }
 
 
-AUDITS = """
-import json, sys
-from attnlaw import InputError, audit
-for model in sys.argv[1:]:
-    try:
-        found = audit(model, jobs=1).summary
-    except InputError as error:
-        found = str(error)
-    sys.stdout.write(json.dumps(found) + chr(10))
-"""
-
-
-def run(hub: Hub | None, home: Path, *models: str, **changes: str) -> list[Any]:
-    """The summary or the error of every model, from a process that knows no other hub than ours."""
+def audits(hub: Hub | None, home: Path, *models: str, **changes: str) -> tuple[Any, list[str]]:
+    """The summaries and the refusals of `attnlaw audit --json`, in a process that knows no hub but ours."""
     port = hub.port if hub else closed_port()
     environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))},
         "HF_ENDPOINT": f"http://127.0.0.1:{port}",
         "HF_HOME": str(home),
+        "HF_HUB_CACHE": str(home / "hub"),
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_OFFLINE": "0",
+        "HF_TOKEN": "",
         "NO_PROXY": "127.0.0.1",
         **changes,
     }
-    command = [sys.executable, "-c", AUDITS, *models]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home, check=False)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    found = run("audit", *models, "--json", "--jobs", "1", folder=home, environment=environment)
+    assert found.output, found.errors
+    return json.loads(found.output), found.refusals()
 
 
 def closed_port() -> int:
@@ -146,30 +134,30 @@ def closed_port() -> int:
 
 
 def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
-    whole, again = run(hub, tmp_path, "owner/whole", "owner/whole")
+    whole, refused = audits(hub, tmp_path, "owner/whole")
+    assert refused == []
     assert whole["model"] == "owner/whole"
     assert whole["proxies"] == audit(bert_state(), heads=2, jobs=1).summary["proxies"]
-    assert again == whole
+    assert audits(hub, tmp_path, "owner/whole") == (whole, [])
     # Safetensors before pickles, never code or a tokenizer; the second time from the cache.
     assert sorted(hub.fetched) == ["config.json", "model.safetensors"]
 
     hub.fetched.clear()
-    shards, pickled, *refused = run(
-        hub, tmp_path, "owner/shards", "owner/pickled", "owner/unknown", "owner/gated", "owner/empty"
-    )
-    assert (shards["layers"], pickled["layers"]) == (3, 3)
+    models = ("owner/shards", "owner/pickled", "owner/unknown", "owner/gated", "owner/empty")
+    found, refused = audits(hub, tmp_path, *models)
+    assert [(one["model"], one["layers"]) for one in found] == [(model, 3) for model in models[:2]]
     assert len(hub.fetched) == 5 + 2
     expected = ("no such model on http://127.0.0.1", "a gated model", "holds no safetensors")
-    for message, said in zip(refused, expected, strict=True):
-        assert said in message
-        assert "\n" not in message
+    for line, model, said in zip(refused, models[2:], expected, strict=True):
+        assert line.startswith(f"attnlaw: {model}: ")
+        assert said in line
 
     hub.fetched.clear()
-    cached, absent = run(None, tmp_path, "owner/whole", "owner/unknown")  # no hub at all: the cache serves
-    assert cached == whole
+    cached, (absent,) = audits(None, tmp_path, "owner/whole", "owner/unknown")  # no hub: the cache serves
+    assert cached == [whole]
     assert "cannot be reached" in absent
-    cached, absent = run(hub, tmp_path, "owner/whole", "owner/unknown", HF_HUB_OFFLINE="1")
-    assert cached == whole
+    cached, (absent,) = audits(hub, tmp_path, "owner/whole", "owner/unknown", HF_HUB_OFFLINE="1")
+    assert cached == [whole]
     assert "no such file or directory" in absent
     assert hub.fetched == []
 

@@ -1,55 +1,38 @@
-"""The real command line in a process of its own: bounded in memory and time, and watched while it runs.
+"""The real command line in a process of its own: bounded in memory and CPU time, and watched while it runs.
 
-The child imports a `sitecustomize` that adds an audit hook (PEP 578) before anything else. The hook logs
-every attempt to start a program, to open a connection, or to import a canary: `Outcome.deeds`.
+Every command is a fork of an interpreter that has imported what most commands need (`fork_server`), so that
+what is measured and watched is what the command does. Interpreters start when first asked, and end with the
+tests.
 """
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
-import resource
-import signal
 import subprocess
 import sys
-import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-ATTNLAW = (sys.executable, "-c", "from attnlaw.command import main; main()")
+FORK_SERVER = Path(__file__).parents[1] / "fork_server.py"
 GIGABYTE = 2**30
-WATCH = """
-import atexit, os, sys
 
-def tell_peak():
-    # The most memory of this program alone: `wait4` counts that of the tests it was forked from, too.
-    with open("/proc/self/status") as status, open({peak!r} + str(os.getpid()), "w") as file:
-        file.writelines(line.split()[1] for line in status if line.startswith("VmHWM"))
 
-if os.path.exists("/proc/self/status"):
-    atexit.register(tell_peak)
+@dataclass(frozen=True)
+class Interpreter:
+    """What is imported before the forks. Two of different names differ in their hashes and random states."""
 
-log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-DEEDS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pty.spawn",
-         "socket.connect", "socket.getaddrinfo")
+    name: str
+    modules: tuple[str, ...] = ()
 
-# What numpy 2.0 and threadpoolctl 3.1 start when they are imported, to look at the machine.
-LOOKS = (["lscpu"], ["/sbin/ldconfig", "-p"])
 
-renames = 0
-
-def watch(event, arguments):
-    global renames
-    if event == "os.rename" and {kill_at_rename}:
-        renames += 1
-        if renames == {kill_at_rename}:
-            os.kill(os.getpid(), 9)
-    if event == "subprocess.Popen" and arguments[1] in LOOKS:
-        return
-    if event in DEEDS or (event == "import" and "canary" in str(arguments[0])):
-        os.write(log, (event + " " + repr(arguments)[:200] + "\\n").encode())
-
-sys.addaudithook(watch)
-"""
+NEW = Interpreter("new")
+CORE = Interpreter("core", ("attnlaw.*", "altair", "scipy.stats", "vl_convert"))
+TWIN = Interpreter("twin", CORE.modules)
+LENS = Interpreter("lens", ("attnlaw.*", "attnlaw.forward", "transformers.models.gpt2.modeling_gpt2"))
 
 
 @dataclass(frozen=True)
@@ -70,60 +53,61 @@ class Outcome:
 def run(
     *arguments: str | Path,
     folder: Path,
+    interpreter: Interpreter = CORE,
     memory: int | None = 6 * GIGABYTE,
-    seconds: float = 60.0,
+    seconds: int = 60,
+    clock: float = 600.0,
     file_size: int | None = None,
     kill_at_rename: int = 0,
+    output: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Run `attnlaw ARGUMENTS` in `folder` under limits of address space, time and the size of files.
+    """Run `attnlaw ARGUMENTS` in `folder` under limits of address space, CPU time and the size of files.
 
     A command that draws needs `memory=None`: its JavaScript engine reserves more addresses than memory.
+    A command that waits for ever takes no CPU time; it is killed when the clock strikes.
     """
     watched = folder / ".watched"
     watched.mkdir(exist_ok=True)
-    log, peak = watched / "deeds.log", watched / "peak"
-    for file in watched.iterdir():
-        file.unlink()
-    watch = WATCH.format(log=str(log), peak=str(peak), kill_at_rename=kill_at_rename)
-    (watched / "sitecustomize.py").write_text(watch)
-    environment = dict(os.environ, PYTHONPATH=f"{watched}{os.pathsep}{folder}", COLUMNS="200")
-    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
-
-    def limit() -> None:
-        if memory is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if file_size is not None:
-            # Past the limit a write fails (EFBIG), as on a full disk, instead of ending the process.
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
-
-    output, errors = watched / "output", watched / "errors"
-    with output.open("wb") as out, errors.open("wb") as err:
-        child = subprocess.Popen(
-            [*ATTNLAW, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=folder,
-            env=environment,
-            preexec_fn=limit,
-        )
-        timer = _deadline(child, seconds)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        timer.cancel()
-    own = peak.with_name(f"peak{child.pid}")  # workers that it started tell their own
+    log, errors = watched / "deeds.log", watched / "errors"
+    log.unlink(missing_ok=True)
+    streams = (output or watched / "output", errors)
+    limits = {"RLIMIT_AS": memory, "RLIMIT_CPU": seconds, "RLIMIT_FSIZE": file_size, "RLIMIT_CORE": 0}
+    server = _start(interpreter)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    request = {
+        "arguments": [str(argument) for argument in arguments],
+        "folder": str(folder),
+        "streams": [str(stream) for stream in streams],
+        "log": str(log),
+        "environment": dict(environment or {}),
+        "limits": {name: limit for name, limit in limits.items() if limit is not None},
+        "clock": clock,
+        "kill_at_rename": kill_at_rename,
+    }
+    server.stdin.write(json.dumps(request).encode() + b"\n")
+    server.stdin.flush()
+    line = server.stdout.readline()
+    assert line, f"the interpreter {interpreter.name!r} has ended; its standard error says why"
+    reply = json.loads(line)
     return Outcome(
-        child.returncode,
-        output.read_text(errors="surrogateescape"),
+        reply["status"],
+        "" if output else streams[0].read_text(errors="surrogateescape"),
         errors.read_text(errors="surrogateescape"),
-        1024 * (int(own.read_text()) if own.exists() else usage.ru_maxrss),
+        reply["memory"],
         tuple(log.read_text().splitlines()) if log.exists() else (),
     )
 
 
-def _deadline(child: subprocess.Popen[bytes], seconds: float) -> threading.Timer:
-    timer = threading.Timer(seconds, child.kill)
-    timer.start()
-    return timer
+@cache
+def _start(interpreter: Interpreter) -> subprocess.Popen[bytes]:
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+    server = subprocess.Popen(
+        [sys.executable, "-P", str(FORK_SERVER), *interpreter.modules],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | one | {"COLUMNS": "200", "PYTHONHASHSEED": "random", "PYTHONUNBUFFERED": ""},
+    )
+    atexit.register(server.communicate)
+    return server

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trust.attack import Attack
-from trust.command import Outcome, run
+from trust.command import CORE, Interpreter, Outcome, run
 
 
-def attacked(attacks: Sequence[Attack], folder: Path, seconds: float = 60.0) -> Outcome:
+def attacked(attacks: Sequence[Attack], folder: Path, interpreter: Interpreter = CORE) -> Outcome:
     """Audit what every attack writes, each in a folder of its own, all in one command."""
     paths = []
     for attack in attacks:
         place = folder / attack.name
         place.mkdir()
         paths.append(attack.write(place))
-    return run("audit", *paths, "--jobs", "1", folder=folder, seconds=seconds)
+    return run("audit", *paths, "--jobs", "1", folder=folder, interpreter=interpreter)
 
 
 def refusal(attack: Attack, outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trust.command import GIGABYTE, Outcome, run
+from trust.command import GIGABYTE, LENS, Outcome, run
 
 MODEL = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -17,7 +17,7 @@ def lens(folder: Path, changes: dict[str, Any]) -> Outcome:
     shutil.copy(MODEL / "model.safetensors", folder)
     config = json.loads((MODEL / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | changes))
-    return run("lens", ".", "--ids", "1,2,3", "--json", folder=folder)
+    return run("lens", ".", "--ids", "1,2,3", "--json", folder=folder, interpreter=LENS)
 
 
 @pytest.fixture(scope="module")

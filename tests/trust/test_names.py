@@ -29,10 +29,11 @@ def outcome(place: Path) -> Outcome:
     folder = place / NAME
     folder.mkdir()
     prefix = f"{ESCAPES}{MARKUP}{SCRIPT}."
-    state = {prefix + name: value for name, value in bert_state().items()}
+    state = {prefix + name: value for name, value in bert_state(layers=1).items()}
     state[f"{prefix}encoder.layer.0.{ESCAPES}{SCRIPT}.weight"] = torch.ones(2, 2)
     save_file(state, folder / "model.safetensors")
-    config = CONFIG | {"model_type": f"{SCRIPT}{ESCAPES}{MARKUP}", "hidden_act": f"gelu{ESCAPES}{SCRIPT}"}
+    config = CONFIG | {"num_hidden_layers": 1, "model_type": f"{SCRIPT}{ESCAPES}{MARKUP}"}
+    config["hidden_act"] = f"gelu{ESCAPES}{SCRIPT}"
     (folder / "config.json").write_text(json.dumps(config))
     return run("audit", folder, "--out", place / "out", "--jobs", "1", folder=place, memory=None)
 

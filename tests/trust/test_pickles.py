@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from trust.attack import Attack
-from trust.command import GIGABYTE, Outcome
+from trust.command import GIGABYTE, NEW, Outcome
 from trust.hostile_pickles import PICKLES, SPRUNG, system, touch
 from trust.refusals import attacked, refusal
 
@@ -19,7 +19,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcome(place: Path) -> Outcome:
-    return attacked(PICKLES, place)
+    """In an interpreter that has imported nothing: an import that a pickle asks for would be seen."""
+    return attacked(PICKLES, place, NEW)
 
 
 @pytest.mark.parametrize("attack", PICKLES, ids=lambda attack: attack.name)

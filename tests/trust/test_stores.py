@@ -63,7 +63,7 @@ def hostile_store(folder: Path) -> list[str]:
     "attack", [long_name, pipe, nested, no_verb, lock_directory, huge_limit, hostile_store]
 )
 def test_one_line(attack: Callable[[Path], list[str]], tmp_path: Path) -> None:
-    outcome = run(*attack(tmp_path), folder=tmp_path, memory=None, seconds=60.0)
+    outcome = run(*attack(tmp_path), folder=tmp_path, memory=None)
     (line,) = outcome.refusals()
     assert outcome.status == 1
     assert line.startswith("attnlaw: ")

@@ -6,14 +6,20 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import polars as pl
 import pytest
 from models.spoiled import CONFIG, bert_state
 from safetensors.torch import save_file
-from trust.command import ATTNLAW, Outcome, run
+from trust.command import Outcome, run
+
+import attnlaw
+from attnlaw.base.errors import InputError
+from attnlaw.command import main
 
 SAVED = (
     "matrices.parquet",
@@ -26,10 +32,11 @@ SAVED = (
 STUDY = 'verb = "learn"\n[grid]\nalpha = "0.1:0.9:40"\n'
 
 
-def checkpoint(folder: Path, layers: int) -> Path:
+def checkpoint(folder: Path, scale: float = 1.0) -> Path:
     folder.mkdir()
-    save_file(bert_state(layers), folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(CONFIG | {"num_hidden_layers": layers}))
+    state = {name: scale * value for name, value in bert_state(layers=1).items()}
+    save_file(state, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"num_hidden_layers": 1}))
     return folder
 
 
@@ -46,13 +53,37 @@ def one_line(outcome: Outcome, *parts: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place with two models, and the audit of the first in `out`."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models, and the audit of the first in `first`."""
     place = tmp_path_factory.mktemp("writing")
-    audited = run("audit", checkpoint(place / "one", 1), "--out", "out", folder=place, memory=None)
+    audited = run("audit", checkpoint(place / "one"), "--out", "first", folder=place, memory=None)
     assert audited.status == 0, audited.errors
-    checkpoint(place / "two", 2)
+    checkpoint(place / "two", scale=2.0)
     return place
+
+
+@pytest.fixture
+def earlier(place: Path) -> Path:
+    """The same with the audit of the first in `out`, for a later one to replace."""
+    shutil.rmtree(place / "out", ignore_errors=True)
+    shutil.copytree(place / "first", place / "out")
+    return place
+
+
+@pytest.fixture(scope="module")
+def later(place: Path) -> attnlaw.Audit:
+    return attnlaw.audit(place / "two", jobs=1)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """The one line that a command ends in, in this process."""
+    with mock.patch.object(sys, "argv", ["attnlaw", *map(str, words)]), pytest.raises(SystemExit) as end:
+        main()
+    said = end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err
+    assert end.value.code
+    (line,) = said.splitlines()
+    assert line.startswith("attnlaw: ")
+    return line
 
 
 def test_a_full_disk_leaves_the_earlier_run_whole(earlier: Path) -> None:
@@ -90,16 +121,12 @@ def test_kill_while_files_are_renamed(earlier: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["audit", "fit"])
 @pytest.mark.parametrize("out", ["one/config.json", "one/config.json/deeper", "/proc/attnlaw", "/dev/null"])
-def test_places_that_cannot_be_written(earlier: Path, verb: str, out: str) -> None:
+def test_places_that_cannot_be_written(
+    place: Path, verb: str, out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A file in the way, and a file system that takes no files: refused before the work."""
-    from typer.testing import CliRunner
-
-    from attnlaw.base.errors import InputError
-    from attnlaw.command.app import app
-
-    refused = CliRunner().invoke(app, [verb, str(earlier / "one"), "--out", str(earlier / out)])
-    assert isinstance(refused.exception, InputError)
-    assert out.split("/")[-1] in str(refused.exception) or "config.json" in str(refused.exception)
+    line = refused(capsys, verb, place / "one", "--out", place / out)
+    assert out.split("/")[-1] in line or "config.json" in line
 
 
 @pytest.fixture(name="read_only")
@@ -119,55 +146,38 @@ def _read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 @pytest.mark.parametrize("verb", ["audit", "fit", "report", "study"])
-def test_a_directory_that_is_read_only(earlier: Path, read_only: Path, verb: str) -> None:
+def test_a_directory_that_is_read_only(
+    place: Path, read_only: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Refused before the work, whatever the verb; nothing is left behind."""
-    from typer.testing import CliRunner
-
-    from attnlaw.base.errors import InputError
-    from attnlaw.command.app import app
-
-    study = earlier / "study.toml"
+    study = place / "study.toml"
     study.write_text(STUDY)
-    given = {"report": [earlier / "out"], "study": ["run", study]}.get(verb, [earlier / "one"])
-    refused = CliRunner().invoke(app, [verb, *map(str, given), "--out", str(read_only)])
-    assert isinstance(refused.exception, InputError)
-    assert str(refused.exception) == f"{read_only}: cannot be written to; choose another directory"
+    given = {"report": [place / "first"], "study": ["run", study]}.get(verb, [place / "one"])
+    line = refused(capsys, verb, *given, "--out", read_only)
+    assert line == f"attnlaw: {read_only}: cannot be written to; choose another directory"
     assert not list(read_only.iterdir())
 
 
 @pytest.mark.parametrize("name", [*SAVED, "report.html", "figures"])
-def test_a_directory_in_the_place_of_a_file(name: str, tmp_path: Path) -> None:
+def test_a_directory_in_the_place_of_a_file(name: str, earlier: Path, later: attnlaw.Audit) -> None:
     """Or a file in that of the figures: no file of the earlier run is replaced, not even the first."""
-    from attnlaw import audit
-    from attnlaw.base.errors import InputError
-
-    out = audit(checkpoint(tmp_path / "one", 1)).fitted().save(tmp_path / "out")
+    out = earlier / "out"
     (out / name).unlink(missing_ok=True)
     if name == "figures":
         (out / name).write_text("mine")
     else:
         (out / name).mkdir()
     before = contents(out)
-    later = audit(checkpoint(tmp_path / "two", 2))
     with pytest.raises(InputError, match=f"{name}: .*; choose another"):
-        later.save(out, figures="svg")
+        later.save(out, figures="svg" if name in ("report.html", "figures") else None)
     assert contents(out) == before
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_standard_output_that_is_full(earlier: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [*ATTNLAW, "audit", str(earlier / "one"), "--json"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-            env=dict(os.environ, OMP_NUM_THREADS="1"),
-        )
-    assert done.returncode == 1
-    (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("attnlaw: standard output cannot be written (No space left on device)")
+def test_standard_output_that_is_full(place: Path) -> None:
+    full = run("audit", "one", "--json", folder=place, output=Path("/dev/full"))
+    one_line(full, "standard output cannot be written (No space left on device)")
 
 
 def test_a_study_on_a_full_disk_goes_on_later(tmp_path: Path) -> None:

@@ -55,9 +55,10 @@ def _show_rows(done: Done, console: Console) -> None:
     print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
     names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
     for quantity in verb.quantities:
+        if not (quantity.brief and _is_list(quantity)):
+            continue
         lists = [getattr(found, quantity.name, None) or () for _, found in pairs]
-        there = any(value is not None for values in lists for value in values)
-        if quantity.brief and _is_list(quantity) and there:
+        if any(value is not None for values in lists for value in values):
             _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
 
 
