@@ -90,7 +90,8 @@ def test_latent_attention_has_no_null():
     assert 1 - 1e-12 < found.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
     assert set(found.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(found)
-    assert audit_payload(AuditRows(fitted.summaries, fitted.tables()))["columns"]["law"] == fitted.fits["law"].to_list()
+    shown = audit_payload(AuditRows(fitted.summaries, fitted.tables()))
+    assert shown["columns"]["law"] == fitted.fits["law"].to_list()
 
 
 def test_rows_and_curves_have_their_columns(fresh):

@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from attnlaw.report.series_charts import STEP_QUANTITIES
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
@@ -302,7 +301,7 @@ import sys, time
 from pathlib import Path
 import torch
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.quantities import PANELS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 folder = Path(sys.argv[1])
 model = torch.nn.TransformerEncoderLayer(16, 2, 32)
