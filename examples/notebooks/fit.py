@@ -8,8 +8,6 @@ import numpy as np
 import polars as pl
 
 from attnlaw import fit
-from attnlaw.report.fit_charts import law_map
-from attnlaw.report.style import save_chart
 
 MODEL = "examples/tiny-decoder"
 
@@ -40,4 +38,4 @@ print(
 # One map for a paper or a talk: each cell is a head.
 
 # %%
-print(save_chart(law_map(trained.matrices), "laws.png"))
+print(trained.save("fit-notebook", figures="png") / "figures" / "laws.png")

@@ -6,12 +6,12 @@
 
 # %%
 import math
+from pathlib import Path
 
-import polars as pl
-
-from attnlaw.limits import AttentionLayer, Depth, RandomInputs, Scores, compare_widths, density_rows
-from attnlaw.report.limit_charts import density_chart
-from attnlaw.report.style import save_chart
+from attnlaw.base.declare import silent
+from attnlaw.limits import AttentionLayer, Depth, RandomInputs, Scores, compare_widths
+from attnlaw.report.write import draw
+from attnlaw.verbs.limit import VERB
 
 layer = AttentionLayer(RandomInputs(tokens=4), heads=2)
 rows = compare_widths(Depth(layer), (16, 64, 256, math.inf), draws=10_000, seed=0)
@@ -42,6 +42,10 @@ for token in (0, 3):
     (limit,) = compare_widths(causal, (math.inf,), draws=10_000, seed=0, token=token)
     print(f"token {token + 1}: kurtosis {limit.kurtosis.value:.3f}")
 
+# %% [markdown]
+# The first figure of what the verb finds, as `attnlaw limit --figure densities.png` draws it.
+
 # %%
-densities = pl.DataFrame(density_rows({row.width: row.law for row in rows})).with_columns(heads=pl.lit(2))
-print(save_chart(density_chart(densities), "densities.png"))
+cases = VERB.cases({"width": [16, 64, 256, math.inf], "draws": 10_000})
+draw([(VERB, list(zip(cases, VERB.run(cases, silent), strict=True)))], Path("densities.png"))
+print("densities.png")

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from attnlaw.report.payload import audit_payload
 from real_checkpoints import real_checkpoint
 
 from attnlaw import __version__, audit, fit
@@ -17,6 +16,8 @@ from attnlaw.base.files import to_json
 from attnlaw.fits import LAWS
 from attnlaw.fits.tail import power_law_tail
 from attnlaw.models.open import open_model
+from attnlaw.report.audited import AuditRows
+from attnlaw.report.explorer import audit_payload
 from attnlaw.verbs.fit import VERB
 
 
@@ -89,7 +90,8 @@ def test_latent_attention_has_no_null():
     assert 1 - 1e-12 < found.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
     assert set(found.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(found)
-    assert audit_payload(fitted)["columns"]["law"] == fitted.fits["law"].to_list()
+    shown = audit_payload(AuditRows(fitted.summaries, fitted.tables()))
+    assert shown["columns"]["law"] == fitted.fits["law"].to_list()
 
 
 def test_rows_and_curves_have_their_columns(fresh):

@@ -13,13 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from attnlaw.report.series_charts import STEP_QUANTITIES
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.quantities import PANELS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 
@@ -460,10 +459,8 @@ def test_the_report_draws_the_run(tmp_path):
     model = TimedEncoder()
     run(watch(model, tmp_path, quantities=["proxies", "alpha"], max_overhead=1e9), model, range(17))
     page = write_report([tmp_path]).read_text(encoding="utf-8")
-    drawn = {prefix for prefix, title in STEP_QUANTITIES.items() if title in page}
-    assert drawn == {"log10_", "alpha_"}
-    quantities = list(STEPS_SCHEMA)[2:-4]
-    assert all(name.startswith(tuple(STEP_QUANTITIES)) for name in quantities)
+    assert {title for title in PANELS if title in page} == {"log10 proxy", "tail exponent α, median"}
+    assert [name for panel in PANELS.values() for name in panel] == list(STEPS_SCHEMA)[2:-4]
 
 
 def test_a_directory_with_a_name_like_a_pattern_has_rows_of_its_own(tmp_path):
