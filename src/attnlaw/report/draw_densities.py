@@ -20,9 +20,10 @@ DASHED = "The dashed line is the limit of infinite width."
 
 def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
     rows = source.frame(chart.table)
-    if chart.by is None and {chart.x, chart.y} <= set(rows.columns) and not rows.height:
-        yield from _spectrum(chart, source, {}, rows, source.rows[source.key][0])  # an atom alone
     if not source.has(rows, chart.x, chart.y):
+        alone = chart.atom is not None and source.rows[chart.atom].to_list() == [1.0]
+        if alone and {chart.x, chart.y} <= set(rows.columns):  # one case of which nothing is left but its atom
+            yield from _spectrum(chart, source, {}, rows, source.rows[source.key][0])
         return
     told = rows.drop_nulls([chart.x, chart.y])
     apart = [name for name in (chart.by, chart.panel) if name is not None]
