@@ -22,7 +22,7 @@ def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has(rows, chart.x, chart.y):
         alone = chart.atom is not None and source.rows[chart.atom].to_list() == [1.0]
-        if alone and {chart.x, chart.y} <= set(rows.columns):  # one case of which nothing is left but its atom
+        if alone and {chart.x, chart.y} <= set(rows.columns):  # nothing is left but it
             yield from _spectrum(chart, source, {}, rows, source.rows[source.key][0])
         return
     told = rows.drop_nulls([chart.x, chart.y])
