@@ -54,10 +54,10 @@ def _show_rows(done: Done, console: Console) -> None:
         cells["status"] = [_status(found) for _, found in pairs]
     print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
     names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
-    for quantity in verb.quantities:
+    for quantity in filter(_is_list, verb.quantities):
         lists = [getattr(found, quantity.name, None) or () for _, found in pairs]
         there = any(value is not None for values in lists for value in values)
-        if quantity.brief and _is_list(quantity) and there:
+        if quantity.brief and there:
             _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
 
 
