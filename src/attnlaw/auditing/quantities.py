@@ -16,6 +16,8 @@ errors where its gamma or alpha holds the norm of an approximate one. Logarithms
 from __future__ import annotations
 
 from attnlaw.base.declare import Quantity
+from attnlaw.fits import LAWS
+from attnlaw.models.network import KINDS
 
 PLACE = (
     Quantity("model", "what rows call the model", kind="text"),
@@ -23,13 +25,14 @@ PLACE = (
     Quantity("stack", "encoder or decoder, where there are several stacks", kind="text"),
     Quantity("head", "number of the head", kind="small"),
     Quantity("expert", "number of the expert", kind="small"),
-    Quantity("kind", "kind of matrix", kind="text"),
+    Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
 )
 VERSION = Quantity("attnlaw_version", "version of attnlaw that wrote the row", kind="text")
 # The null test: the same names in the table of matrices and in that of fits.
 P_VALUE = Quantity(
     "random_p_value",
     "how often a random matrix of this shape looks at least as different; not tested in latent attention",
+    called="p-value, random",
     log=True,
 )
 OUTLIERS = Quantity("outliers", "singular values beyond the edge of the random null", kind="small")
@@ -44,7 +47,9 @@ MATRICES = (
     Quantity("inner", "dimension that a product of factors passes", "d", kind="small"),
     Quantity("latent", "whether a factor is a product itself (latent attention)", kind="bool"),
     Quantity("spectral_norm", "the largest singular value", error=True, log=True),
-    Quantity("frobenius_norm", "root of the sum of squared singular values", log=True),
+    Quantity(
+        "frobenius_norm", "root of the sum of squared singular values", called="Frobenius norm", log=True
+    ),
     Quantity("nuclear_norm", "sum of the singular values", error=True, log=True),
     Quantity("norm_21", "sum over columns of their Euclidean norms", log=True),
     Quantity("norm_11", "sum of absolute entries", log=True),
@@ -57,14 +62,14 @@ MATRICES = (
     OUTLIERS,
     NULL_DRAWS,
     Quantity("log10_gamma", "how far an error in it moves its layer's output", "log₁₀ γ", error=True),
-    Quantity("log10_alpha", "amplification by later layers", "log₁₀ α", error=True),
-    Quantity("log10_scale", "gamma times alpha times depth", "log₁₀ γαL", error=True),
-    Quantity("p", "the Schatten index at which it adds least to the proxy", "p*"),
-    Quantity("log10_contribution", "what it adds to the proxy", "log₁₀ C(p*)", error=True),
+    Quantity("log10_alpha", "amplification by later layers", called="log₁₀ α", error=True),
+    Quantity("log10_scale", "gamma times alpha times depth", called="log₁₀ γαL", error=True),
+    Quantity("p", "the Schatten index at which it adds least to the proxy", called="p*"),
+    Quantity("log10_contribution", "what it adds to the proxy", called="log₁₀ C(p*)", error=True),
     Quantity("continuous_p", "the same index over all of [0, 2]"),
     Quantity("continuous_log10_contribution", "what it adds at that index", error=True),
     Quantity("log10_curve", "log₁₀ C(p) on the grid pᵢ = 2i/(length − 1)", kind="floats"),
-    Quantity("share", "of the spectrum-adaptive proxy", log=True),
+    Quantity("share", "of the spectrum-adaptive proxy", called="share of the proxy", log=True),
     VERSION,
 )
 
@@ -76,11 +81,11 @@ SPECTRA = (
 LAYERS = (
     *PLACE[:3],
     Quantity("applications", "how often the layer is applied", kind="small"),
-    Quantity("log10_alpha", "amplification by later layers", "log₁₀ α", error=True),
-    Quantity("share_qk", "of QK in the layer's contributions"),
-    Quantity("share_vo", "of VO"),
-    Quantity("share_cross", "of cross attention"),
-    Quantity("share_ffn", "of the feed-forward matrices"),
+    Quantity("log10_alpha", "amplification by later layers", called="log₁₀ α", error=True),
+    Quantity("share_qk", "of QK in the layer's contributions", called="QK"),
+    Quantity("share_vo", "of VO", called="VO"),
+    Quantity("share_cross", "of cross attention", called="cross attention"),
+    Quantity("share_ffn", "of the feed-forward matrices", called="FFN"),
     Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
 )
 
@@ -89,7 +94,7 @@ FITS = (
     Quantity("rows", kind="small"),
     Quantity("cols", kind="small"),
     Quantity("values", "singular values that were fitted", kind="small"),
-    Quantity("law", "the law that the matrix follows", kind="text"),
+    Quantity("law", "the law that the matrix follows", kind="text", called="fitted law", choices=LAWS),
     P_VALUE,
     Quantity("wasserstein", "distance to the null's mean spectrum, normalised", "W₁"),
     OUTLIERS,
@@ -98,8 +103,8 @@ FITS = (
     Quantity("null_scale", "in units of singular values"),
     Quantity("null_edge", "in units of singular values"),
     Quantity("edge_scale", "in units of singular values"),
-    Quantity("alpha", "exponent of the tail of the eigenvalues", "α", error=True),
-    Quantity("alpha_p_value", "of the power-law tail, by bootstrap"),
+    Quantity("alpha", "exponent of the tail of the eigenvalues", called="tail exponent α", error=True),
+    Quantity("alpha_p_value", "of the power-law tail, by bootstrap", called="p-value, power law"),
     Quantity("x_min", "the eigenvalue (a squared singular value) where the tail begins"),
     Quantity("tail_size", "eigenvalues in the tail", kind="small"),
     Quantity("lognormal_better", "whether a lognormal tail is significantly better", kind="bool"),

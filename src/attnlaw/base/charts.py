@@ -89,8 +89,8 @@ class Density(_Chart):
 
     `panel`: a panel for each of its values. `detail`: a column that tells the pieces of a line apart.
     `ratio`: a column that is drawn beside them. `bars`: the table of the verb beside it, and its column,
-    whose histogram stands behind the line; `sizes` its setting that tells their sizes. `atom` is the
-    quantity that is the weight at zero, `outliers` one of places beyond the line.
+    whose histogram stands behind the line; `sizes` its setting that tells their sizes. `atom` is the quantity
+    that is the weight at zero, `outliers` one of places beyond the line.
     """
 
     x: str
@@ -109,7 +109,7 @@ class Density(_Chart):
 class Own(_Chart):
     """A chart that is like no other: the function at `draw` ("module:function") makes figures of a source.
 
-    It is called with this record and an `attnlaw.report.charts.Source` and yields `Figure`s.
+    It is called with this record and an `attnlaw.report.source.Source` and yields `Figure`s.
     """
 
     draw: str

@@ -67,7 +67,8 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
         found = table.schema.get(name)
         if found is None:
             raise InputError(f"{where}: found no column {name}; {remedy}")
-        if found not in (dtype, pl.Null) and not (found.is_numeric() and dtype.is_numeric()):
+        empty = found in (pl.Null, pl.List(pl.Null))  # without a value, or of lists without one
+        if found != dtype and not empty and not (found.is_numeric() and dtype.is_numeric()):
             raise InputError(f"{where}: {name} is a column of {found}, expected {dtype}; {remedy}")
     return table.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in needed.items())
 

@@ -16,8 +16,8 @@ from rich.text import Text
 from attnlaw.auditing.audit import Audit
 from attnlaw.auditing.remarks import proxy_entries, remarks
 from attnlaw.base.estimate import with_error
+from attnlaw.base.tables import short_names
 from attnlaw.command.console import bar, print_table, progress, sparkline
-from attnlaw.report.saved import short_names
 from attnlaw.verbs.audit import AuditSettings
 
 

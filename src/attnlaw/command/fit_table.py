@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
+from attnlaw.base.tables import short_names
 from attnlaw.command.console import print_table
 from attnlaw.fits import LAWS
 from attnlaw.fits.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
-from attnlaw.report.saved import short_names
 
 # The letter that stands for each law in a map of heads, and its colour.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -18,19 +18,23 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
+from attnlaw.base.declare import Verb, columns
+from attnlaw.base.estimate import with_error
 from attnlaw.base.files import to_json
-from attnlaw.report.audit_figures import audit_figures
-from attnlaw.report.figure import Figure
-from attnlaw.report.inline import inline_svg
-from attnlaw.report.leads import constants, failed, plain_names
-from attnlaw.report.payload import audit_payload, infinite_places, plain_columns
-from attnlaw.report.saved import AuditRows
+from attnlaw.report.audited import AuditRows, audit_figures
+from attnlaw.report.explorer import audit_payload, infinite_places, plain_columns
+from attnlaw.report.labels import brief, constants, failed, plain_names, variants
+from attnlaw.report.marks import Figure
+from attnlaw.report.style import inline_svg
+from attnlaw.report.summary import summary_html
 
-SCRIPTS = ("core", "plot", "colors", "summary", "explorer", "detail", "layers", "table", "main")
+SCRIPTS = ("explorer", "detail", "table", "page")
+# Figures of an audit that have a place of their own on its page.
+SUMMARY, LAYERS = ("proxies",), ("amplification", "shares")
 # Columns that a table of any rows shows at most; the download has all.
 MOST_SHOWN = 14
 # Shown where a task failed.
-OUTCOME = ("status", "error")
+OUTCOME = ("status", "error", "remark")
 # A drawing wider than this, in pixels, does not fit half of a page.
 WIDEST_HALF = 660
 # What could end a script element or a line of JavaScript.
@@ -51,12 +55,14 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = (), note: str = "") -
 
     `note` is what its lead says of the rest.
     """
-    figures = figure_section("figures", "Figures", audit_figures(audit))
+    drawn = audit_figures(audit)
+    proxies = "".join(f"<div>{_drawn(one, one.name)[0]}</div>" for one in drawn if one.name in SUMMARY)
+    layers = figure_section("layers", "Layers", [one for one in drawn if one.name in LAYERS])
+    rest = figure_section("figures", "Figures", [one for one in drawn if one.name not in (*SUMMARY, *LAYERS)])
     sections = [
-        Section("summary", "Summary", _template("audit.html")),
-        Section("heads", "Heads", ""),
-        Section("layers", "Layers", ""),
-        *([figures] if figures else []),
+        Section("summary", "Summary", summary_html(audit, proxies)),
+        Section("heads", "Heads", _template("explorer.html")),
+        *(section for section in (layers, rest) if section is not None),
         *more,
         _rows_section("Matrices", "qk layer=3 stable_rank<2"),
     ]
@@ -69,18 +75,87 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = (), note: str = "") -
     return page("Spectral audit", f"{lead} {note}".strip(), sections, audit_payload(audit))
 
 
-def rows_page(title: str, lead: str, sections: Iterable[Section], rows: pl.DataFrame) -> str:
-    """The page of studies and training runs: their figures, then all their rows."""
-    outcome = [name for name in OUTCOME if name in rows.columns] if failed(rows).height else []
-    hidden = {*constants(rows), *outcome}
+def rows_page(
+    title: str,
+    lead: str,
+    sections: Iterable[Section],
+    rows: pl.DataFrame,
+    verbs: Sequence[Verb[Any, Any]] = (),
+) -> str:
+    """The page of studies, commands and training runs: its sections, then all rows."""
+    outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
+    outcome = outcome if failed(rows).height else []
+    quantities = [one for verb in verbs for one in verb.quantities]
+    found = {name for one in quantities for name in one.columns}
+    beside = {name for one in quantities for name in list(one.columns)[1:]}
+    hidden = {*constants(rows, found), *outcome, *beside}
     plain = [name for name in plain_names(rows) if name not in hidden and rows[name].count()]
     shown = plain[: MOST_SHOWN - len(outcome)] + outcome
     data = {
         "columns": plain_columns(rows),
         "infinite": infinite_places(rows),
-        "shown": [(name, name.replace("_", " ")) for name in shown],
+        "shown": [(name, _label(verbs, name)) for name in shown],
+        "names": _variants(verbs, shown),
+        "errors": {one.name: f"{one.name}_error" for one in quantities if one.error},
     }
     return page(title, lead, [*sections, _rows_section("Rows", _example(rows.select(shown)))], data)
+
+
+def _label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
+    """What the first verb that knows a column calls it."""
+    tables = {verb.name: {one for table in verb.tables for one in columns(table.columns)} for verb in verbs}
+    knowing = (verb for verb in verbs if name in verb.schema or name in tables[verb.name])
+    return next((verb.label(name) for verb in knowing), name.replace("_", " "))
+
+
+def _variants(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The labels of variants, by column, where they have labels."""
+    every = {name: of for verb in verbs for name, of in variants(verb).items() if name in shown}
+    labels = {
+        column: {name: one.label for name, one in of.items() if hasattr(one, "label")}
+        for column, of in every.items()
+    }
+    return {column: told for column, told in labels.items() if told}
+
+
+def meanings(verb: Verb[Any, Any], own: pl.DataFrame, several: bool) -> Section | None:
+    """A table of a verb's quantities: what each is, and from where to where it goes in its rows."""
+    lines = []
+    for one in verb.quantities:
+        values = own[one.name].drop_nulls() if one.name in own.columns else pl.Series()
+        if values.len() and not values.dtype.is_nested():
+            errors = own[f"{one.name}_error"] if one.error and f"{one.name}_error" in own.columns else None
+            error = errors[0] if errors is not None and own.height == 1 else None
+            lines.append(
+                f'<tr><th scope="row">{escape(one.label)}</th><td>{escape(one.meaning)}</td>'
+                f"<td>{escape(_range(values, error))}</td></tr>"
+            )
+    if not lines:
+        return None
+    anchor = f"found-{re.sub('[^a-z]', '-', verb.name)}"
+    title = f"{verb.title}: what was found" if several else "What was found"
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("quantity", "what it is", "found"))
+    html = (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{escape(title)}'
+        f'</h2><div class="card wide meanings"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div></section>"
+    )
+    return Section(anchor, verb.title if several else "Quantities", html)
+
+
+def _range(values: pl.Series, error: float | None) -> str:
+    """The value, or from where to where values go, or how many different texts there are.
+
+    >>> _range(pl.Series([0.5]), 0.01), _range(pl.Series([1, 3]), None), _range(pl.Series(["a", "b"]), None)
+    ('0.50(1)', '1 to 3', '2 different')
+    """
+    if values.n_unique() == 1:
+        only = values[0]
+        return with_error(only, error) if error is not None else brief(only)
+    if not values.dtype.is_numeric():
+        return f"{values.n_unique()} different"
+    low, high = values.min(), values.max()
+    return f"{brief(low)} to {brief(high)}"
 
 
 def _example(rows: pl.DataFrame) -> str:
@@ -142,15 +217,20 @@ def figure_section(
 
 def _card(figure: Figure, name: str) -> str:
     """A figure in a card; a wide one takes the whole width of the page."""
+    html, width = _drawn(figure, name)
+    size = " broad" if width > WIDEST_HALF else ""
+    return f'<figure class="card{size}"><h3>{escape(figure.title)}</h3>{html}</figure>'
+
+
+def _drawn(figure: Figure, name: str) -> tuple[str, float]:
+    """A figure with its caption as HTML, and how wide it is."""
     drawn = inline_svg(figure.draw(), name)
     width = re.search(r'width="([\d.]+)"', drawn)
-    size = " broad" if width and float(width[1]) > WIDEST_HALF else ""
-    title = escape(figure.title)
-    return (
-        f'<figure class="card{size}"><h3>{title}</h3>'
-        f'<div class="wide drawn" role="img" tabindex="0" aria-label="{title}">{drawn}</div>'
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+    html = (
+        f'<div class="wide drawn" role="img" tabindex="0" aria-label="{escape(figure.title)}">{drawn}</div>'
+        f"<figcaption>{escape(figure.caption)}</figcaption>"
     )
+    return html, float(width[1]) if width else 0.0
 
 
 def inert_json(value: Any) -> str:

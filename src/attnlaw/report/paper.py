@@ -6,16 +6,17 @@ figure, axes and legends included, is as wide as the column.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.files import replace_all
-from attnlaw.report.earlier import remove_earlier
-from attnlaw.report.figure import Figure
-from attnlaw.report.style import PALETTE, as_title, chart_bytes, drawn_svg
+from attnlaw.base.files import read_bounded, replace_all, to_json
+from attnlaw.report.marks import Figure
+from attnlaw.report.style import PALETTE, as_title, drawn_svg
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
@@ -28,6 +29,9 @@ NEAR = 4.0
 ROOMY, LEAST = 60.0, 30.0
 STEPS = 8  # of the search for that width
 ENDINGS = ("pdf", "svg", "png")
+FORMATS = tuple(f".{ending}" for ending in ENDINGS)
+LIST = ".attnlaw-figures.json"
+MOST_LIST = 1  # megabytes of it
 CONFIG: dict[str, Any] = {
     "font": "Helvetica, Arial, sans-serif",
     "background": "white",
@@ -73,15 +77,65 @@ def save_figures(
 ) -> list[Path]:
     """Write every figure as NAME.ending for a paper; the paths. Figures of an earlier run are removed.
 
-    The files of `beside` are written with them: none is replaced before every figure is drawn.
+    The files of `beside` are written with them: none is replaced before every figure is drawn. A list beside
+    the figures tells what was drawn: nothing else is ever removed.
     """
     if ending not in ENDINGS:
         raise InputError(f"--figures {ending}: expected one of {', '.join(ENDINGS)}")
-    places = {folder / f"{figure.name}.{ending}": figure for figure in figures}
-    drawn = {path: chart_bytes(_titled(figure), path) for path, figure in places.items()}
-    replace_all({**(beside or {}), **drawn})
-    remove_earlier(folder, drawn)
+    drawn = {}
+    for figure in figures:
+        path = folder / f"{figure.name}.{ending}"
+        drawn[path] = chart_bytes(_titled(figure), path)
+    stems = {path.stem for path in drawn}
+    kept = [name for name in _listed(folder) if Path(name).stem in stems]  # other formats of the same
+    stale = [folder / name for name in _listed(folder) if name not in kept]
+    names = sorted({*kept, *(path.name for path in drawn)})
+    replace_all({**(beside or {}), **drawn, folder / LIST: to_json(names).encode()})
+    for path in stale:
+        path.unlink(missing_ok=True)
     return list(drawn)
+
+
+def _listed(folder: Path) -> list[str]:
+    """Names of figures that earlier runs drew in the directory; none where the list cannot be read."""
+    path = folder / LIST
+    try:
+        found = json.loads(read_bounded(path, MOST_LIST, "remove it")) if path.is_file() else []
+    except (InputError, ValueError, RecursionError):
+        return []
+    names = [name for name in found if isinstance(name, str)] if isinstance(found, list | dict) else []
+    return [name for name in names if Path(name).name == name and name.endswith(FORMATS)]
+
+
+def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a chart for a two-column paper as PDF, SVG or PNG (300 per inch), by the ending of `path`."""
+    target = Path(path)
+    replace_all({target: chart_bytes(chart, target)})
+    return target
+
+
+def chart_bytes(chart: Any, target: Path) -> bytes:
+    """What `save_chart` writes to the target."""
+    import vl_convert
+
+    if target.suffix not in FORMATS:
+        raise InputError(f"{target}: a figure ends in one of {', '.join(FORMATS)}; rename it")
+    spec = paper_spec(chart)
+    if target.suffix == ".pdf":
+        return vl_convert.vegalite_to_pdf(spec)
+    if target.suffix == ".png":
+        return vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH)
+    return _in_points(drawn_svg(spec)).encode()
+
+
+def _in_points(drawing: str) -> str:
+    """The drawing with its width and height in points: without a unit they would be 96ths of an inch.
+
+    >>> _in_points('<svg width="72" height="36.5"><rect width="9"/></svg>')
+    '<svg width="72pt" height="36.5pt"><rect width="9"/></svg>'
+    """
+    head, end, rest = drawing.partition(">")
+    return re.sub(r'\b(width|height)="([\d.]+)"', r'\1="\2pt"', head) + end + rest
 
 
 def _titled(figure: Figure) -> Any:

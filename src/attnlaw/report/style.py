@@ -1,20 +1,54 @@
-"""One look for every chart: sizes for a two-column page, a colour-blind-safe palette, atomic saving."""
+"""One look for every chart: a colour-blind-safe palette, drawing, and SVG inside a page.
+
+Inside a page the colours follow its light or dark theme, ids are the chart's own, and a mark with a
+description tells it under the pointer.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.files import replace_all, to_json
+from attnlaw.base.files import to_json
 
 # Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
-FORMATS = (".png", ".svg", ".pdf")
+# Fixed colours of charts, and the page's variables that stand for them.
+THEMED = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
+    "black": "var(--ink)",
+    "#000000": "var(--ink)",
+    "#444": "var(--soft)",
+    "#555555": "var(--soft)",
+    "#666": "var(--soft)",
+    "#888888": "var(--soft)",
+    "#b8c9d9": "var(--bars)",
+}
+TEXT = "var(--ink)"
+QUIET = "var(--soft)"
+ON_PAGE = {
+    "aria": False,
+    "background": None,
+    "axis": {
+        "labelColor": QUIET,
+        "titleColor": QUIET,
+        "domainColor": QUIET,
+        "tickColor": QUIET,
+        "gridColor": "var(--line)",
+        "gridOpacity": 1,
+    },
+    "axisY": {"labelFlush": True},
+    "legend": {"labelColor": QUIET, "titleColor": QUIET},
+    "title": {"color": TEXT},
+    "view": {"stroke": "var(--line)", "strokeOpacity": 1},
+    "text": {"color": TEXT},
+}
+# A mark that has a description: what screen readers and pointers are told of it.
+DESCRIBED = re.compile(
+    r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="[^"]*" ([^>]*?)/>'
+)
 
 
 def inline(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -77,34 +111,48 @@ def styled(chart: Any) -> Any:
     )
 
 
-def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a chart for a two-column paper as PDF, SVG or PNG (300 per inch), by the ending of `path`."""
-    target = Path(path)
-    replace_all({target: chart_bytes(chart, target)})
-    return target
+def inline_svg(chart: Any, name: str) -> str:
+    """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
+    spec = _themed(styled(chart).to_dict(validate=False))
+    spec["config"] = _merged(spec["config"], ON_PAGE)
+    if not any(key in spec for key in ("hconcat", "vconcat", "concat")):
+        # Below a single panel a legend leaves room for the panel on a phone.
+        spec["config"] = _merged(spec["config"], {"legend": {"orient": "bottom"}})
+    drawn = drawn_svg(spec)
+    # Vega numbers its ids through all charts of a process; here each chart counts its own.
+    ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
+    own = re.sub(r"<[^>]*>", lambda tag: _own(tag[0], ids), drawn)
+    return DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', own)
 
 
-def chart_bytes(chart: Any, target: Path) -> bytes:
-    """What `save_chart` writes to the target."""
-    import vl_convert
-
-    from attnlaw.report.paper import PIXELS_PER_INCH, paper_spec
-
-    if target.suffix not in FORMATS:
-        raise InputError(f"{target}: a figure ends in one of {', '.join(FORMATS)}; rename it")
-    spec = paper_spec(chart)
-    if target.suffix == ".pdf":
-        return vl_convert.vegalite_to_pdf(spec)
-    if target.suffix == ".png":
-        return vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH)
-    return _in_points(drawn_svg(spec)).encode()
+def _own(tag: str, ids: dict[str, str]) -> str:
+    """One tag with new ids, and its coordinates rounded to a hundredth of a pixel."""
+    tag = re.sub(r'\bid="([^"]*)"', lambda found: f'id="{ids[found[1]]}"', tag)
+    tag = re.sub(r"url\(#([^)]*)\)", lambda found: f"url(#{ids.get(found[1], found[1])})", tag)
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
 
 
-def _in_points(drawing: str) -> str:
-    """The drawing with its width and height in points: without a unit they would be 96ths of an inch.
+def _themed(spec: Any) -> Any:
+    """The specification with fixed colours replaced by variables; data are left as they are."""
+    if isinstance(spec, dict):
+        return {
+            key: value
+            if key in ("data", "datasets")
+            else _themed("var(--card)" if _edge(key, value) else value)
+            for key, value in spec.items()
+        }
+    if isinstance(spec, list):
+        return [_themed(value) for value in spec]
+    return THEMED.get(spec.lower(), spec) if isinstance(spec, str) else spec
 
-    >>> _in_points('<svg width="72" height="36.5"><rect width="9"/></svg>')
-    '<svg width="72pt" height="36.5pt"><rect width="9"/></svg>'
-    """
-    head, end, rest = drawing.partition(">")
-    return re.sub(r'\b(width|height)="([\d.]+)"', r'\1="\2pt"', head) + end + rest
+
+def _edge(key: str, value: Any) -> bool:
+    """White around a mark is there to tell it from its neighbours: it has the colour of the page."""
+    return key == "stroke" and value == "white"
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merged(base[key], over[key]) for key in base.keys() & over.keys() if isinstance(over[key], dict)
+    }
+    return base | over | both

@@ -17,6 +17,13 @@ from attnlaw.base.tables import read_table, require_columns, schema_of, without_
 from attnlaw.bounds import BOUNDS
 from attnlaw.models.network import LAYER_GROUPS
 
+# Columns of the steps by what they tell, with the names of their lines in a chart.
+PANELS = {
+    "log10 proxy": {f"log10_{bound.name}": bound.short for bound in BOUNDS.values() if bound.monitored},
+    "stable rank, median": {f"stable_rank_{group}": group for group in LAYER_GROUPS},
+    "outliers, total": {f"outliers_{group}": group for group in LAYER_GROUPS},
+    "tail exponent α, median": {f"alpha_{group}": group for group in LAYER_GROUPS},
+}
 STEPS = (
     Quantity("step", "of the optimizer", kind="int"),
     Quantity("model", "what rows call the model", kind="text"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.auditing.quantities import LAYERS, MATRICES, SPECTRA
+from attnlaw.auditing.quantities import CURVES, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.bounds import BOUNDS
@@ -49,7 +50,13 @@ QUANTITIES = (
     Quantity("activation", "of the feed-forward blocks", kind="text"),
     *NOT_RANDOM,
     *(
-        Quantity(f"log10_{name}", f"log10 of the proxy: {bound.label}", error=True, brief=bound.headline)
+        Quantity(
+            f"log10_{name}",
+            f"log10 of the proxy: {bound.label}",
+            called=bound.short,
+            error=True,
+            brief=bound.headline,
+        )
         for name, bound in BOUNDS.items()
     ),
     *(
@@ -68,6 +75,90 @@ QUANTITIES = (
     Quantity("extensions", "what goes beyond the setting that the bounds were stated for", kind="texts"),
     Quantity("warnings", "what to know about the model", kind="texts"),
     Quantity("meaning", "what proxies are", kind="text"),
+)
+
+
+OWN = "attnlaw.report.audit_charts"
+LAW_MAP = Cells(
+    "laws",
+    "Fitted laws",
+    table="fits",
+    x=("head", "expert"),
+    y="layer",
+    colour=("law",),
+    panel="kind",
+    on_page=False,
+    caption="Each cell is a matrix, coloured by the law that describes its spectrum.",
+)
+CHARTS = (
+    Dots(
+        "proxies",
+        "Proxies",
+        values=tuple(f"log10_{name}" for name in BOUNDS),
+        axis="log10 proxy",
+        by="model",
+        caption="Proxies on a logarithmic axis: leading factors of bounds, to be compared, not guarantees. "
+        "Further left is smaller, and each unit is a factor of ten. Compare the models along a line, and the "
+        "first line, which adapts to each spectrum, with the norm-based ones at the bottom.",
+    ),
+    Curves(
+        "amplification",
+        "Amplification by layer",
+        table="layers",
+        x="layer",
+        y="log10_alpha",
+        by="model",
+        caption="α of a layer bounds how much the layers above it stretch an error made there. It is 1 "
+        "(log10 = 0) at the last layer; a step down marks a layer with large norms, a step up one whose "
+        "norms contract.",
+    ),
+    Bars(
+        "shares",
+        "What each layer's share is made of",
+        table="layers",
+        x="layer",
+        parts=("share_qk", "share_vo", "share_ffn", "share_cross"),
+        panel="model",
+        caption="What one layer adds to the proxy, divided among its matrices. Tall colours are the kind of "
+        "matrix that adds most there.",
+    ),
+    Own(
+        "comparison",
+        "Models layer by layer",
+        draw=f"{OWN}:comparison",
+        caption="Medians over the heads of a layer, one row per kind of matrix; γαL is the scale of its "
+        "contribution C(p*). Where lines part, the models differ in that kind of matrix at that depth; where "
+        "they coincide, they do not.",
+    ),
+    Own(
+        "decay",
+        "Decay of singular values",
+        draw=f"{OWN}:decay",
+        caption="Singular values over the largest, the median over a model's matrices at each rank. A "
+        "steep fall at the left is a matrix that a few directions carry; a flat line uses all its dimensions "
+        "alike.",
+    ),
+    Own(
+        "contributions",
+        "Contribution curves C(p)",
+        draw=f"{OWN}:contributions",
+        caption="Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. Dots: "
+        "each matrix at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices "
+        "whose singular values, times their scale γαL, are small: they decay, or the scale is small.",
+    ),
+    Cells(
+        "heads",
+        "Heads",
+        table="matrices",
+        x="head",
+        y="layer",
+        colour=("spectral_norm",),
+        panel="kind",
+        scale="log",
+        on_page=False,
+        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind.",
+    ),
+    LAW_MAP,
 )
 
 
@@ -95,6 +186,9 @@ VERB = AuditVerb(
         Table("matrices", MATRICES, lambda found: found.matrices),
         Table("spectra", SPECTRA, lambda found: found.spectra),
         Table("layers", LAYERS, lambda found: found.layers),
+        Table("fits", FITS, lambda found: found.fits),
+        Table("curves", CURVES, lambda found: found.curves),
     ),
+    charts=CHARTS,
     refuse=require_there,
 )

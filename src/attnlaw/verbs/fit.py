@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnlaw.auditing.quantities import CURVES, FITS
@@ -9,7 +10,7 @@ from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.fits import LAWS
 from attnlaw.models.settings import ModelSettings, require_there
-from attnlaw.verbs.audit import NOT_RANDOM
+from attnlaw.verbs.audit import LAW_MAP, NOT_RANDOM
 
 if TYPE_CHECKING:
     from attnlaw.auditing.fits import Fits
@@ -51,5 +52,6 @@ VERB = Verb(
         Table("fits", FITS, lambda found: found.matrices, json=True),
         Table("curves", CURVES, lambda found: found.curves),
     ),
+    charts=(replace(LAW_MAP, on_page=True),),
     refuse=require_there,
 )

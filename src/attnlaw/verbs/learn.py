@@ -179,7 +179,7 @@ def _eigenvalues(found: Measurement) -> Any:
 
 
 DENSITY = (
-    Quantity("x", "eigenvalue"),
+    Quantity("x", called="eigenvalue of the learned matrix"),
     Quantity("density", "of the learned spectrum"),
     Quantity("interval", "which of the spectrum's", kind="int"),
 )
@@ -206,6 +206,7 @@ CHARTS = (
         by="student",
         points="simulate",
         thresholds=(*RECOVERIES, "threshold_interpolation"),
+        needs="target_rank",
     ),
     Own(
         "scaling",

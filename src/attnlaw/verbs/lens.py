@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnlaw.base.charts import Cells
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each, flatten
 from attnlaw.base.settings import Settings, setting, settings
 
@@ -44,13 +45,15 @@ QUANTITIES = (
     Quantity("probes", "random probes per token behind the norms; none where these are exact", kind="int"),
 )
 TOKEN_MAP = (
-    Quantity("output", "position of the token that is moved", kind="int"),
+    Quantity("output", "position of the token that is moved", kind="int", called="output token"),
     Quantity("output_id", "its id", kind="int"),
-    Quantity("input", "position of the token that moves it", kind="int"),
+    Quantity("input", "position of the token that moves it", kind="int", called="input token"),
     Quantity("input_id", "its id", kind="int"),
     Quantity("norm", "Frobenius norm of the block of T between them", error=True),
-    Quantity("share", "of the norm in those of the output token"),
-    Quantity("rollout", "attention rollout"),
+    Quantity(
+        "share", "of the norm in those of the output token", called="exact operator: share of block norms"
+    ),
+    Quantity("rollout", "the same by the weights of attention alone", called="attention rollout"),
 )
 
 
@@ -73,4 +76,19 @@ VERB = Verb(
     QUANTITIES,
     each(look),
     tables=(Table("token_map", TOKEN_MAP, _token_map, json=True),),
+    charts=(
+        Cells(
+            "lens_map",
+            "What moves each token",
+            table="token_map",
+            x=("input", "input_id"),
+            y=("output", "output_id"),
+            colour=("share", "rollout"),
+            scale="sqrt",
+            tells=("output", "output_id", "input", "input_id", "norm", "norm_error", "share", "rollout"),
+            caption="Each row is an output token, each column an input token (position · id); rows sum to 1. "
+            "Left by the exact operator, right by attention rollout, on one scale of colour (a square root). "
+            "Where they differ, attention alone tells another story than the network.",
+        ),
+    ),
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from attnlaw.base.charts import Curves, Density, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Settings, declared, setting, settings
@@ -128,7 +129,13 @@ QUANTITIES = (
     Quantity("ks_to_limit", "Kolmogorov-Smirnov distance", "KS", error=True, brief=True, log=True),
     Quantity("residual_of_distances", "error of the quadrature behind the distances", quiet=True),
     Quantity("kl_to_other_limit", "to the limit of the other scaling", "KL", error=True, log=True),
-    Quantity("kl_to_gaussian", "to the Gaussian of the same mean and variance", "KL", error=True, log=True),
+    Quantity(
+        "kl_to_gaussian",
+        "to the Gaussian of the same mean and variance",
+        called="KL divergence to a Gaussian",
+        error=True,
+        log=True,
+    ),
     Quantity("kernel_kl_to_limit", "by kernel estimates, as in arXiv 2506.00846", "KL", log=True),
     Quantity("path_squared_length", "of the token that is read, by depth", kind="floats", error=True),
     Quantity("path_cosine", "mean cosine between tokens, by depth", kind="floats", error=True, brief=True),
@@ -254,9 +261,11 @@ def refuse(case: Limit) -> None:
 
 
 DENSITIES = (
-    Quantity("y", "a value of the coordinate"),
+    Quantity("y", "a value of the coordinate", called="output coordinate y"),
     Quantity("density", "of the law there"),
-    Quantity("ratio", "of the density to the limit's, where that is among the cases"),
+    Quantity(
+        "ratio", "to the limit's, where that is among the cases", called="density / density of the limit"
+    ),
 )
 
 
@@ -267,6 +276,37 @@ def _densities(row: WidthRow) -> Any:
     return frame(density_of(row.width, row.beside), schema_of(columns(DENSITIES)))
 
 
+OWN = "attnlaw.report.limit_charts"
+CHARTS = (
+    Density(
+        "densities",
+        "Densities",
+        table="densities",
+        x="y",
+        by="width",
+        panel="heads",
+        ratio="ratio",
+        caption="Density of one output coordinate at initialisation. In the limit it is not Gaussian; lines "
+        "that approach it show how wide a layer must be.",
+    ),
+    Own("distances", "Distances to the limit", draw=f"{OWN}:distances"),
+    Curves(
+        "gaussian",
+        "KL divergence to a Gaussian",
+        x="heads",
+        y="kl_to_gaussian",
+        log=True,
+        slope=-2,
+        caption="To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls "
+        "with the squared number of heads.",
+    ),
+    Own(
+        "path",
+        "Along the depth",
+        draw=f"{OWN}:path",
+        caption="Squared length of tokens, and how alike they become (cosine 1: rank collapse).",
+    ),
+)
 VERB = Verb(
     "limit",
     "The law of attention layers",
@@ -274,6 +314,7 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(Table("densities", DENSITIES, _densities),),
+    charts=CHARTS,
     draws=True,
     refuse=refuse,
 )

@@ -6,7 +6,7 @@ class Explorer {
     this.onSelect = onSelect;
     this.columns = data.columns;
     this.groups = groupsOf(data);
-    this.quantities = QUANTITIES.filter(({ key: name }) => this.columns[name]?.some((value) => value !== null));
+    this.quantities = data.quantities.filter(({ key: name }) => this.columns[name]?.some((value) => value !== null));
     this.group = this.groups[0];
     this.quantity = this.quantities[0];
     this.selected = this.group.rows.reduce((best, row) =>
@@ -61,7 +61,7 @@ class Explorer {
     const maps = this.data.models.map((_, model) => this.map(model, colors));
     show(byId("maps"), maps);
     show(byId("legend"), legendOf(this.quantity, colors));
-    byId("map-caption").textContent = `${this.quantity.see} Rows are layers, columns ${this.group.across}`
+    byId("map-caption").textContent = `${this.quantity.says} Rows are layers, columns ${this.group.across}`
       + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`;
     byId("controls").querySelectorAll("[data-kind]").forEach((button) =>
       button.setAttribute("aria-pressed", String(button.dataset.kind === this.group.name)));
@@ -135,9 +135,53 @@ function groupsOf(data) {
   }));
   const groups = [...numbered(head, ""), ...numbered(expert, ", experts")];
   const plain = every.filter((row) => head[row] === null && expert[row] === null);
-  const others = { FFN: plain.filter((row) => kind[row].startsWith("ffn")), other: plain.filter((row) => !kind[row].startsWith("ffn")) };
-  for (const [name, rows] of Object.entries(others)) {
-    if (rows.length) groups.push({ name, across: "matrices", rows, column: (row) => nameOf(kind[row]).replace("FFN ", "") });
+  const isMap = (row) => data.groups[kind[row]] === "ffn";
+  for (const [name, rows] of [["FFN", plain.filter(isMap)], ["other", plain.filter((row) => !isMap(row))]]) {
+    if (rows.length) groups.push({ name, across: "matrices", rows, column: (row) => nameOf(kind[row]) });
   }
   return groups;
+}
+
+// Colours of numbers: viridis (readable with every kind of colour vision).
+
+const VIRIDIS = [[68, 1, 84], [72, 35, 116], [64, 67, 135], [52, 94, 141], [41, 120, 142], [32, 144, 140], [34, 167, 132], [68, 190, 112], [121, 209, 81], [189, 222, 38], [253, 231, 36]];
+
+function viridis(t) {
+  const place = Math.min(0.9999, Math.max(0, t)) * (VIRIDIS.length - 1);
+  const i = Math.floor(place), part = place - i;
+  return VIRIDIS[i].map((low, channel) => Math.round(low + part * (VIRIDIS[i + 1][channel] - low)));
+}
+
+const rgb = (channels) => `rgb(${channels.join(" ")})`;
+const inkOn = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#101010" : "#ffffff");
+
+// One colour scale for all shown values: {color(value) -> [fill, ink], low, high} or the categories.
+function colorScale(quantity, values) {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  if (quantity.category) {
+    const names = Object.keys(page.laws).filter((name) => known.includes(name));
+    return { names, color: (value) => [page.laws[value], value === "neither" ? "light-dark(#fff, #101010)" : "#101010"] };
+  }
+  const positive = known.filter((value) => !quantity.log || value > 0);
+  let [low, high] = quantity.domain ?? positive.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
+  if (quantity.zero) low = 0;
+  const map = quantity.log ? Math.log : (value) => value;
+  const at = (value) => (high > low ? (map(value) - map(low)) / (map(high) - map(low)) : 0.5);
+  const color = (value) => {
+    const channels = viridis(quantity.log && value <= 0 ? 0 : at(value));
+    return [rgb(channels), inkOn(channels)];
+  };
+  return { low, high, color };
+}
+
+function legendOf(quantity, scale) {
+  if (scale.names) return scale.names.map((name) => element("span", {}, key(scale.color(name)[0]), name));
+  if (scale.low > scale.high) return [element("span", {}, "no values")];
+  const stops = Array.from({ length: 11 }, (_, i) => rgb(viridis(i / 10))).join(",");
+  return [
+    element("span", {}, format(scale.low, 3)),
+    element("span", { class: "gradient", style: { background: `linear-gradient(90deg,${stops})` } }),
+    element("span", {}, format(scale.high, 3)),
+    element("span", {}, quantity.name + (quantity.log ? ", logarithmic" : "")),
+  ];
 }

@@ -17,7 +17,7 @@ class Table {
     const searched = names.filter((name) => holds(name, (value) => typeof value === "string" || Array.isArray(value)));
     this.words = Object.values(data.columns)[0].map((_, row) => searched.map((name) => {
       const value = this.value(row, name) ?? "";
-      return name === "kind" ? `${value} ${nameOf(value)}` : Array.isArray(value) ? value.join(" ") : value;
+      return Array.isArray(value) ? value.join(" ") : `${value} ${this.called(name, value)}`;
     }).join(" ").toLowerCase());
     byId("filter").addEventListener("input", () => { this.page = 0; this.draw(); });
     byId("download").addEventListener("click", () => this.download());
@@ -80,9 +80,19 @@ class Table {
   cell(row, name) {
     const value = this.value(row, name);
     if (name === "model" && this.data.models) return element("td", { class: "text name", title: value }, key(seriesColor(this.data.columns.model[row])), this.data.models[this.data.columns.model[row]].short);
-    const text = name === "kind" ? nameOf(value) : cellText(this.data.columns, name, row, this.aligned[name]);
+    const text = this.data.names?.[name] ? this.called(name, value) : cellText(this.data.columns, name, row, this.aligned[name]) + this.error(row, name);
     if (name === "error") return element("td", { class: "text name", title: value }, text);
     return element("td", { class: this.texts.has(name) ? "text" : null }, text);
+  }
+
+  // Variants by their labels, as "QK".
+  called(name, value) {
+    return this.data.names?.[name]?.[value] ?? format(value);
+  }
+
+  error(row, name) {
+    const error = this.data.columns[this.data.errors?.[name]]?.[row] ?? null;
+    return error === null ? "" : ` ± ${format(error, 2)}`;
   }
 
   sort(name) {

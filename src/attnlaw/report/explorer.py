@@ -1,7 +1,8 @@
 """The data of an audit's page: plain values for JSON, long arrays as packed 32-bit floats.
 
 A page of a large model stays small: spectra and curves travel as base64 of little-endian float32; the page
-unpacks one matrix at a time.
+unpacks one matrix at a time. What its quantities, kinds of matrix and laws are called comes with the data,
+from the declaration of the verb.
 """
 
 from __future__ import annotations
@@ -14,56 +15,88 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from attnlaw.auditing.quantities import PLACE
-from attnlaw.auditing.remarks import proxy_entries, remarks
-from attnlaw.base.declare import columns
-from attnlaw.report.saved import HEADLINE, AuditRows, short_names
+from attnlaw.base.tables import short_names
+from attnlaw.report.audited import AUDIT, KINDS, KNOWN, LAWS, PLACE, AuditRows
 
 # Said elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
-# Columns of the page's table, with their headings; the download has all.
+# Headings of the table that must be short.
+SHORT = {"share": "share", "law": "law", "random_p_value": "p random", "alpha": "tail α"}
+# Columns of the page's table; the download has all.
 SHOWN = (
-    ("model", "model"),
-    ("stack", "stack"),
-    ("layer", "layer"),
-    ("head", "head"),
-    ("expert", "expert"),
-    ("kind", "kind"),
-    ("spectral_norm", "spectral norm"),
-    ("stable_rank", "stable rank"),
-    ("effective_rank", "effective rank"),
-    ("p", "p*"),
-    ("share", "share"),
-    ("law", "law"),
-    ("outliers", "outliers"),
-    ("random_p_value", "p random"),
-    ("alpha", "tail α"),
+    *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm", "stable_rank", "effective_rank"),
+    *("p", "share", "law", "outliers", "random_p_value", "alpha"),
+)
+# Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
+MAPPED: dict[str, dict[str, Any]] = {
+    "spectral_norm": {
+        "read": "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
+    },
+    "stable_rank": {"read": "Near 1, one direction carries the matrix; dark cells are nearly rank one."},
+    "effective_rank": {"read": "Dark cells use few of the dimensions they have."},
+    "p": {
+        "read": "0 counts ranks, 2 uses the Frobenius norm; values in between mean a spectrum that decays.",
+        "domain": [0, 2],
+    },
+    "share": {"read": "Bright cells are the ones that keep the proxy large."},
+    "law": {"read": ". ".join(f"{name}: {law.says}" for name, law in LAWS.items()), "category": True},
+    "outliers": {"read": "Each is a direction that random entries do not explain.", "zero": True},
+    "random_p_value": {"read": "Dark: unlike random entries; bright: as good as random."},
+    "alpha": {"read": "Small α is a heavy tail; read it together with its p-value."},
+}
+# Numbers of the chosen matrix.
+FACTS = (
+    *("spectral_norm", "frobenius_norm", "stable_rank", "effective_rank", "p", "share", "law", "outliers"),
+    *("random_p_value", "alpha", "alpha_p_value"),
 )
 
 
 def audit_payload(audit: AuditRows) -> dict[str, Any]:
     """Everything that the page's script draws, as values that JSON can hold."""
     index = {name: i for i, name in enumerate(audit.names)}
+    short = short_names(audit.names)
     rows = _rows(audit)
+    curves = audit.tables.get("curves")
     return {
-        "models": [_model(summary, short_names(audit.names)) for summary in audit.summaries],
-        "meaning": next((s["meaning"] for s in audit.summaries if s["proxies"]), None),
+        **declared(),
+        "models": [{"name": name, "short": short[name]} for name in audit.names],
         "columns": _columns(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
         "spectra": pack(rows["singular_values"].to_list()),
         "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
-        "layers": _columns(audit.layers, index),
-        "fits": None if audit.fits is None or audit.curves is None else _fits(rows, audit.curves),
-        "shown": SHOWN,
+        "fits": None if curves is None or "null_shape" not in rows.columns else _fits(rows, curves),
+        "shown": [(name, SHORT.get(name, AUDIT.label(name))) for name in SHOWN],
     }
+
+
+def declared() -> dict[str, Any]:
+    """What the script calls things, how it colours them, and what it says of them."""
+    mapped = [
+        {"key": name, "name": KNOWN[name].label, "log": KNOWN[name].log}
+        | {"says": f"{_sentence(KNOWN[name].meaning)} {how['read']}", **how}
+        for name, how in MAPPED.items()
+    ]
+    return {
+        "quantities": mapped,
+        "facts": [(name, AUDIT.label(name)) for name in FACTS],
+        "names": {"kind": {name: kind.label for name, kind in KINDS.items()}},
+        "groups": {name: kind.group for name, kind in KINDS.items()},
+        "laws": {name: f"var(--c{law.colour})" for name, law in LAWS.items()},
+    }
+
+
+def _sentence(meaning: str) -> str:
+    return f"{meaning[:1].upper()}{meaning[1:]}."
 
 
 def _rows(audit: AuditRows) -> pl.DataFrame:
     """One row per matrix with its spectrum and, where laws were fitted, its fit."""
-    rows = _beside(audit.matrices, audit.spectra)
-    if audit.fits is None:
+    rows = _beside(audit.matrices, audit.tables["spectra"])
+    fits = audit.tables.get("fits")
+    if fits is None:
         return rows
-    fits = audit.fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False)
-    return _beside(rows, fits)
+    # A fit repeats the null test of an audit; rows of 0.1 have it there alone.
+    told = [name for name in rows.columns if name in PLACE or rows[name].count()]
+    return _beside(rows.select(told), fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False))
 
 
 def _beside(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
@@ -71,7 +104,7 @@ def _beside(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
     Matrices that the other table cannot tell apart are taken in their order.
     """
-    place = [name for name in columns(PLACE) if name in rows.columns and name in others.columns]
+    place = [name for name in PLACE if name in rows.columns and name in others.columns]
     new = [name for name in others.columns if name in place or name not in rows.columns]
     turn = pl.int_range(pl.len()).over(place).alias("turn")
     joined = rows.with_columns(turn).join(
@@ -89,7 +122,7 @@ def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}
-    place = [name for name in columns(PLACE) if name in rows.columns and name in curves.columns]
+    place = [name for name in PLACE if name in rows.columns and name in curves.columns]
     laws = flat.filter(pl.col("curve") == "law").select(*place, drawn="law", points="points")
     # A curve that could belong to several matrices is not drawn.
     own = _beside(rows.select(place), laws.filter(pl.struct(place).is_unique()))
@@ -100,29 +133,6 @@ def _fits(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
         "laws": pack(own["points"].to_list()),
         "drawn": own["drawn"].to_list(),
     }
-
-
-def _model(summary: dict[str, Any], short: dict[str, str]) -> dict[str, Any]:
-    proxies = summary["proxies"]
-    headline = [(name, finite(proxies[key]["log10"])) for key, name in HEADLINE.items()] if proxies else []
-    said = [line for line in remarks(summary) if line != summary["meaning"]]
-    return {
-        "name": summary["model"],
-        "short": short[summary["model"]],
-        **{name: summary[name] for name in ("family", "layers", "hidden_size", "heads", "matrices")},
-        "headline": headline,
-        "proxies": _proxies(summary["proxies"]),
-        "per_application": _proxies(summary["per_application"]),
-        "remarks": said,
-        "warnings": summary["warnings"],
-    }
-
-
-def _proxies(proxies: dict[str, Any] | None) -> list[tuple[str, float | None, float | None]] | None:
-    """Names, log10 and errors beyond round-off."""
-    if not proxies:
-        return None
-    return [(name, finite(value), finite(error)) for name, value, error in proxy_entries(proxies)]
 
 
 def _columns(table: pl.DataFrame, index: dict[str, int]) -> dict[str, list[Any]]:

@@ -1,0 +1,87 @@
+"""Audited models as a report reads them: tables of several models in one, with a summary for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from attnlaw.auditing.summary import summary_of
+from attnlaw.base.declare import Quantity, columns
+from attnlaw.base.estimate import Estimate
+from attnlaw.base.tables import Schema, distinct_names, schema_of, stacked
+from attnlaw.report.charts import figures
+from attnlaw.report.marks import Figure
+from attnlaw.report.source import Source
+from attnlaw.verbs import verb
+
+AUDIT = verb("audit")
+SCHEMAS: dict[str, Schema] = {one.name: schema_of(columns(one.columns)) for one in AUDIT.tables}
+# Tables that are there without fitted laws, too.
+ALWAYS = ("matrices", "spectra", "layers")
+KNOWN: dict[str, Quantity] = {one.name: one for table in AUDIT.tables for one in table.columns}
+KINDS, LAWS = (KNOWN[name].choices or {} for name in ("kind", "law"))
+# The proxies that head a page.
+HEADLINE = {one.name: one.label for one in AUDIT.quantities if one.brief and one.error}
+PLACE = ("model", "layer", "stack", "head", "expert", "kind")
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRows:
+    """The tables of one or several models, by name, with a summary (a dict of plain values) for each.
+
+    A summary has the keys of summary.json. `fits` and `curves` are there where laws were fitted.
+    """
+
+    summaries: tuple[dict[str, Any], ...]
+    tables: dict[str, pl.DataFrame]
+
+    @property
+    def names(self) -> list[str]:
+        return [summary["model"] for summary in self.summaries]
+
+    @property
+    def matrices(self) -> pl.DataFrame:
+        return self.tables["matrices"]
+
+    def __add__(self, other: AuditRows) -> AuditRows:
+        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
+        names = distinct_names(self.names, other.names)
+        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
+        mine, theirs = self.tables, other.tables
+        return AuditRows(
+            self.summaries + renamed,
+            {
+                name: stacked(mine.get(name), theirs.get(name), names)
+                for name in SCHEMAS
+                if name in mine or name in theirs
+            },
+        )
+
+
+def audit_figures(audit: AuditRows) -> list[Figure]:
+    """Whatever the rows allow: a figure without data is left out."""
+    rows = pl.DataFrame([proxies_row(summary) for summary in audit.summaries], infer_schema_length=None)
+    return figures(Source(AUDIT, rows, audit.tables, "model"))
+
+
+def proxies_row(summary: dict[str, Any], key: str = "proxies") -> dict[str, Any]:
+    """The proxies of a summary under the names of the quantities."""
+    told = summary[key] or {}
+    entries = told | {f"fixed_p_{p}": entry for p, entry in told.get("fixed_p", {}).items()}
+    values = {f"log10_{name}": entry["log10"] for name, entry in entries.items() if "log10" in entry}
+    return {"model": summary["model"], **values}
+
+
+def summary_of_row(row: dict[str, Any], model: str) -> dict[str, Any]:
+    """The summary of a model that a study audited, from the quantities in its row."""
+    values: dict[str, Any] = {}
+    for one in AUDIT.quantities:
+        value = row.get(one.name)
+        if not one.error:
+            values[one.name] = value
+        elif value is not None:
+            values[one.name] = Estimate(value, row.get(f"{one.name}_error"))
+    values |= {name: values[name] or [] for name in ("extensions", "warnings")}
+    return summary_of(model, values, None, row.get("samples"))

@@ -1,0 +1,112 @@
+"""Declared densities: laws side by side, or one law over the histogram of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from attnlaw.base.charts import Density
+from attnlaw.report import marks
+from attnlaw.report.labels import cases, free, text, varied
+from attnlaw.report.marks import Figure
+from attnlaw.report.source import Source, measured_name, same_settings
+from attnlaw.report.style import PALETTE
+
+DASHED = "The dashed line is the limit of infinite width."
+
+
+def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
+    rows = source.frame(chart.table)
+    if not source.has(rows, chart.x, chart.y):
+        return
+    told = rows.drop_nulls([chart.x, chart.y])
+    apart = [name for name in (chart.by, chart.panel) if name is not None]
+    names = [name for name in varied(told, source.settings) if name not in apart]
+    for case, own in cases(told, free(told, names, apart) if apart else names):
+        yield from _laws(chart, source, case, own) if chart.by else _spectrum(chart, source, case, own)
+
+
+def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[Figure]:
+    """A line for every value of a setting, a panel for every value of another, of first repetitions."""
+    import altair as alt
+
+    assert chart.by is not None
+    by, panel = chart.by, chart.panel
+    ratio = chart.ratio if chart.ratio is not None and source.has(rows, chart.ratio) else None
+    if panel is not None and rows[by].dtype.is_float() and rows[by].is_finite().any():
+        # A panel of the limit alone has nothing to compare.
+        rows = rows.filter(pl.col(by).is_finite().any().over(panel))
+    first = rows.filter(
+        pl.col(source.key) == pl.col(source.key).first().over(by, *([panel] if panel else []))
+    )
+    values = sorted(first[by].unique().to_list())
+    names = {value: text(value) for value in values}
+    colours = {
+        name: "#000000" if name == marks.INFINITE else PALETTE[i % (len(PALETTE) - 1)]
+        for i, name in enumerate(names.values())
+    }
+    placed = first.select(
+        *([panel] if panel else []),
+        x=pl.col(chart.x),
+        density=pl.col(chart.y),
+        ratio=pl.col(ratio) if ratio else None,
+        series=pl.col(by).replace_strict(names, return_dtype=pl.String),
+    )
+    groups = sorted(placed.group_by(panel), key=lambda pair: pair[0]) if panel else [(("",), placed)]
+
+    def draw() -> Any:
+        panels = [
+            marks.densities(
+                own.select("x", "density", "ratio", "series"),
+                source.verb.label(chart.x),
+                colours,
+                source.verb.label(by),
+                source.verb.label(ratio) if ratio else None,
+                f"{panel.replace('_', ' ')} {text(value)}" if panel else "",
+            )
+            for (value,), own in groups
+        ]
+        return alt.concat(*panels, columns=1 if ratio else 2)
+
+    limit = marks.INFINITE in colours and len(colours) > 1
+    yield source.figure(chart, case, draw, DASHED if limit else "")
+
+
+def _spectrum(
+    chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame
+) -> Iterator[Figure]:
+    """One line over the histogram of what the verb beside it measured at the same settings."""
+    key = rows[source.key][0]
+    own = source.rows.filter(pl.col(source.key) == key)
+    row = own.row(0, named=True)
+    density = rows.filter(pl.col(source.key) == key).select(
+        x=pl.col(chart.x), density=pl.col(chart.y), detail=pl.col(chart.detail) if chart.detail else None
+    )
+    values, name, notes = None, "", []
+    if chart.bars is not None and source.beside is not None:
+        table, column = chart.bars
+        students = same_settings(source.beside.rows, own, [], source)
+        drawn = source.beside.tables.get(table, pl.DataFrame())
+        if students.height and source.has(drawn, column):
+            kept = drawn.filter(pl.col(source.key).is_in(students[source.key].implode()))
+            values = kept[column].drop_nulls().to_list()
+            sizes = sorted(students[chart.sizes].unique()) if chart.sizes else []
+            name = measured_name(source.beside, chart.sizes or "", sizes)
+            notes.append("Bars: measured ones, those at zero left out.")
+    outliers = row.get(chart.outliers) if chart.outliers else None
+    places = [] if outliers is None else outliers if isinstance(outliers, list) else [outliers]
+    if places:
+        notes.append("The triangle is where an outlier is predicted.")
+    draw = partial(
+        marks.spectrum,
+        density,
+        source.verb.label(chart.x),
+        values,
+        atom=(row.get(chart.atom) if chart.atom else None) or 0.0,
+        outliers=places,
+        name=name,
+    )
+    yield source.figure(chart, case, draw, " ".join(notes))

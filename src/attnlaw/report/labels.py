@@ -1,0 +1,166 @@
+"""What a page says of rows: which settings varied, what all share, what failed; and how lines are called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from attnlaw.base.declare import Verb
+from attnlaw.base.settings import declared
+from attnlaw.base.tables import short_names
+
+# Beyond so many, cases are left to the table.
+MOST_CASES = 6
+# Columns of rows that the download alone has.
+NOT_SHOWN = ("task", "case", "attnlaw_version", "error", "remark", "seed")
+LONGEST = 300  # letters of an error
+
+
+def text(value: Any) -> str:
+    """A value of a setting in words.
+
+    >>> text(True), text(math.inf), text(0.5), text("relu")
+    ('yes', '∞', '0.5', 'relu')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "∞" if value == math.inf else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def brief(value: Any) -> str:
+    """A number with four digits, other values in words.
+
+    >>> brief(0.123456), brief(7), brief("relu")
+    ('0.1235', '7', 'relu')
+    """
+    return f"{value:.4g}" if isinstance(value, float) and math.isfinite(value) else text(value)
+
+
+def varied(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
+    """The settings that have more than one value."""
+    return [name for name in names if name in rows.columns and rows[name].n_unique() > 1]
+
+
+def free(rows: pl.DataFrame, names: Sequence[str], given: Sequence[str]) -> list[str]:
+    """The settings that vary where those `given` and the others are the same: not those chosen for each.
+
+    Where two follow from each other, the one that is declared first tells.
+
+    >>> rows = pl.DataFrame({"alpha": [1, 2, 1, 2], "noise": [0, 0, 1, 1], "decay": [3, 4, 5, 6]})
+    >>> free(rows, ["noise", "decay"], ["alpha"])
+    ['noise']
+    """
+    kept = list(names)
+    for name in reversed(names):
+        told = [*given, *(other for other in kept if other != name)]
+        if told and not (rows.group_by(told).agg(pl.col(name).n_unique())[name] > 1).any():
+            kept.remove(name)
+    return kept
+
+
+def cases(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """The rows of every setting of the names, at most six, with their values.
+
+    A row in which one of them plays no part (null) stands beside every value that others have of it.
+    """
+    if not names:
+        yield {}, rows
+        return
+    found = rows.select(names).unique(maintain_order=True).to_dicts()
+    whole = [one for one in found if not any(_covers(other, one) for other in found)]
+    for case in whole[:MOST_CASES]:
+        fits = [
+            pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()
+        ]
+        yield case, rows.filter(pl.all_horizontal(fits))
+
+
+def _covers(other: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+    """Whether another case has all values of one, and more."""
+    told = {name: value for name, value in one.items() if value is not None}
+    return other != one and all(other[name] == value for name, value in told.items())
+
+
+def variants(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
+    """The tables of variants behind the columns of a verb's rows and tables, by column."""
+    known = declared(verb.settings).items()
+    tables = {name: one.rule.choices for name, one in known if one.rule.choices}
+    for found in (verb.quantities, *(table.columns for table in verb.tables)):
+        tables |= {one.name: one.choices for one in found if one.choices}
+    return tables
+
+
+class Names:
+    """How the values of columns are called: variants by their labels, models by the last part of a path."""
+
+    def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
+        known = declared(verb.settings)
+        self.variants = variants(verb)
+        files = {"model", *(name for name, one in known.items() if one.rule.file)}
+        strings = [name for name in files if rows.schema.get(name) == pl.String]
+        self.short = {
+            name: short_names(rows[name].drop_nulls().unique(maintain_order=True)) for name in strings
+        }
+
+    def of(self, name: str, value: Any) -> str:
+        """One value of a column in words."""
+        if isinstance(value, str) and value in self.short.get(name, {}):
+            return self.short[name][value]
+        variant = self.variants[name].get(value) if name in self.variants else None
+        return str(getattr(variant, "label", None) or text(value))
+
+    def colour(self, name: str, value: Any) -> int | None:
+        """The place of a variant in the palette, where it has one."""
+        variant = self.variants[name].get(value) if name in self.variants else None
+        return getattr(variant, "colour", None)
+
+    def told(self, values: Mapping[str, Any]) -> str:
+        """Names with their values, as "target rank 0.5, residual yes"; what is null is left out."""
+        return ", ".join(
+            f"{name.replace('_', ' ')} {self.of(name, value)}"
+            for name, value in values.items()
+            if value is not None
+        )
+
+
+def plain_names(rows: pl.DataFrame) -> list[str]:
+    """The columns that a table on a page may show."""
+    return [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name not in NOT_SHOWN]
+
+
+def constants(rows: pl.DataFrame, found: Iterable[str]) -> list[str]:
+    """The settings that have one value in all of several rows; what was `found` is shown though it agrees."""
+    results = set(found)
+    names = [name for name in plain_names(rows) if name not in results and rows[name].n_unique() == 1]
+    return names if rows.height > 1 else []
+
+
+def same(rows: pl.DataFrame, found: Iterable[str]) -> str:
+    """A sentence that tells the settings which all rows share; nothing without them."""
+    told = {name: rows[name][0] for name in constants(rows, found) if rows[name].count() and name != "status"}
+    words = ", ".join(f"{name.replace('_', ' ')} {text(value)}" for name, value in told.items())
+    return f"The same in all rows: {words}." if words else ""
+
+
+def failed(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of tasks that failed; the steps of a training run have no status."""
+    told = rows.schema.get("status") == pl.String
+    return rows.filter(pl.col("status") == "failed") if told else rows.clear()
+
+
+def failures(rows: pl.DataFrame) -> str:
+    """How many tasks failed, with the first error; nothing where none did.
+
+    >>> failures(pl.DataFrame({"status": ["done", "failed"], "error": [None, "weights: torn; copy them"]}))
+    '1 of 2 tasks failed: weights: torn; copy them.'
+    """
+    lost = failed(rows)
+    if not lost.height:
+        return ""
+    errors = [one for name in ("error", "remark") if name in lost.columns for one in lost[name].drop_nulls()]
+    first = str(errors[0]).strip().partition("\n")[0] if errors else "no error was kept"
+    cut = first if len(first) <= LONGEST else f"{first[:LONGEST]}…"
+    return f"{lost.height} of {rows.height} tasks failed: {cut.rstrip('.')}."

@@ -1,0 +1,160 @@
+"""What charts are drawn from: finished rows of a verb, the tables beside them, and how lines are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, count
+from typing import Any
+
+import polars as pl
+
+from attnlaw.base.charts import Chart
+from attnlaw.base.declare import Quantity, Verb
+from attnlaw.base.settings import declared
+from attnlaw.report.labels import Names
+from attnlaw.report.marks import Figure, palette
+from attnlaw.report.style import PALETTE
+
+LONGEST = 80  # letters of a model's name in the name of a file
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What charts are drawn from: finished rows of a verb, the tables beside them, the verb beside it.
+
+    `key` is the column by which rows and tables are told to belong together.
+    """
+
+    verb: Verb[Any, Any]
+    rows: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame]
+    key: str
+    beside: Source | None = None
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.verb, self.rows)
+
+    @cached_property
+    def settings(self) -> list[str]:
+        """The settings that rows state; a seed tells repetitions apart and nothing else."""
+        known = declared(self.verb.settings).items()
+        return [name for name, one in known if not one.rule.local and name != "seed"]
+
+    def quantity(self, name: str, table: str | None = None) -> Quantity | None:
+        own = next((one.columns for one in self.verb.tables if one.name == table), self.verb.quantities)
+        return next((one for one in own if one.name == name), None)
+
+    def frame(self, table: str | None) -> pl.DataFrame:
+        """The rows; or those of a table, each with the settings of its row (its own columns come first)."""
+        if table is None:
+            return self.rows
+        own = self.tables.get(table)
+        if own is None:
+            return pl.DataFrame()
+        told = [name for name in self.settings if name in self.rows.columns and name not in own.columns]
+        return own.join(self.rows.select(self.key, *told), on=self.key, how="inner", maintain_order="left")
+
+    def has(self, rows: pl.DataFrame, *names: str) -> bool:
+        return bool(rows.height) and all(name in rows.columns and rows[name].count() for name in names)
+
+    def title(self, chart: Chart, case: Mapping[str, Any]) -> str:
+        told = self.names.told(case)
+        return f"{chart.title}: {told}" if told else chart.title
+
+    def figure(
+        self, chart: Chart, case: Mapping[str, Any], draw: Callable[[], Any], more: str = ""
+    ) -> Figure:
+        """The figure of one case: `more` is what its caption says of this one."""
+        caption = " ".join(filter(None, [chart.caption, more]))
+        model = case.get("model")
+        name = f"{chart.name}{self.endings[model]}" if model is not None else chart.name
+        told = None if model is None else self.names.of("model", model)
+        return Figure(name, self.title(chart, case), caption, draw, chart.on_page, told)
+
+    @cached_property
+    def endings(self) -> dict[str, str]:
+        """What the names of figures of one model end with: fit for a file, no two alike."""
+        return endings(self.names.short.get("model", {}))
+
+
+def endings(labels: Mapping[str, str]) -> dict[str, str]:
+    """Endings for the names of files, no two alike, of names that may hold anything.
+
+    >>> endings({"a/b": "b", "a/B": "B", "c: d": "c: d"})
+    {'a/b': '_b', 'a/B': '_B-2', 'c: d': '_c-d'}
+    """
+    found: dict[str, str] = {}
+    for model, label in labels.items():
+        plain = re.sub(r"[^A-Za-z0-9.]+", "-", label)[-LONGEST:].strip("-.") or "model"
+        taken = {ending.lower() for ending in found.values()}
+        numbered = (f"_{plain}-{number}" for number in count(2))
+        found[model] = next(name for name in chain([f"_{plain}"], numbered) if name.lower() not in taken)
+    return found
+
+
+def averaged(
+    rows: pl.DataFrame, x: str, y: str, by: Sequence[str], quantity: Quantity | None
+) -> pl.DataFrame:
+    """Means over the repetitions of a setting as x, y, error and the columns of `by`.
+
+    Errors that the rows tell add in squares; without them the spread over repetitions tells it.
+    """
+    known = f"{y}_error" if quantity is not None and quantity.error else None
+    own = (
+        pl.when(pl.col(known).null_count() == 0).then((pl.col(known) ** 2).sum().sqrt() / pl.len())
+        if known is not None and known in rows.columns
+        else pl.lit(None, dtype=pl.Float64)
+    )
+    spread = pl.col(y).std() / pl.len().sqrt()
+    found = rows.group_by(x, *by, maintain_order=True).agg(
+        pl.col(y).mean().alias("_y"), own.alias("_own"), spread.alias("_spread")
+    )
+    error = pl.coalesce("_own", "_spread")
+    return found.select(pl.col(x).alias("x"), pl.col("_y").alias("y"), error.alias("error"), *by)
+
+
+def called(source: Source, rows: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The rows with a column `series` that tells the values of `by`, and a colour for each of its values.
+
+    Variants and models are called by their labels alone, and variants have colours of their own.
+    """
+    alone = len(by) == 1 and by[0] in {*source.names.variants, *source.names.short}
+    labels, own = [], {}
+    for values in rows.select(by).iter_rows() if by else ((),) * rows.height:
+        label = (
+            source.names.of(by[0], values[0])
+            if alone
+            else source.names.told(dict(zip(by, values, strict=True)))
+        )
+        labels.append(label)
+        place = source.names.colour(by[0], values[0]) if alone else None
+        if place is not None:
+            own[label] = PALETTE[place]
+    return rows.with_columns(series=pl.Series(labels, dtype=pl.String)), palette(labels) | own
+
+
+def same_settings(
+    rows: pl.DataFrame, others: pl.DataFrame, but: Sequence[str], source: Source
+) -> pl.DataFrame:
+    """The rows whose settings, but for some, are among those of other rows."""
+    told = [name for name in source.settings if source.has(rows, name) and source.has(others, name)]
+    shared = [name for name in told if name not in but]
+    if not shared:
+        return rows
+    return rows.join(others.select(shared).unique(), on=shared, how="semi", nulls_equal=True)
+
+
+def measured_name(beside: Source, setting: str, sizes: Sequence[Any]) -> str:
+    """How a legend calls what was measured at some sizes: "trained students, d = 20"."""
+    title = beside.verb.title[0].lower() + beside.verb.title[1:]
+    symbol = declared(beside.verb.settings)[setting].rule.symbol or setting.replace("_", " ")
+    return f"{title}, {symbol} = {', '.join(map(str, sizes))}" if sizes else title
+
+
+def distinct(values: pl.Series) -> int:
+    """How many different values there are, nulls aside."""
+    return values.drop_nulls().n_unique()
