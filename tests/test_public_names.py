@@ -18,7 +18,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_importing_every_room_leaves_every_verb_a_function() -> None:
-    """Importing a package sets the attribute of its name: a room called `audit` would hide `attnlaw.audit`."""
+    """Importing a package sets the attribute of its name: a room `audit` would hide `attnlaw.audit`."""
     for room in pkgutil.iter_modules(attnlaw.__path__, "attnlaw."):
         if room.name != "attnlaw.__main__":
             import_module(room.name)

@@ -61,7 +61,7 @@ def test_samples_without_a_proxy_are_told_of():
 
 def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
     out = tmp_path / "rows"
-    done = audit(TINY, "--out", out)
+    audit(TINY, "--out", out)
     assert sorted(path.name for path in out.iterdir()) == [
         "curves.parquet",
         "fits.parquet",
@@ -200,7 +200,7 @@ def test_names_from_files_are_shown_and_never_obeyed(tmp_path):
 def test_a_terminal_without_unicode_gets_question_marks():
     command = [sys.executable, "-c", "from attnlaw.command import main; main()", "audit", str(TINY)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    subprocess.run(command, capture_output=True, env=environment, check=True)
 
 
 def test_bad_usage_is_status_2():

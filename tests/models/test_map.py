@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command.in_process import invoke
 from safetensors.numpy import save_file
-from typer.testing import CliRunner
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
-from attnlaw.command.app import app
 from attnlaw.models.families import FOLDER, Family, LayerTable, known_families
 from attnlaw.models.families.read_toml import read_family
 from attnlaw.models.open import open_model
@@ -144,13 +143,11 @@ def test_the_options_of_the_command(tmp_path: Path) -> None:
     save_file(tensors(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text('{"model_type": "strange", "n_heads": 2, "hidden_act": "relu"}')
     path = written(tmp_path, MINE)
-    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--map", str(path), "--json", "--jobs", "1"])
-    assert done.exit_code == 0, done.output
+    done = invoke("audit", tmp_path, "--map", path, "--json", "--jobs", 1)
     summary = json.loads(done.stdout)
     assert (summary["family"], summary["heads"], summary["warnings"]) == ("strange", 2, [])
     wrong = written(tmp_path, "colour = 3\n" + MINE)
-    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--map", str(wrong)])
-    assert done.exit_code == 1
+    done = invoke("audit", tmp_path, "--map", wrong, status=1)
     assert f"{wrong}: colour: unknown key" in " ".join(done.stderr.split())
 
 
@@ -185,8 +182,7 @@ def test_a_decoder_beside_a_wider_encoder_has_no_proxies(tmp_path: Path, memory:
     path = tmp_path / "model.safetensors"
     save_file({f"dec.0.{name}": rng.standard_normal(shape) for name, shape in shapes.items()}, path)
     options = ["--heads", "2", "--map", str(written(tmp_path, CROSSED)), "--jobs", "1"]
-    shown = CliRunner().invoke(app, ["audit", str(path), *options])
-    assert shown.exit_code == 0, shown.output
+    shown = invoke("audit", path, *options)
     assert f"hidden size {8 if memory == 8 else 'varies'}," in shown.stdout
-    refused = "no proxies: they need one hidden size, the layers have 8, 12" in shown.output
+    refused = "no proxies: they need one hidden size, the layers have 8, 12" in shown.stdout + shown.stderr
     assert refused == (memory == 12)

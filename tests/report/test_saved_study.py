@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 import transformers
+from attnlaw.study.verbs import VERBS
 
 import attnlaw
 from attnlaw import study
@@ -19,7 +20,6 @@ from attnlaw.report.saved import AuditRows, read_audit_study
 from attnlaw.report.write import write_report
 from attnlaw.spectra import lanczos, measure
 from attnlaw.study.file import read_study
-from attnlaw.study.verbs import VERBS
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 

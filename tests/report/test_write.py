@@ -6,6 +6,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
+from attnlaw.study.verbs import VERBS
 from safetensors.numpy import save_file
 
 import attnlaw
@@ -16,7 +17,6 @@ from attnlaw.report.study_figures import study_figures
 from attnlaw.report.write import write_report
 from attnlaw.study.file import read_study
 from attnlaw.study.store import STORE
-from attnlaw.study.verbs import VERBS
 
 ALPHAS = (0.1, 0.2, 0.4)
 SETTING = {

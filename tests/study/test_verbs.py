@@ -1,8 +1,7 @@
-"""The verbs of studies: their rows are what the commands print, and their keys are the commands' options."""
+"""The verbs of studies: their rows are what the commands print."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 from pathlib import Path
@@ -12,15 +11,13 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from attnlaw.auditing.fitting import fit_model
+from command.in_process import invoke
 from safetensors.numpy import load_file, save_file
 from scipy import stats
-from typer.testing import CliRunner
 
 import attnlaw
+from attnlaw.base.declare import fold
 from attnlaw.base.errors import InputError
-from attnlaw.command import audit, fit, learn, limit
-from attnlaw.command.app import app
 from attnlaw.learning.scaling import leading_error, scaling_law
 from attnlaw.limits import (
     AttentionLayer,
@@ -34,9 +31,8 @@ from attnlaw.limits import (
     output_law,
     stack_law,
 )
-from attnlaw.study import learn_verbs, read_study, run
-from attnlaw.study.verb import Arguments
-from attnlaw.study.verbs import VERBS
+from attnlaw.study import read_study, run
+from attnlaw.verbs import verb
 
 TINY = Path("examples/tiny-decoder").absolute()
 MAP = """
@@ -54,30 +50,13 @@ feed_forward = [{ in = "mlp.first.weight", out = "mlp.last.weight" }]
 def rows(folder: Path, text: str) -> pl.DataFrame:
     file = folder / "study.toml"
     file.write_text(text)
-    report = run(read_study(file, VERBS), folder / "out")
+    report = run(read_study(file), folder / "out")
     assert not report.failures
     return pl.read_parquet(folder / "out" / "rows" / "*.parquet")
 
 
 def printed(*arguments: str) -> Any:
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == 0
-    return json.loads(result.stdout)
-
-
-@pytest.mark.parametrize(
-    ("verb", "command", "beyond"),
-    [
-        ("audit", audit.command, {"model", "map"}),  # MODEL is the command's argument, map_file its --map
-        ("fit", fit.command, {"model", "map"}),
-        ("learn", learn.command, {"spectrum"}),
-        ("learn.simulate", learn.command, {"sensing"}),
-        ("limit", limit.command, {"head_width", "scaling", "other_scaling", "gaussian", "kernel"}),
-    ],
-)
-def test_keys_are_the_options_of_the_command(verb: str, command: Any, beyond: set[str]) -> None:
-    options = set(inspect.signature(command).parameters)
-    assert set(Arguments(VERBS[verb]).types) - options == beyond
+    return json.loads(invoke(*arguments, "--json").stdout)
 
 
 def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
@@ -117,10 +96,10 @@ def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
     expected = attnlaw.audit(merged, only="ffn", layers="0").matrices["spectral_norm"].to_list()
     # The same float64 products, summed in another order.
     assert tables["matrices"]["spectral_norm"].to_list() == pytest.approx(expected, rel=1e-12)
-    fits = fit_model(merged, only="ffn", layers="0").matrices
+    fits = attnlaw.fit(merged, only="ffn", layers="0").matrices
     assert tables["fits"]["law"].to_list() == fits["law"].to_list()
     assert tables["fits"]["wasserstein"].to_list() == pytest.approx(fits["wasserstein"].to_list(), rel=1e-9)
-    plain = fit_model(TINY, only="ffn", layers="0").matrices["wasserstein"]
+    plain = attnlaw.fit(TINY, only="ffn", layers="0").matrices["wasserstein"]
     assert plain[0] != pytest.approx(fits["wasserstein"][0], rel=1e-3)
     assert plain[1] == pytest.approx(fits["wasserstein"][1], rel=1e-9)  # without an adapter of its own
 
@@ -131,22 +110,19 @@ def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:
     (row,) = rows(tmp_path, text + "tokens = 2\n").to_dicts()
     options = ("--target-rank", "0.25", "--noise", "0.5", "--thresholds")
     found = printed("learn", "--alpha", "0.1", "--tokens", "2", *options)
-    alone = printed("learn", "--alpha", "0.3", *options)["thresholds"]
-    assert row["threshold_interpolation"] == pytest.approx(alone["interpolation"] / 3, rel=1e-9)
-    for name, value in found["prediction"].items():
-        if name != "spectrum":
-            assert row[name] == value
-    assert row["atom_at_zero"] == found["prediction"]["spectrum"]["atom_at_zero"]
-    assert row["relative_error"] == found["prediction"]["estimation_error"] / 1.25
-    for name, value in found["thresholds"].items():
-        assert row[f"threshold_{name}"] == value
+    alone = printed("learn", "--alpha", "0.3", *options)["quantities"]
+    assert row["threshold_interpolation"] == pytest.approx(alone["threshold_interpolation"] / 3, rel=1e-9)
+    assert fold(verb("learn").quantities, row) == found["quantities"]
+    assert row["relative_error"] == row["estimation_error"] / 1.25
 
 
 def test_hardmax_has_no_thresholds(tmp_path: Path) -> None:
-    text = 'verb = "learn"\n[fixed]\nthresholds = true\ntokens = 2\noutput = "hardmax"\nstudent = "bayes"\n'
-    (row,) = rows(tmp_path, text).to_dicts()
-    found = {name: value for name, value in row.items() if name.startswith("threshold_")}
-    assert len(found) == 6
+    text = 'verb = "learn"\n[fixed]\nthresholds = true\ntokens = 2\nstudent = "bayes"\n'
+    text += '[grid]\noutput = ["hardmax", "softmax"]\n'
+    row = rows(tmp_path, text).filter(output="hardmax").to_dicts()[0]
+    names = {name for name in row if name.startswith("threshold_")} - {"threshold_error"}
+    found = {name: row[name] for name in names}
+    assert len(found) == 7
     assert set(found.values()) == {None}
 
 
@@ -180,9 +156,9 @@ def test_a_trained_student_is_what_the_command_prints(tmp_path: Path) -> None:
     for row in found.to_dicts():
         options = ["--simulate", "20", "--alpha", "0.3", "--noise", "0.5", "--weight-decay", "0.6"]
         options += ["--seeds", "1", "--seed", str(row["seed"])]
-        simulation = printed("learn", *options)["simulation"]
-        assert row["estimation_error"] == simulation["estimation_error"]["mean"]
-        assert row["samples"] == simulation["samples"] == 120
+        _, trained = printed("learn", *options)
+        assert row["estimation_error"] == trained["quantities"]["estimation_error"]["value"]
+        assert row["samples"] == trained["quantities"]["samples"] == 120
         eigenvalues = pl.read_parquet(tmp_path / "out" / row["eigenvalues_part"])["eigenvalue"]
         assert len(eigenvalues) == 20
         assert eigenvalues.sum() / 20 == pytest.approx(row["trace"], rel=1e-12)
@@ -194,7 +170,7 @@ def test_a_law_is_what_the_command_prints(tmp_path: Path) -> None:
     assert found["width"].to_list() == [16.0, float("inf")]
     for row, width in zip(found.to_dicts(), ("16", "inf"), strict=True):
         options = ("--draws", "2000", "--tokens", "3", "--width", width, "--seed", str(row["seed"]))
-        (law,) = printed("limit", *options)["rows"]
+        law = printed("limit", *options)["quantities"]
         for name in ("score_variance", "kurtosis", "kl_to_limit"):
             value = law[name]
             assert (row[name], row[f"{name}_error"]) == (
@@ -212,9 +188,9 @@ def test_a_target_with_a_spike_is_what_the_command_prints(tmp_path: Path) -> Non
     (row,) = rows(tmp_path, text + "spectrum = true\n").to_dicts()
     options = ("--target-spike", "8", "--alpha", "0.4", "--noise", "0.5", "--weight-decay", "0.6")
     found = printed("learn", *options)
-    assert found["problem"]["target"] == {"kind": "marchenko-pastur", "rank_ratio": 0.5, "spikes": [8.0]}
-    (outlier,) = found["prediction"]["spectrum"]["outliers"]
-    assert row["outlier"] == outlier["location"] > row["top_edge"]
+    assert (found["settings"]["target_rank"], found["settings"]["target_spike"]) == (0.5, 8.0)
+    (outlier,) = found["quantities"]["outlier_locations"]
+    assert row["outlier"] == outlier > row["top_edge"]
     density = pl.read_parquet(tmp_path / "out" / row["predicted_spectra_part"]).sort("x")
     x, height = density["x"].to_numpy(), density["density"].to_numpy()
     # 300 points that crowd at the edges: the trapezium rule errs by about 1/300^2, and a root's end by 1e-4.
@@ -222,7 +198,7 @@ def test_a_target_with_a_spike_is_what_the_command_prints(tmp_path: Path) -> Non
 
 
 def test_a_spectrum_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
-    assert "predicted_spectra_part" not in rows(tmp_path, 'verb = "learn"\n').columns
+    assert rows(tmp_path, 'verb = "learn"\n')["predicted_spectra_part"].to_list() == [None]
 
 
 def test_power_law_targets_are_those_of_the_scaling_law(tmp_path: Path) -> None:
@@ -233,13 +209,14 @@ def test_power_law_targets_are_those_of_the_scaling_law(tmp_path: Path) -> None:
     found = rows(tmp_path, text + "[grid]\nalpha = [0.004, 0.008]\n")
     law = scaling_law(1.5, 1000, [12.0, 24.0], noise=0.5, weight_decay=0.1)
     # Both solve the same equations, apart here and together there, to residuals of about 1e-12.
-    errors = [prediction.estimation_error for prediction in law.predictions]
+    errors = [prediction.estimation_error.value for prediction in law.predictions]
     assert found["estimation_error"].to_list() == pytest.approx(errors, rel=1e-9)
     assert found["leading_error"].to_list() == pytest.approx(list(law.leading), rel=1e-9)
     assert found["predicted_exponent"].to_list() == [law.predicted_exponent] * 2
     options = ("--target-exponent", "1.5", "--target-dimension", "1000", "--noise", "0.5", "--alpha", "0.004")
     options += ("--tokens", "2")
-    assert printed("learn", *options)["prediction"]["estimation_error"] == found["estimation_error"][0]
+    one = printed("learn", *options)["quantities"]["estimation_error"]["value"]
+    assert one == found["estimation_error"][0]
 
 
 @pytest.mark.parametrize(
@@ -257,10 +234,10 @@ def test_the_leading_law_is_told_where_it_is_known(
     """Two tokens: 3 observations per sample with the linear output, 2 through softmax, so N/d = 4 in both."""
     monkeypatch.setattr("attnlaw.learning.softmax.default_draws", lambda problem: 6)
     power = {"target_exponent": 1.5, "target_dimension": 20}
-    found = learn_verbs.learn(alpha=alpha, tokens=2, output=output, student=student, **power).row
+    found = attnlaw.learn(alpha=alpha, tokens=2, output=output, student=student, **power)
     expected = leading_error(1.5, [4.0], 0.0, "bayes")[0]
-    assert found["leading_error"] == (pytest.approx(expected, rel=1e-12) if is_known else None)
-    assert found["predicted_exponent"] == (-2.0 if is_known else None)
+    assert found.leading_error == (pytest.approx(expected, rel=1e-12) if is_known else None)
+    assert found.predicted_exponent == (-2.0 if is_known else None)
 
 
 def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> None:
@@ -286,7 +263,7 @@ def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> 
 def test_a_head_width_at_infinite_width_is_refused(tmp_path: Path) -> None:
     """The limit's heads are infinitely wide: a row that said otherwise would show another law's numbers."""
     text = 'verb = "limit"\n[fixed]\ndraws = 2000\nhead_width = 4\n[grid]\nwidth = [16{}]\n'
-    with pytest.raises(InputError, match="head_width: found 4 at width inf, the limit, whose heads"):
+    with pytest.raises(InputError, match="head_width: found 4, but heads are infinitely wide at width inf"):
         rows(tmp_path, text.format(", inf"))
     (row,) = rows(tmp_path, text.format("")).to_dicts()
     law = output_law(AttentionLayer(RandomInputs(4), heads=2, width=16, head_width=4), 2000, row["seed"])
@@ -321,9 +298,9 @@ def test_a_stack_has_its_path_in_the_row(tmp_path: Path) -> None:
     text = 'verb = "limit"\n[fixed]\ndraws = 500\ndepth = 3\nresidual = true\nwidth = "inf"\n'
     (row,) = rows(tmp_path, text).to_dicts()
     options = ["--draws", "500", "--depth", "3", "--residual", "--width", "inf", "--seed"]
-    (law,) = printed("limit", *options, str(row["seed"]))["rows"]
-    assert row["path_cosine"] == [point["cosine"]["value"] for point in law["path"]]
-    assert row["path_squared_length_error"] == [point["squared_length"]["error"] for point in law["path"]]
+    law = printed("limit", *options, str(row["seed"]))["quantities"]
+    assert row["path_cosine"] == law["path_cosine"]["value"]
+    assert row["path_squared_length_error"] == law["path_squared_length"]["error"]
 
 
 def test_an_atlas_is_a_data_set(tmp_path: Path) -> None:
@@ -348,7 +325,7 @@ def test_an_atlas_is_a_data_set(tmp_path: Path) -> None:
     spectra = pl.scan_parquet(tmp_path / "out" / "tables" / "spectra" / "*.parquet").collect()
     assert spectra.height == 2 * audits[0].spectra.height
     fits = every.filter(verb="fit")
-    laws = fit_model(tmp_path / "models" / "first").matrices
+    laws = attnlaw.fit(tmp_path / "models" / "first").matrices
     assert fits["matrix_count"].to_list() == [laws.height] * 2
     assert fits["random_count"][0] == (laws["law"] == "random").sum()
     names = [name for name in fits.columns if name.endswith("_count") and name != "matrix_count"]

@@ -29,7 +29,6 @@ from attnlaw.models.families.read_toml import read_family
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 from attnlaw.study.file import read_study
-from attnlaw.study.verbs import VERBS
 
 LONGEST_LINE = 2500
 
@@ -224,7 +223,7 @@ STUDIES = (
 
 
 def _read_study(path: Path) -> None:
-    study = read_study(path, VERBS)
+    study = read_study(path)
     study.check(list(study.tasks[:20]))
 
 
