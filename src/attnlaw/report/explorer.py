@@ -95,7 +95,7 @@ def _rows(audit: AuditRows) -> pl.DataFrame:
     if fits is None:
         return rows
     # A fit repeats the null test of an audit; rows of 0.1 have it there alone.
-    told = [name for name in rows.columns if name in PLACE or rows[name].count()]
+    told = [name for name in rows.columns if name in PLACE or name not in fits.columns or rows[name].count()]
     return _beside(rows.select(told), fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False))
 
 
