@@ -8,8 +8,6 @@ import numpy as np
 import polars as pl
 
 from attnlaw import fit
-from attnlaw.report.fit_charts import law_map
-from attnlaw.report.style import save_chart
 
 MODEL = "examples/tiny-decoder"
 
@@ -37,7 +35,7 @@ print(
 )
 
 # %% [markdown]
-# One map for a paper or a talk: each cell is a head.
+# The rows, a page, and the map of laws for a paper or a talk: each cell is a head.
 
 # %%
-print(save_chart(law_map(trained.matrices), "laws.png"))
+print("see", trained.save("fit-notebook", figures="png") / "figures" / "laws.png")
