@@ -1,7 +1,7 @@
 """Tables of settings and quantities in the page of a verb, read off its declaration.
 
-A page says where: `<!-- settings of learn -->`, `<!-- quantities of learn -->`, `<!-- table matrices of audit -->`;
-`<!-- more settings of learn.simulate -->` are those that `learn` does not have.
+A page says where, on a line of its own: `<!-- settings of learn -->`, `<!-- quantities of learn -->`,
+`<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from attnlaw.base.settings import Declared, declared
 from attnlaw.verbs import verb
 
 PLACE = re.compile(
-    r"<!-- (?P<what>settings|more settings|quantities|table (?P<table>\w+)) of (?P<verb>[\w.]+) -->"
+    r"^<!-- (?P<what>settings|more settings|quantities|table (?P<table>\w+)) of (?P<verb>[\w.]+) -->$",
+    re.MULTILINE,
 )
 
 
