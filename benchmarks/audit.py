@@ -83,7 +83,7 @@ def make_llama(folder: Path, layers: int = 2, width: int = 4096, inner: int = 11
 def attnlaw(folder: str) -> object:
     import polars as pl
 
-    from attnlaw.auditing import audit
+    from attnlaw import audit
     from attnlaw.fits.tail import power_law_tails
 
     def work() -> object:
@@ -95,13 +95,13 @@ def attnlaw(folder: str) -> object:
 
 
 def feed_forward(folder: str) -> object:
-    from attnlaw.auditing import audit
+    from attnlaw import audit
 
     return lambda: audit(folder, only="ffn")
 
 
 def approximate(folder: str) -> object:
-    from attnlaw.auditing import audit
+    from attnlaw import audit
 
     return lambda: audit(folder, only="ffn", approximate=True)
 

@@ -17,8 +17,8 @@ import polars as pl
 from claims import Claims
 
 from attnlaw.base.tables import frame
+from attnlaw.report.audited import SCHEMAS, AuditRows
 from attnlaw.report.page import audit_page
-from attnlaw.report.saved import SCHEMAS, AuditRows
 
 DEPTH, HEADS, HEAD_WIDTH, HIDDEN, INNER = 32, 32, 128, 4096, 11008
 MEGABYTES, SECONDS, LOADS = 15.0, 3.0, 5
@@ -61,14 +61,10 @@ def rows() -> AuditRows:
         curves.append({"curve": "null", "null_shape": f"{count}", "law": "random", **curve})
     layers = [{"model": "7B", "layer": layer, "log10_alpha": 2.0 * (DEPTH - layer)} for layer in range(DEPTH)]
     shares = dict.fromkeys(("share_qk", "share_vo", "share_ffn"), 0.33)
-    return AuditRows(
-        (_summary(len(matrices)),),
-        frame(matrices, SCHEMAS["matrices"]),
-        frame(spectra, SCHEMAS["spectra"]),
-        frame([layer | shares for layer in layers], SCHEMAS["layers"]),
-        frame(fits, SCHEMAS["fits"]),
-        frame(curves, SCHEMAS["curves"]),
-    )
+    tables = {"matrices": matrices, "spectra": spectra, "fits": fits, "curves": curves}
+    tables["layers"] = [layer | shares for layer in layers]
+    made = {name: frame(tables[name], schema) for name, schema in SCHEMAS.items()}
+    return AuditRows((_summary(len(matrices)),), made)
 
 
 def _summary(count: int) -> dict[str, object]:

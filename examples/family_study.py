@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,17 @@ from typing import Any
 import polars as pl
 
 import attnlaw
+from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.growth import growth
-from attnlaw.report import bounds_charts
-from attnlaw.report.style import save_chart
+from attnlaw.report.audit_charts import contribution_curves, spectrum_decay
+from attnlaw.report.audited import KINDS
+from attnlaw.report.marks import EXTENT, over
+from attnlaw.report.paper import save_chart
+from attnlaw.report.style import PALETTE, inline
 
-PROXIES = (
-    "spectrum_adaptive",
-    "spectrum_adaptive_continuous",
-    "fixed_p_0",
-    "fixed_p_1",
-    "fixed_p_2",
-    "edelman",
-    "trauger_tewari",
-)
+NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}
+OTHER = {"depth": "width", "width": "depth"}
+PROXIES = tuple(BOUNDS)
 NAME = re.compile(r"depth-(\d+)-width-(\d+)-seed-(\d+)$")
 # Not kept: which tensors a matrix comes from, and columns that are equal in all rows.
 DROPPED = ("tensors", "family", "stack", "route", "attnlaw_version")
@@ -149,17 +147,103 @@ def figures(
     largest = models.sort("depth", "width")["model"][-1]
     shallowest = models.sort("depth", pl.col("width"), descending=[False, True])["model"][0]
     charts = {
-        "proxy_growth": bounds_charts.proxy_growth(models, exponents),
-        "norm_growth_width": bounds_charts.norm_growth(matrices, "width"),
-        "norm_growth_depth": bounds_charts.norm_growth(matrices, "depth"),
-        "contributions_deepest": bounds_charts.contribution_curves(matrices.filter(model=largest)),
-        "contributions_shallowest": bounds_charts.contribution_curves(matrices.filter(model=shallowest)),
+        "proxy_growth": proxy_growth(models, exponents),
+        "norm_growth_width": norm_growth(matrices, "width"),
+        "norm_growth_depth": norm_growth(matrices, "depth"),
+        "contributions_deepest": contribution_curves(matrices.filter(model=largest)),
+        "contributions_shallowest": contribution_curves(matrices.filter(model=shallowest)),
     }
     if spectra is not None:
         ends = models.filter(pl.col("width") == pl.col("width").max(), pl.col("seed") == pl.col("seed").min())
         labels = {row["model"]: f"{row['depth']} layers" for row in ends.rows(named=True)}
-        charts["spectrum_decay"] = bounds_charts.spectrum_decay(spectra, labels)
+        charts["spectrum_decay"] = spectrum_decay(spectra, labels)
     return charts
+
+
+def proxy_growth(
+    models: pl.DataFrame,
+    exponents: pl.DataFrame,
+    proxies: Sequence[str] = ("spectrum_adaptive", "edelman", "trauger_tewari"),
+) -> Any:
+    """Each proxy against depth at fixed width and against width at fixed depth, points being seeds.
+
+    `models`: depth, width, seed, log10_<proxy>. `exponents`: proxy, variable, exponent, standard_error
+    (null where unknown); each panel states its own.
+    """
+    import altair as alt
+
+    fitted = {(row["proxy"], row["variable"]): row for row in exponents.rows(named=True)}
+    rows = []
+    for proxy in proxies:
+        panels = []
+        for variable, fixed in OTHER.items():
+            found = fitted.get((proxy, variable))
+            title = f"{BOUNDS[proxy].short} {_power(variable, found)}" if found else BOUNDS[proxy].short
+            table = models.select("depth", "width", "seed", pl.col(f"log10_{proxy}").alias("log10_proxy"))
+            panels.append(_growth_panel(alt, table, variable, fixed, "log10_proxy", "log10 proxy", title))
+        rows.append(alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"))
+    return alt.vconcat(*rows).resolve_scale(color="independent", shape="independent")
+
+
+def norm_growth(matrices: pl.DataFrame, variable: str = "width") -> Any:
+    """Norms against depth or width, by kind of matrix: medians over the matrices of each model."""
+    import altair as alt
+
+    fixed = OTHER[variable]
+    medians = matrices.group_by("kind", "depth", "width", "seed", maintain_order=True).agg(
+        pl.col(list(NORM_NAMES)).median()
+    )
+    rows = []
+    for norm, name in NORM_NAMES.items():
+        panels = []
+        for place, kind in enumerate(kind for kind in KINDS if kind in set(matrices["kind"])):
+            table = medians.filter((pl.col("kind") == kind) & (pl.col(norm) > 0))
+            title = "" if place else f"median {name}"
+            label = KINDS[kind].label
+            panels.append(_growth_panel(alt, table, variable, fixed, norm, title, label, (130, 110), True))
+        rows.append(alt.hconcat(*panels))
+    return alt.vconcat(*rows)
+
+
+def _growth_panel(
+    alt: Any,
+    table: pl.DataFrame,
+    variable: str,
+    fixed: str,
+    column: str,
+    y_title: str,
+    title: str,
+    size: tuple[int, int] = (250, 160),
+    log: bool = False,
+) -> Any:
+    """Means over seeds as lines, seeds as points, one colour per value of the other size."""
+    sizes = sorted(table[variable].unique().to_list())
+    levels = sorted(table[fixed].unique().to_list())
+    x = alt.X(
+        f"{variable}:Q",
+        title=variable,
+        scale=alt.Scale(type="log", base=2, nice=False, padding=8),
+        axis=alt.Axis(values=sizes, format="d"),
+    )
+    scale = alt.Scale(type="log", nice=False, padding=6) if log else alt.Scale(zero=False)
+    axis = alt.Axis(format="~g", tickCount=4 if log else 6, minExtent=EXTENT)
+    color = alt.Color(
+        f"{fixed}:O",
+        title=fixed,
+        scale=alt.Scale(domain=levels, range=list(PALETTE[: len(levels)])),
+    )
+    base = alt.Chart(inline(table.to_dicts()), title=over(title)).encode(x=x, color=color)
+    y = alt.Y(f"{column}:Q", title=y_title, scale=scale, axis=axis)
+    line = base.mark_line().encode(y=alt.Y(f"mean({column}):Q", title=y_title, scale=scale, axis=axis))
+    return (line + base.mark_point(size=28, filled=True).encode(y=y)).properties(
+        width=size[0], height=size[1]
+    )
+
+
+def _power(variable: str, fit: Mapping[str, Any]) -> str:
+    """~ depth^(1.03 ± 0.02)."""
+    error = fit["standard_error"]
+    return f"~ {variable}^{fit['exponent']:.2f}" + ("" if error is None else f" (± {error:.2g})")
 
 
 def findings(models: pl.DataFrame, matrices: pl.DataFrame, exponents: pl.DataFrame) -> list[str]:

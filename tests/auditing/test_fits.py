@@ -16,7 +16,8 @@ from attnlaw.base.files import to_json
 from attnlaw.fits import LAWS
 from attnlaw.fits.tail import power_law_tail
 from attnlaw.models.open import open_model
-from attnlaw.report.payload import audit_payload
+from attnlaw.report.audited import AuditRows
+from attnlaw.report.explorer import audit_payload
 from attnlaw.verbs.fit import VERB
 
 
@@ -82,14 +83,15 @@ def test_latent_attention_has_no_null():
     assert heads.height == 8
     for name in ("law", "random_p_value", "outliers", "null_shape", "null_scale"):
         assert heads[name].null_count() == 8
-    assert heads["status"].str.contains("latent attention has no null here").all()
+    assert heads["remark"].str.contains("latent attention has no null here").all()
     assert heads["alpha"].null_count() == 0
     assert others["law"].to_list() == ["random"] * 3
     assert found.rejections()["latent"].tested == 3
     assert 1 - 1e-12 < found.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
     assert set(found.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(found)
-    assert audit_payload(fitted)["columns"]["law"] == fitted.fits["law"].to_list()
+    shown = audit_payload(AuditRows(fitted.summaries, fitted.tables()))
+    assert shown["columns"]["law"] == fitted.fits["law"].to_list()
 
 
 def test_rows_and_curves_have_their_columns(fresh):
@@ -141,7 +143,7 @@ def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
     rows = fit("examples/tiny-decoder", layers="0", only="qk,vo").matrices
     names = [name for name in schema(FITS) if name.startswith(("noise", "threshold", "target_rank"))]
     assert len(names) == 9
-    withheld = pl.col("status").str.contains("parameters are withheld")
+    withheld = pl.col("remark").str.contains("parameters are withheld")
     without, fitted = rows.filter(withheld), rows.filter(~withheld)
     assert (without.height, fitted.height) == (3, 5)
     assert without.select(names).null_count().row(0) == (3,) * 9
@@ -183,7 +185,8 @@ def test_an_approximate_spectrum_has_a_row_that_says_so():
     )
     found = fit_spectra(without_values, approximate).matrices
     assert found["law"].to_list() == [None, None]
-    assert "approximate" in found["status"][0]
+    assert found["status"][0] == "not fitted"
+    assert "approximate" in found["remark"][0]
     assert Fits(found, pl.DataFrame(schema=schema(CURVES))).rejections()["m"].tested == 0
 
 

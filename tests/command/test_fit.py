@@ -12,7 +12,7 @@ from command.in_process import invoke
 from rich.console import Console
 
 import attnlaw
-from attnlaw.auditing import Fits
+from attnlaw.auditing.fits import Fits
 from attnlaw.command.fit_table import show, show_together
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
@@ -50,7 +50,7 @@ def block(name):
 
 def shown(what, fits, width=80):
     screen = io.StringIO()
-    what(fits, Console(width=width, file=screen))
+    what([fits] if what is show_together else fits, Console(width=width, file=screen))
     return screen.getvalue()
 
 

@@ -64,9 +64,9 @@ def test_many_tokens_are_estimated_and_cut(monkeypatch: pytest.MonkeyPatch) -> N
         ("--ids ,", "--ids ,: expected whole numbers with commas", 2),
         ("--ids=-1", "--ids -1: expected", 2),
         ("--ids 1 --top 0", "--top 0: expected a whole number of at least 1", 2),
-        ("--ids 256", "token id 256 is outside the vocabulary; choose ids from 0 to 255", 1),
-        (f"--ids {','.join(['1'] * 129)}", "129 token ids were given, and the model has 128 positions", 1),
-        ("--ids 1 --top 128", "expected from 1 to 127", 1),
+        ("--ids 256", "--ids 256: outside the vocabulary; choose from 0 to 255", 2),
+        (f"--ids {','.join(['1'] * 129)}", "--ids has 129 tokens, and the model 128 positions", 2),
+        ("--ids 1 --top 128", "of at most 127", 2),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) -> None:

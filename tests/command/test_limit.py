@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from attnlaw.base.estimate import Estimate
 from attnlaw.limits import AttentionLayer, Depth, GivenInputs, RandomInputs, compare_widths
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TITLES = {

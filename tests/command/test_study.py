@@ -90,10 +90,10 @@ def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
         ("run", tmp_path / "none.toml", "--out", tmp_path / "out"),
         ("run", absent, "--out", tmp_path / "out"),
         ("run", file, "--out", file),
-        ("run", file, "--out", tmp_path / "out", "--jobs", 1, "--dask", "tcp://127.0.0.1:1"),
-        ("run", file, "--out", tmp_path / "out", "--slurm", "cores"),
     ):
         assert study(*arguments, status=1).stderr.count("\n") == 1
+    for words in (("--jobs", 1, "--dask", "tcp://127.0.0.1:1"), ("--slurm", "cores")):
+        assert study("run", file, "--out", tmp_path / "out", *words, status=2).stderr.count("\n") == 1
     assert "--jobs 0: expected" in study("run", file, "--out", tmp_path / "o", "--jobs", 0, status=2).stderr
     assert "requires an argument" in study("run", file, status=2).stderr
 

@@ -142,3 +142,67 @@ def test_an_unreachable_hub_is_one_line(bert_miniatures, monkeypatch):
     monkeypatch.setattr(hub, "snapshot_download", refuse)
     with pytest.raises(SystemExit, match=r"^google/bert.*cannot be downloaded \(cannot reach the hub\)"):
         bert_miniatures.download()
+
+
+def growth_rows():
+    """One row per model, and one per matrix, of depth 1, 2 by width 8, 16 by two seeds."""
+    rng = np.random.default_rng(0)
+    sizes = [
+        {"depth": depth, "width": width, "seed": seed}
+        for depth in (1, 2)
+        for width in (8, 16)
+        for seed in (0, 1)
+    ]
+    proxies = ("spectrum_adaptive", "edelman", "trauger_tewari")
+    models = [size | {f"log10_{name}": float(rng.random()) for name in proxies} for size in sizes]
+    norms = ("spectral_norm", "frobenius_norm", "norm_21")
+    matrices = [
+        size | {"kind": kind} | {name: float(rng.random()) for name in norms}
+        for size in sizes
+        for kind in ("qk", "qk", "vo", "ffn_in")
+    ]
+    return pl.DataFrame(models), pl.DataFrame(matrices)
+
+
+def panels_of(chart):
+    """The rows of every panel, in order, and the whole specification as text."""
+    spec = chart.to_dict()
+
+    def found(part):
+        if isinstance(part, dict):
+            own = [json.loads(part["data"]["values"])] if "values" in part.get("data", {}) else []
+            return own + [rows for value in part.values() for rows in found(value)]
+        return [rows for value in part for rows in found(value)] if isinstance(part, list) else []
+
+    return found(spec), json.dumps(spec, ensure_ascii=False)
+
+
+def test_proxy_growth_shows_every_model_and_states_the_exponents(family_study):
+    models, _ = growth_rows()
+    exponents = pl.DataFrame(
+        {
+            "proxy": ["spectrum_adaptive", "spectrum_adaptive", "edelman"],
+            "variable": ["depth", "width", "depth"],
+            "exponent": [1.0, 1.25, 7.5],
+            "standard_error": [0.01, 0.125, None],
+        }
+    )
+    panels, text = panels_of(family_study.proxy_growth(models, exponents))
+    assert len(panels) == 6
+    for panel, proxy in zip(panels[::2], ("spectrum_adaptive", "edelman", "trauger_tewari"), strict=True):
+        assert [row["log10_proxy"] for row in panel] == models[f"log10_{proxy}"].to_list()
+        assert [row["depth"] for row in panel] == models["depth"].to_list()
+    assert "spectrum-adaptive ~ depth^1.00 (± 0.01)" in text
+    assert "spectrum-adaptive ~ width^1.25 (± 0.12)" in text
+    assert '"norm-based (2,1) ~ depth^7.50 "' in text
+
+
+@pytest.mark.parametrize("variable", ["depth", "width"])
+def test_norm_growth_shows_medians_over_the_matrices_of_a_model(family_study, variable):
+    _, matrices = growth_rows()
+    panels, _ = panels_of(family_study.norm_growth(matrices, variable))
+    assert len(panels) == 3 * 3
+    first = {(row["depth"], row["width"], row["seed"]): row["spectral_norm"] for row in panels[0]}
+    own = matrices.filter(kind="qk", depth=2, width=16, seed=1)
+    assert first[2, 16, 1] == own["spectral_norm"].median()
+    assert len(first) == 8

@@ -15,10 +15,11 @@ from safetensors.numpy import save_file
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
-from attnlaw.models import families, open_model
+from attnlaw.models import families
 from attnlaw.models.assembly.match import match_family
 from attnlaw.models.config import Config
 from attnlaw.models.families import families_in, known_families
+from attnlaw.models.open import open_model
 from attnlaw.models.tensors import InMemory
 
 TOY = MINE.replace('name = "mine"', 'name = "toy"\nmodel_types = ["toy_lm"]')

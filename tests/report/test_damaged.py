@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -13,12 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from report.charts_of import data_of, study_of
 
 import attnlaw
-from attnlaw.report.payload import plain_columns
-from attnlaw.report.saved import AuditRows, read_audit
-from attnlaw.report.study_rows import table_beside
+from attnlaw.report.explorer import plain_columns
+from attnlaw.report.saved import read_audit, read_saved
 from attnlaw.report.write import write_report
+from attnlaw.verbs import verb
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -29,14 +29,12 @@ def weights(seed: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", name="audited")
-def _audited(tmp_path_factory: pytest.TempPathFactory) -> AuditRows:
+def _audited(tmp_path_factory: pytest.TempPathFactory) -> attnlaw.Audit:
     return attnlaw.audit(weights(0), heads=2, name="one").fitted()
 
 
 def page_rows(page: Path) -> dict[str, list[Any]]:
-    found = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    columns: dict[str, list[Any]] = json.loads(found[1])["columns"]
+    columns: dict[str, list[Any]] = data_of(page)["columns"]
     return columns
 
 
@@ -73,9 +71,9 @@ def audit_with(folder: Path, value: float) -> None:
 
 
 def study_with(folder: Path, value: float) -> None:
-    rows = {"verb": "fit", "status": "done", "task": "t0", "log10_edelman": value}
-    (folder / "rows").mkdir(parents=True)
-    pl.DataFrame([rows]).write_parquet(folder.absolute() / "rows" / "rows.parquet")
+    study_of(
+        folder, [{"verb": "audit", "status": "done", "task": "t0", "model": "m", "log10_edelman": value}]
+    )
 
 
 def steps_with(folder: Path, value: float) -> None:
@@ -85,12 +83,14 @@ def steps_with(folder: Path, value: float) -> None:
 
 
 def test_tables_beside_rows_with_a_name_like_a_pattern(tmp_path: Path) -> None:
-    for folder, value in (("run1", 1.0), ("run[1]", 2.0)):
-        (tmp_path / folder / "tables" / "t").mkdir(parents=True)
-        pl.DataFrame({"x": [value]}).write_parquet(tmp_path / folder / "tables" / "t" / "k.parquet")
-    table = table_beside(tmp_path / "run[1]", "t", "k", {"x": pl.Float64()})
-    assert table is not None
-    assert table["x"].to_list() == [2.0]
+    row = {"verb": "limit", "status": "done", "task": "t0", **ROWS["limit"]}
+    for name, value in (("run1", 1.0), ("run[1]", 2.0)):
+        folder = study_of(tmp_path / name, [row])
+        (folder / "tables" / "densities").mkdir(parents=True)
+        table = pl.DataFrame({"y": [value], "density": [0.5]})
+        table.write_parquet(folder / "tables" / "densities" / "t0.parquet")
+    (source,) = read_saved(tmp_path / "run[1]").sources
+    assert source.tables["densities"]["y"].to_list() == [2.0]
 
 
 def refused(folder: Path, *parts: str) -> None:
@@ -114,8 +114,8 @@ def refused(folder: Path, *parts: str) -> None:
     ],
     ids=["lists", "tables", "digits", "short", "bytes"],
 )
-def test_summaries_that_are_none(text: str, audited: AuditRows, tmp_path: Path) -> None:
-    audited.save(tmp_path)  # type: ignore[attr-defined]
+def test_summaries_that_are_none(text: str, audited: attnlaw.Audit, tmp_path: Path) -> None:
+    audited.save(tmp_path)
     (tmp_path / "summary.json").write_bytes(text.encode("latin-1"))
     refused(tmp_path, "not the rows of an audit", "attnlaw audit MODEL --out")
 
@@ -132,8 +132,8 @@ def test_summaries_that_are_none(text: str, audited: AuditRows, tmp_path: Path) 
         {"model": "other"},
     ],
 )
-def test_summaries_of_other_types(change: dict[str, Any], audited: AuditRows, tmp_path: Path) -> None:
-    audited.save(tmp_path)  # type: ignore[attr-defined]
+def test_summaries_of_other_types(change: dict[str, Any], audited: attnlaw.Audit, tmp_path: Path) -> None:
+    audited.save(tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     (tmp_path / "summary.json").write_text(json.dumps(summary | {"rank_count": False} | change))
     refused(tmp_path, "attnlaw audit MODEL --out")
@@ -141,9 +141,9 @@ def test_summaries_of_other_types(change: dict[str, Any], audited: AuditRows, tm
 
 @pytest.mark.parametrize("name", ["summary.json", "matrices.parquet", "fits.parquet"])
 def test_pipes_and_directories_among_the_files_of_an_audit(
-    name: str, audited: AuditRows, tmp_path: Path
+    name: str, audited: attnlaw.Audit, tmp_path: Path
 ) -> None:
-    audited.save(tmp_path)  # type: ignore[attr-defined]
+    audited.save(tmp_path)
     (tmp_path / name).unlink()
     os.mkfifo(tmp_path / name)
     refused(tmp_path, name, "not a plain file")
@@ -152,8 +152,8 @@ def test_pipes_and_directories_among_the_files_of_an_audit(
     refused(tmp_path, name, "not a plain file")
 
 
-def test_a_summary_of_gigabytes_is_not_read(audited: AuditRows, tmp_path: Path) -> None:
-    audited.save(tmp_path)  # type: ignore[attr-defined]
+def test_a_summary_of_gigabytes_is_not_read(audited: attnlaw.Audit, tmp_path: Path) -> None:
+    audited.save(tmp_path)
     with (tmp_path / "summary.json").open("wb") as file:
         file.truncate(10**10)  # a hole
     refused(tmp_path, "summary.json: larger than 64 MB")
@@ -175,8 +175,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_tables_of_an_audit_that_are_damaged(case: str, audited: AuditRows, tmp_path: Path) -> None:
-    audited.save(tmp_path)  # type: ignore[attr-defined]
+def test_tables_of_an_audit_that_are_damaged(case: str, audited: attnlaw.Audit, tmp_path: Path) -> None:
+    audited.save(tmp_path)
     table, columns = DAMAGE[case]
     path = tmp_path / f"{table}.parquet"
     pl.read_parquet(path).with_columns(**columns).write_parquet(path)
@@ -184,8 +184,8 @@ def test_tables_of_an_audit_that_are_damaged(case: str, audited: AuditRows, tmp_
 
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
-def test_what_is_no_number_is_null(value: float, audited: AuditRows, tmp_path: Path) -> None:
-    audited.save(tmp_path)  # type: ignore[attr-defined]
+def test_what_is_no_number_is_null(value: float, audited: attnlaw.Audit, tmp_path: Path) -> None:
+    audited.save(tmp_path)
     for name in ("matrices", "layers", "fits"):
         path = tmp_path / f"{name}.parquet"
         rows = pl.read_parquet(path)
@@ -196,8 +196,8 @@ def test_what_is_no_number_is_null(value: float, audited: AuditRows, tmp_path: P
     assert set(page_rows(write_report([tmp_path]))["spectral_norm"]) == {None}
 
 
-def test_curves_of_other_lengths_are_drawn_as_they_are(audited: AuditRows, tmp_path: Path) -> None:
-    audited.save(tmp_path)  # type: ignore[attr-defined]
+def test_curves_of_other_lengths_are_drawn_as_they_are(audited: attnlaw.Audit, tmp_path: Path) -> None:
+    audited.save(tmp_path)
     path = tmp_path / "matrices.parquet"
     rows = pl.read_parquet(path)
     curves = [[0.0, 1.0, 2.0], [0.0, NAN], [1.0], [], None] * rows.height
@@ -213,53 +213,59 @@ ROWS: dict[str, dict[str, Any]] = {
     "limit": {"heads": 1, "width": INFINITY}
     | {f"{name}_to_limit{end}": 0.1 for name in ("kl", "w1") for end in ("", "_error")},
     "audit": {"model": "m", "log10_spectrum_adaptive": 1.0},
+    "fit": {"model": "m", "matrix_count": 3},
 }
 
 
-def study_of(folder: Path, rows: list[dict[str, Any]]) -> Path:
-    (folder / "rows").mkdir(parents=True, exist_ok=True)
-    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "rows" / "rows.parquet")
-    return folder
-
-
-@pytest.mark.parametrize("verb", ROWS)
-def test_rows_without_a_column_of_their_verb(verb: str, tmp_path: Path) -> None:
-    whole = {"verb": verb, "status": "done", "task": "t0", **ROWS[verb]}
-    assert page_rows(write_report([study_of(tmp_path / "whole", [whole])]))["verb"] == [verb]
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_checked_by_the_columns_of_their_verb(name: str, tmp_path: Path) -> None:
+    """What tells the rows apart must be there; a declared column may be missing, but of no other kind."""
+    whole = {"verb": name, "status": "done", "task": "t0", **ROWS[name]}
+    assert page_rows(write_report([study_of(tmp_path / "whole", [whole])]))["verb"] == [name]
     for column in whole:
-        without = {name: value for name, value in whole.items() if name != column}
-        refused(study_of(tmp_path / "without", [without]), f"no column {column}")
+        without = study_of(
+            tmp_path / "without", [{key: value for key, value in whole.items() if key != column}]
+        )
+        if column in ("verb", "status", "task"):
+            refused(without, f"no column {column}")
+            refused(study_of(tmp_path / "null", [whole, whole | {column: None}]), f"a row without {column}")
         other = 3.5 if isinstance(whole[column], str) else "text"
         refused(study_of(tmp_path / "other", [whole | {column: other}]), f"{column} is a column of")
-    for column in ("verb", "status", "task", *ROWS[verb]):
-        null = study_of(tmp_path / "null", [whole, whole | {column: None}])
-        may_be_null = column in ("target_rank", "weight_decay")  # without use for some targets and students
-        if may_be_null or column.endswith("_error") or "log10" in column or "_to_limit" in column:
-            assert page_rows(write_report([null]))[column][1] is None
-        else:
-            refused(null, f"a row without {column}")
+    found = {quantity.name for quantity in verb(name).quantities}
+    bare = {key: value for key, value in whole.items() if key not in found}
+    refused(study_of(tmp_path / "bare", [bare]), f"found rows of {name} without any of")
 
 
 @pytest.mark.parametrize(
-    ("verb", "columns"),
+    ("name", "columns"),
     [
         ("learn", {"threshold_bayes": "x"}),
         ("learn", {"threshold_bayes": [1.0]}),
         ("learn", {"tokens": "x"}),
-        ("learn", {"target_exponent": 1.0}),
+        ("learn", {"alpha": 0.0}),
         ("learn", {"atom_at_zero": "x"}),
         ("limit", {"kl_to_gaussian": "x"}),
-        ("limit", {"other_scaling": 1.0, "kl_to_other_limit": 1.0}),
+        ("limit", {"other_scaling": 1.0}),
+        ("limit", {"width": -1.0}),
         ("limit", {"path_squared_length": 1.0}),
-        ("limit", {"path_squared_length": [1.0, 2.0], "path_cosine": [1.0]}),
-        ("limit", {"path_squared_length": [1.0, 2.0], "path_cosine": None}),
     ],
 )
-def test_columns_that_some_studies_have_of_other_types(
-    verb: str, columns: dict[str, Any], tmp_path: Path
+def test_columns_of_other_kinds_and_settings_out_of_bounds(
+    name: str, columns: dict[str, Any], tmp_path: Path
 ) -> None:
-    row = {"verb": verb, "status": "done", "task": "t0", **ROWS[verb]}
+    row = {"verb": name, "status": "done", "task": "t0", **ROWS[name]}
     refused(study_of(tmp_path, [row | columns]), "attnlaw study export")
+
+
+def test_paths_of_several_lengths_are_not_drawn(tmp_path: Path) -> None:
+    path = {
+        f"path_{name}{end}": [1.0, 2.0] for name in ("squared_length", "cosine") for end in ("", "_error")
+    }
+    row = {"verb": "limit", "status": "done", **ROWS["limit"], **path}
+    rows = [{**row, "task": "t0"}, {**row, "task": "t1", "heads": 2, "path_cosine": [1.0]}]
+    assert "Along the depth" in write_report([study_of(tmp_path, rows)]).read_text(encoding="utf-8")
+    torn = [{**row, "task": "t1", "path_cosine": [1.0]}]
+    assert "Along the depth" not in write_report([study_of(tmp_path, torn)]).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("sign", [-1.0, 0.0])
@@ -272,8 +278,8 @@ def test_distances_that_are_nowhere_positive_have_no_figure(sign: float, tmp_pat
         for heads in (1, 2)
     ]
     source = write_report([study_of(tmp_path, rows)]).read_text(encoding="utf-8")
-    assert "Wasserstein-1 distance to the limit" in source
-    assert "KL divergence to" not in source
+    assert "<h3>Wasserstein-1 distance to the limit</h3>" in source
+    assert "<h3>KL divergence to" not in source
 
 
 @pytest.mark.parametrize("task", ["../../t0", "a/b", "", "a\x00b", "*", "t.0"])

@@ -1,6 +1,5 @@
 """Models may be called like something of JavaScript's own, such as `constructor`: their figures are drawn."""
 
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -9,22 +8,23 @@ from typing import Any
 import polars as pl
 import pytest
 from models.spoiled import bert_state
+from report.charts_of import as_rows, source
+from report.charts_of import named as figures_by_name
 
 import attnlaw
 from attnlaw.base.errors import InputError
-from attnlaw.report.audit_figures import audit_figures
-from attnlaw.report.fit_charts import law_map
-from attnlaw.report.inline import inline_svg
-from attnlaw.report.saved import AuditRows
-from attnlaw.report.series_charts import series_chart, step_charts
-from attnlaw.report.style import save_chart
+from attnlaw.report.audited import AuditRows, audit_figures
+from attnlaw.report.paper import save_chart, save_figures
+from attnlaw.report.step_charts import step_figures
+from attnlaw.report.style import inline_svg
+from attnlaw.verbs import verb
 
 NAMES = ("constructor", "toString", "__proto__")
 
 
 @pytest.fixture(scope="module", name="audited")
 def _audited() -> AuditRows:
-    return reduce(add, [attnlaw.audit(bert_state(), heads=2, jobs=1, name=name) for name in NAMES])
+    return as_rows(reduce(add, [attnlaw.audit(bert_state(), heads=2, jobs=1, name=name) for name in NAMES]))
 
 
 def named(drawn: str) -> list[str]:
@@ -40,22 +40,24 @@ def test_figures_of_several_models_name_all_in_their_order(figure: str, audited:
 
 
 def test_one_model_alone_is_drawn(audited: AuditRows) -> None:
-    own = {name: table.filter(model="constructor") for name, table in audited.tables().items()}
-    for figure in audit_figures(replace(audited, summaries=audited.summaries[:1], **own)):
+    own = {name: table.filter(model="constructor") for name, table in audited.tables.items()}
+    for figure in audit_figures(AuditRows(audited.summaries[:1], own)):
         assert "</text>" in inline_svg(figure.draw(), figure.name)
 
 
-def test_the_map_of_laws_has_the_name_as_its_title(tmp_path: Path) -> None:
-    place = {"layer": [0, 0], "head": [0, 1], "expert": pl.Series([None, None], dtype=pl.Int64)}
-    fits = pl.DataFrame({"model": ["constructor"] * 2, **place, "kind": ["qk"] * 2, "law": ["random"] * 2})
-    assert named(save_chart(law_map(fits), tmp_path / "laws.svg").read_text()) == ["constructor"]
+def test_a_map_of_one_of_several_has_the_name_as_its_title(audited: AuditRows, tmp_path: Path) -> None:
+    heads = [figure for figure in audit_figures(audited) if figure.name == "heads_constructor"]
+    (path,) = save_figures(heads, tmp_path, "svg")
+    assert named(path.read_text()) == ["constructor"]
 
 
 def test_names_as_categories_and_as_dashes() -> None:
-    rows = pl.DataFrame({"model": NAMES, "log10": [1.0, 2.0, 3.0], "series": ["edelman"] * 3})
-    assert set(named(inline_svg(series_chart(rows, "model", "log10", "log10 proxy"), "a"))) == set(NAMES)
+    rows = [{"model": name, "log10_edelman": 1.0} for name in NAMES]
+    figure = figures_by_name(source(verb("audit"), rows))["proxies"]
+    assert set(named(inline_svg(figure.draw(), "a"))) == set(NAMES)
     steps = pl.DataFrame({"step": [0, 1] * 3, "model": [*NAMES, *NAMES], "stable_rank_qk": [1.0] * 6})
-    assert named(inline_svg(step_charts(steps), "b")) == list(NAMES)
+    (drawn,) = step_figures(steps)
+    assert named(inline_svg(drawn.draw(), "b")) == list(NAMES)
 
 
 @pytest.mark.parametrize("part", [False, True])

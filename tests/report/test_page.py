@@ -9,8 +9,10 @@ from html.parser import HTMLParser
 import numpy as np
 import polars as pl
 import pytest
+from report.charts_of import as_rows
 
 import attnlaw
+from attnlaw.report.audited import AuditRows
 from attnlaw.report.page import audit_page, inert_json
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>&"\'\u2028</style>'
@@ -92,14 +94,15 @@ def test_only_the_script_of_the_page_may_run(page):
 
 
 def test_numbers_on_the_page_are_those_of_the_rows(model):
-    data = data_of(audit_page(model))
-    proxies = {label: log10 for label, log10, _ in data["models"][0]["proxies"]}
+    data = data_of(audit_page(as_rows(model)))
+    source = audit_page(as_rows(model))
     for name, label in (
         ("spectrum_adaptive", "spectrum-adaptive (post hoc p per matrix)"),
         ("edelman", "norm-based, Edelman (2,1)"),
     ):
-        assert proxies[label] == model.summary["proxies"][name]["log10"]
-    assert "not guarantees" in data["meaning"]
+        told = model.summary["proxies"][name]["log10"]
+        assert f'<th scope="row">{label}</th><td>{told:.4f}</td>' in source
+    assert "not guarantees" in source
     assert data["columns"]["spectral_norm"] == model.matrices["spectral_norm"].to_list()
     packed = np.frombuffer(base64.b64decode(data["spectra"]["values"]), dtype="<f4")
     values = np.concatenate(model.spectra["singular_values"].to_list())
@@ -113,7 +116,7 @@ def test_missing_spectra_are_missing(model):
         pl.when(pl.col("head") == 0).then(None).otherwise(pl.col("singular_values")).alias("singular_values")
     )
     tables = model.tables() | {"spectra": model.spectra.with_columns(gone)}
-    data = data_of(audit_page(attnlaw.Audit(model.summaries, **tables)))
+    data = data_of(audit_page(AuditRows(model.summaries, tables)))
     assert [length is None for length in data["spectra"]["lengths"]] == [
         head == 0 for head in model.spectra["head"]
     ]
@@ -126,7 +129,7 @@ def test_not_a_number_never_reaches_the_page():
 
 def test_what_the_page_compares_is_a_proxy_and_no_bound(model):
     """Of bounds it speaks to say that proxies are none, and of the amplification, which does bound."""
-    source = audit_page(model)
+    source = audit_page(as_rows(model))
     said = re.findall(
         r"[^.]*\bbounds?\b[^.]*", re.sub(r"<svg.*?</svg>|<style.*?</style>", "", source, flags=re.S)
     )

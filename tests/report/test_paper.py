@@ -2,7 +2,7 @@
 
 import json
 import re
-from hashlib import sha256
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import altair as alt
@@ -10,14 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 import vl_convert
+from report.charts_of import as_rows
 
 import attnlaw
-from attnlaw.report.audit_charts import amplification, head_map
-from attnlaw.report.audit_figures import audit_figures
-from attnlaw.report.bounds_charts import compare, contribution_curves
-from attnlaw.report.earlier import LIST
-from attnlaw.report.paper import COLUMN, NEAR, PAGE, paper_spec, save_figures
-from attnlaw.report.style import save_chart
+from attnlaw.report.audit_charts import compare, contribution_curves
+from attnlaw.report.audited import AuditRows, audit_figures
+from attnlaw.report.paper import COLUMN, LIST, NEAR, PAGE, paper_spec, save_chart, save_figures
 
 
 @pytest.fixture(scope="module", name="audit")
@@ -37,10 +35,15 @@ def _audit():
     return attnlaw.audit(state, heads=2, jobs=1, name="model")
 
 
+def chart_of(audit, name):
+    """The chart of a figure of an audit."""
+    (found,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == name]
+    return found.draw()
+
+
 def test_narrow_and_wide_charts_fill_one_column_and_two(audit, tmp_path):
-    labels = {"model": "model"}
     for chart, width in (
-        (amplification(audit.layers, labels), COLUMN),
+        (chart_of(audit, "amplification"), COLUMN),
         (contribution_curves(audit.matrices), PAGE),
     ):
         content = save_chart(chart, tmp_path / "figure.pdf").read_bytes()
@@ -73,8 +76,9 @@ def test_many_heads_fit_on_a_page(audit, tmp_path):
         audit.matrices.filter(pl.col("head") == 0).with_columns(head=pl.lit(head, dtype=pl.Int32))
         for head in range(128)
     )
-    assert width_of(head_map(heads), tmp_path / "f.pdf") == pytest.approx(PAGE, abs=NEAR)
-    drawn = vl_convert.vegalite_to_svg(paper_spec(head_map(heads)))
+    chart = chart_of(replace(audit, matrices=heads), "heads")
+    assert width_of(chart, tmp_path / "f.pdf") == pytest.approx(PAGE, abs=NEAR)
+    drawn = vl_convert.vegalite_to_svg(paper_spec(chart))
     shown = [text for text in re.findall(r"<text([^>]*)>(\d+)</text>", drawn) if 'opacity="0"' not in text[0]]
     assert 10 < len(shown) < 2 * 64  # labels that would lie upon each other are left out
 
@@ -94,12 +98,12 @@ def test_a_chart_without_a_width_gets_one(kind, tmp_path):
 
 
 def test_type_is_of_seven_and_eight_points(audit, tmp_path):
-    source = save_chart(amplification(audit.layers, {"model": "model"}), tmp_path / "f.svg").read_text()
+    source = save_chart(chart_of(audit, "amplification"), tmp_path / "f.svg").read_text()
     assert set(re.findall(r'font-size="([\d.]+)px"', source)) <= {"7", "8"}
 
 
 def test_a_bitmap_has_300_pixels_an_inch(audit, tmp_path):
-    content = save_chart(amplification(audit.layers, {"model": "model"}), tmp_path / "f.png").read_bytes()
+    content = save_chart(chart_of(audit, "amplification"), tmp_path / "f.png").read_bytes()
     width = int.from_bytes(content[16:20], "big")
     assert width == pytest.approx(3.3 * 300, abs=NEAR * 300 / 72)
     # The chunk pHYs: pixels per metre across and down, then 1 for the metre; an inch has 0.0254 of them.
@@ -109,7 +113,7 @@ def test_a_bitmap_has_300_pixels_an_inch(audit, tmp_path):
 
 
 def test_a_drawing_tells_its_size_in_points(audit, tmp_path):
-    source = save_chart(amplification(audit.layers, {"model": "model"}), tmp_path / "f.svg").read_text()
+    source = save_chart(chart_of(audit, "amplification"), tmp_path / "f.svg").read_text()
     root = ElementTree.fromstring(source)
     _, _, width, height = root.attrib["viewBox"].split()
     assert (root.attrib["width"], root.attrib["height"]) == (f"{width}pt", f"{height}pt")
@@ -117,7 +121,7 @@ def test_a_drawing_tells_its_size_in_points(audit, tmp_path):
 
 
 def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
-    figures = audit_figures(audit + audit)
+    figures = audit_figures(as_rows(audit + audit))
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names)
     own = {"heads_model", "heads_model-2", "contributions_model", "contributions_model-2"}
@@ -148,42 +152,41 @@ def test_titles_of_a_row_stand_at_one_height(largest, tmp_path):
 
 
 def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
-    heads = [figure for figure in audit_figures(audit + audit) if figure.name.startswith("heads")]
+    heads = [figure for figure in audit_figures(as_rows(audit + audit)) if figure.name.startswith("heads")]
     drawn = [path.read_text() for path in save_figures(heads, tmp_path, "svg")]
     assert [re.findall(r">(model[^<]*)<", source) for source in drawn] == [["model"], ["model (2)"]]
-    (alone,) = [figure for figure in audit_figures(audit) if figure.name == "heads"]
+    (alone,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"]
     assert ">model<" not in save_figures([alone], tmp_path / "one", "svg")[0].read_text()
 
 
 def test_figures_of_an_earlier_run_go_and_files_of_the_user_stay(audit, tmp_path):
-    several = [figure for figure in audit_figures(audit + audit) if "model" in figure.name]
+    several = [figure for figure in audit_figures(as_rows(audit + audit)) if "model" in figure.name]
     save_figures(several, tmp_path, "svg")
     mine = tmp_path / "heads_mine.svg"
     mine.write_text("drawn by hand")
-    changed = tmp_path / "contributions_model.svg"
-    changed.write_text("touched up")
     outside = tmp_path.parent / "outside.svg"
     outside.write_text("elsewhere")
     kept = save_figures(
-        [figure for figure in audit_figures(audit) if figure.name == "heads"], tmp_path, "pdf"
+        [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"], tmp_path, "pdf"
     )
-    save_figures([figure for figure in audit_figures(audit) if figure.name == "heads"], tmp_path, "svg")
+    save_figures(
+        [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"], tmp_path, "svg"
+    )
     shown = {path for path in tmp_path.iterdir() if not path.name.startswith(".")}
-    assert shown == {*kept, tmp_path / "heads.svg", mine, changed}
-    digest = sha256(outside.read_bytes()).hexdigest()
-    (tmp_path / LIST).write_text(json.dumps({"../outside.svg": digest}))
+    assert shown == {*kept, tmp_path / "heads.svg", mine}
+    (tmp_path / LIST).write_text(json.dumps(["../outside.svg", 3, str(outside)]))
     save_figures([], tmp_path, "svg")
     assert outside.exists()
     (tmp_path / LIST).write_text("torn")
     save_figures([], tmp_path, "svg")
-    save_figures([], tmp_path / "absent", "svg")
-    assert not (tmp_path / "absent").exists()
 
 
 @pytest.mark.parametrize(("most", "told"), [(1, True), (2, False)])
 def test_layers_without_a_line_are_told(most, told, audit, monkeypatch):
-    monkeypatch.setattr("attnlaw.report.audit_figures.MOST_LINES", most)
-    (caption,) = [figure.caption for figure in audit_figures(audit) if figure.name == "contributions"]
+    monkeypatch.setattr("attnlaw.report.audit_charts.MOST_LINES", most)
+    (caption,) = [
+        figure.caption for figure in audit_figures(as_rows(audit)) if figure.name == "contributions"
+    ]
     assert ("Of the 2 layers 1 have a line; every matrix has a dot." in caption) == told
 
 
@@ -194,7 +197,8 @@ def test_unknown_formats_are_refused(audit, tmp_path):
 
 def test_shares_that_are_unknown_are_left_out(audit):
     none = audit.layers.with_columns(log10_alpha=pl.lit(None, dtype=pl.Float64))
-    bare = attnlaw.Audit(
-        tuple({**s, "proxies": None} for s in audit.summaries), audit.matrices, audit.spectra, none
-    )
+    summaries = tuple({**summary, "proxies": None} for summary in audit.summaries)
+    shares = [name for name in none.columns if name.startswith("share")]
+    unknown = none.with_columns(pl.lit(None, dtype=pl.Float64).alias(name) for name in shares)
+    bare = AuditRows(summaries, audit.tables() | {"layers": unknown})
     assert not {"proxies", "amplification", "shares"} & {figure.name for figure in audit_figures(bare)}

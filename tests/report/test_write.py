@@ -6,83 +6,29 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from attnlaw.study.verbs import VERBS
+from report.charts_of import data_of, study_of
 from safetensors.numpy import save_file
 
 import attnlaw
 from attnlaw import study
-from attnlaw.report.leads import same
-from attnlaw.report.saved import read_audit
-from attnlaw.report.study_figures import study_figures
+from attnlaw.report.saved import read_audit, read_saved
 from attnlaw.report.write import write_report
 from attnlaw.study.file import read_study
 from attnlaw.study.store import STORE
 
 ALPHAS = (0.1, 0.2, 0.4)
-SETTING = {
-    "tokens": 1,
-    "output": "linear",
-    "beta": 1.0,
-    "target_rank": 0.5,
-    "noise": 0.0,
-    "weight_decay": 0.1,
-}
-
-
-def data_of(page):
-    """The data of a page as its script reads them."""
-    source = page.read_text(encoding="utf-8")
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.S)[1])
-
-
-def values_of(spec):
-    """All inline rows of a chart, in order."""
-    found = []
-    if isinstance(spec, dict):
-        if isinstance(spec.get("data"), dict) and "values" in spec["data"]:
-            values = spec["data"]["values"]
-            found.append(json.loads(values) if isinstance(values, str) else values)
-        for value in spec.values():
-            found += values_of(value)
-    elif isinstance(spec, list):
-        for value in spec:
-            found += values_of(value)
-    return found
+SETTING = {"tokens": 1, "output": "linear", "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1}
 
 
 def learn_rows():
-    rng = np.random.default_rng(0)
-    theory = [
+    rows = [
         {"verb": "learn", "alpha": alpha, "student": student, "estimation_error": 1 / (1 + alpha), **SETTING}
-        | {"threshold_recovery": 0.3, "threshold_interpolation": None, "threshold_peak_error": 2.0}
         for alpha in ALPHAS
         for student in ("factorized", "direct")
     ]
-    trained = [
-        {
-            "verb": "learn.simulate",
-            "simulate": 20,
-            "alpha": alpha,
-            "student": "factorized",
-            "estimation_error": float(rng.normal(1.0)),
-            "seed": seed,
-            **SETTING,
-        }
-        for alpha in ALPHAS
-        for seed in range(4)
-    ]
-    failed = [
-        {
-            "verb": "learn",
-            "alpha": 9.0,
-            "student": "direct",
-            "error": "too many",
-            "status": "failed",
-            **SETTING,
-        }
-    ]
-    rows = [{"status": "done", "task": str(i), **row} for i, row in enumerate(theory + trained + failed)]
-    return pl.DataFrame(rows, infer_schema_length=None)
+    lost = {"verb": "learn", "alpha": 9.0, "student": "direct", "error": "too many", "status": "failed"}
+    every = [{"status": "done", "task": str(i), **row} for i, row in enumerate([*rows, lost | SETTING])]
+    return pl.DataFrame(every, infer_schema_length=None)
 
 
 def limit_study(folder):
@@ -98,12 +44,6 @@ def limit_study(folder):
         table = pl.DataFrame({"y": [-1.0, 0.0, 1.0], "density": [0.1, 0.5, 0.1], "task": [f"t{place}"] * 3})
         table.write_parquet(folder / "tables" / "densities" / f"t{place}.parquet")
     return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def saved_study(folder, rows):
-    (folder / "rows").mkdir(parents=True, exist_ok=True)
-    rows.write_parquet(folder / "rows" / "rows.parquet")
-    return folder
 
 
 @pytest.fixture(scope="module", name="audited")
@@ -129,70 +69,8 @@ def test_a_report_of_one_directory_goes_into_it(audited):
     assert (audited / "report.html").read_text(encoding="utf-8") == before
 
 
-def test_learning_curves_show_theory_and_the_means_of_trained_students(tmp_path):
-    rows = learn_rows()
-    (figure,) = study_figures(rows, tmp_path)
-    lines, thresholds, *points = values_of(figure.draw().to_dict())
-    assert {row["alpha"] for row in lines} == set(ALPHAS)  # the failed row is not drawn
-    assert thresholds == [{"alpha": 0.3, "name": "recovery"}]
-    own = rows.filter((pl.col("verb") == "learn.simulate") & (pl.col("alpha") == 0.2))[
-        "estimation_error"
-    ].to_numpy()
-    drawn = next(row for row in points[-1] if row["alpha"] == 0.2)
-    assert drawn["mean"] == pytest.approx(own.mean(), rel=1e-14)
-    assert drawn["standard_error"] == pytest.approx(own.std(ddof=1) / 2, rel=1e-14)
-
-
-def test_several_students_have_their_own_interpolation(tmp_path):
-    places = {"bayes": None, "direct": 0.25, "factorized": 0.15}
-    rows = pl.DataFrame(
-        [
-            {"verb": "learn", "status": "done", "task": student + str(alpha), "student": student, **SETTING}
-            | {"alpha": alpha, "estimation_error": 1.0, "noise": 0.5, "threshold_interpolation": place}
-            for student, place in places.items()
-            for alpha in ALPHAS
-        ]
-    )
-    (figure,) = study_figures(rows, tmp_path)
-    _, thresholds, *_ = values_of(figure.draw().to_dict())
-    assert thresholds == [
-        {"alpha": 0.25, "name": "interpolation (direct)"},
-        {"alpha": 0.15, "name": "interpolation (factorized)"},
-    ]
-
-
-def test_a_grid_of_ranks_and_samples_is_a_phase_diagram(tmp_path):
-    grid = [(alpha, rank) for alpha in (0.1, 0.2, 0.3) for rank in (0.2, 0.4, 0.6)]
-    rows = pl.DataFrame(
-        [
-            {"verb": "learn", "status": "done", "student": "direct", **SETTING}
-            | {
-                "alpha": alpha,
-                "target_rank": rank,
-                "relative_error": alpha * rank,
-                "threshold_bayes": rank / 2,
-            }
-            for alpha, rank in grid
-        ]
-    )
-    (figure,) = study_figures(rows, tmp_path)
-    cells, lines = values_of(figure.draw().to_dict())
-    assert [cell["shown"] for cell in cells] == [alpha * rank for alpha, rank in grid]
-    assert {(line["target_rank"], line["alpha"]) for line in lines} == {(0.2, 0.1), (0.4, 0.2), (0.6, 0.3)}
-
-
-def test_limit_study_shows_densities_and_distances(tmp_path):
-    rows = limit_study(tmp_path)
-    densities, *distances = study_figures(rows, tmp_path)
-    assert {row["n"] for row in values_of(densities.draw().to_dict())[0]} == {"16", "64", "∞"}
-    guide, points, *_ = values_of(distances[0].draw().to_dict())
-    assert [(row["x"], row["value"]) for row in points] == [(16.0, 2 / 256), (64.0, 2 / 4096)]
-    assert points[0]["high"] - points[0]["value"] == pytest.approx(2 / 2560, rel=1e-12)
-    assert len(guide) == 2
-
-
 def test_studies_and_training_runs_share_a_page(tmp_path):
-    study = saved_study(tmp_path / "study", limit_study(tmp_path / "study"))
+    study = study_of(tmp_path / "study", limit_study(tmp_path / "study"))
     run = tmp_path / "run"
     run.mkdir()
     steps = {"step": [0, 10], "model": ["m", "m"], "stable_rank_qk": [3.0, 2.0], "alpha_qk": [None, 2.5]}
@@ -214,7 +92,7 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
 
 
 def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audited, tmp_path):
-    study = saved_study(tmp_path / "widths", limit_study(tmp_path / "widths"))
+    study = study_of(tmp_path / "widths", limit_study(tmp_path / "widths"))
     source = write_report([audited, study], tmp_path / "out").read_text(encoding="utf-8")
     assert "All matrices</h2>" in source
     lead = re.search(r'<p class="lead">([^<]*)', source)[1]
@@ -223,40 +101,24 @@ def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audit
 
 
 def test_failed_tasks_are_told_and_shown(tmp_path):
-    rows = learn_rows().with_columns(relative_error=pl.col("estimation_error"))
-    page = write_report([saved_study(tmp_path, rows)])
+    rows = learn_rows()
+    page = write_report([study_of(tmp_path, rows)])
     lead = re.search(r'<p class="lead">([^<]*)', page.read_text(encoding="utf-8"))[1]
     assert f" 1 of {rows.height} tasks failed: too many. " in lead
     assert data_of(page)["shown"][-2:] == [["status", "status"], ["error", "error"]]
     assert data_of(page)["columns"]["error"] == rows["error"].to_list()
-    fine = write_report([saved_study(tmp_path, rows.filter(pl.col("status") != "failed"))])
+    fine = write_report([study_of(tmp_path, rows.filter(pl.col("status") != "failed"))])
     assert "failed" not in re.search(r'<p class="lead">([^<]*)', fine.read_text(encoding="utf-8"))[1]
     assert ["error", "error"] not in data_of(fine)["shown"]
 
 
 def test_a_study_that_failed_throughout_says_so(tmp_path):
     rows = learn_rows().with_columns(status=pl.lit("failed"), error=pl.lit("first line\nsecond line"))
-    page = write_report([saved_study(tmp_path, rows)])
+    page = write_report([study_of(tmp_path, rows)])
     source = page.read_text(encoding="utf-8")
     assert f"{rows.height} of {rows.height} tasks failed: first line. " in source
-    assert "No figure can be drawn from" in source
+    assert "no figure can be drawn from them" in source
     assert ["status", "status"] in data_of(page)["shown"]
-
-
-@pytest.mark.parametrize(
-    ("changed", "told", "untold"),
-    [
-        ({}, "target rank 0.5", ("beta", "target dimension")),
-        ({"output": "softmax"}, "beta 1,", ("target dimension",)),
-        ({"target_exponent": 1.5}, "target dimension 1000", ("beta", "target rank")),
-    ],
-)
-def test_settings_that_played_no_part_are_not_told(changed, told, untold):
-    rows = learn_rows().with_columns(
-        target_dimension=pl.lit(1000), **{name: pl.lit(value) for name, value in changed.items()}
-    )
-    assert told in same(rows)
-    assert not [name for name in untold if name in same(rows)]
 
 
 def test_settings_that_all_rows_share_are_told_once(tmp_path):
@@ -264,7 +126,7 @@ def test_settings_that_all_rows_share_are_told_once(tmp_path):
     rows = limit_study(tmp_path).with_columns(
         scaling=pl.lit("1/n"), kl_to_limit=pl.lit(0.5), densities_part=pl.Series(["a", "b", "c"])
     )
-    page = write_report([saved_study(tmp_path, rows)])
+    page = write_report([study_of(tmp_path, rows)])
     shown = [name for name, _ in data_of(page)["shown"]]
     assert {"width", "kl_to_limit"} <= set(shown)
     assert not {"heads", "scaling", "verb", "densities_part"} & set(shown)
@@ -281,8 +143,8 @@ BAD = {
     "torn summary": lambda folder: [torn(folder / "summary.json")],
     "torn rows": lambda folder: [torn(folder / "rows" / "rows.parquet").parent],
     "torn steps": lambda folder: [torn(folder / "steps.parquet")],
-    "no rows": lambda folder: [saved_study(folder, pl.DataFrame({"verb": [], "status": [], "task": []}))],
-    "other columns": lambda folder: [saved_study(folder, pl.DataFrame({"x": [1]}))],
+    "no rows": lambda folder: [study_of(folder, pl.DataFrame({"verb": [], "status": [], "task": []}))],
+    "other columns": lambda folder: [study_of(folder, pl.DataFrame({"x": [1]}))],
 }
 
 
@@ -331,21 +193,15 @@ def test_a_study_of_audits_shows_its_models_like_an_audit(tmp_path):
     names = "\n".join(f'    "{path}",' for path in paths)
     file = tmp_path / "atlas.toml"
     file.write_text(f'verb = ["audit", "fit"]\n[fixed]\nheads = 2\n[grid]\nmodel = [\n{names}\n]\n')
-    study.run(read_study(file, VERBS), tmp_path / "atlas", study.Place())
+    study.run(read_study(file), tmp_path / "atlas", study.Place())
     data = data_of(write_report([tmp_path / "atlas"]))
     direct = [attnlaw.audit(path, heads=2) for path in paths]
     assert [model["name"] for model in data["models"]] == [str(path) for path in paths]
     norms = [norm for audit in direct for norm in audit.matrices["spectral_norm"]]
     assert data["columns"]["spectral_norm"] == norms
-    proxies = [model["proxies"][0][1] for model in data["models"]]
-    assert proxies == [audit.summary["proxies"]["spectrum_adaptive"]["log10"] for audit in direct]
+    summaries = read_saved(tmp_path / "atlas").audit.summaries
+    assert [one["proxies"] for one in summaries] == [audit.summary["proxies"] for audit in direct]
     assert set(data["columns"]["law"]) <= {"random", "learned", "heavy-tailed", "power-law tail", "neither"}
-
-
-def test_a_setting_chosen_for_each_student_does_not_part_the_curves(tmp_path):
-    own = pl.when(pl.col("student") == "direct").then(0.2).otherwise(0.1)
-    (figure,) = study_figures(learn_rows().with_columns(weight_decay=own), tmp_path)
-    assert {row["student"] for row in values_of(figure.draw().to_dict())[0]} == {"factorized", "direct"}
 
 
 def copied(audited, folder):
@@ -383,7 +239,7 @@ def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
     folder = copied(audited, tmp_path)
     bad = pl.read_parquet(folder / "matrices.parquet").with_columns(spectral_norm=pl.lit("<b>"))
     bad.write_parquet(folder / "matrices.parquet")
-    with pytest.raises(attnlaw.InputError, match="not the rows of an audit"):
+    with pytest.raises(attnlaw.InputError, match="spectral_norm is a column of String"):
         write_report([folder])
 
 

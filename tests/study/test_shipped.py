@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from attnlaw.report.study_figures import study_figures
+from attnlaw.report.charts import figures_of
+from attnlaw.report.saved import read_saved
 from attnlaw.study import Place, Study, read_study, run
 
 STUDIES = Path(__file__).resolve().parents[2] / "studies"
@@ -59,7 +60,7 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases"]),
     "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
     "learn-spectrum": ({}, {"simulate": 20}, ["spectrum"]),
-    "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["error"]),
+    "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["learning"]),
     "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path"]),
     "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian"]),
     "limit-low-rank": ({}, FEW, DENSITIES_AND_DISTANCES),
@@ -78,7 +79,9 @@ def small(name: str, kept: dict[str, tuple[Any, ...]], changes: dict[str, Any]) 
         given = task.case.plain()
         case = (task.verb.name, *(str(value) for name, value in given.items() if name != "seed"))
         repetitions[case] += 1
-        near = all(any(given[key] == pytest.approx(v) for v in values) for key, values in kept.items())
+        near = all(
+            any(getattr(task.case, key) == pytest.approx(v) for v in values) for key, values in kept.items()
+        )
         if near and repetitions[case] <= 2:
             changed = {key: value for key, value in changes.items() if key in given}
             tasks.append(replace(task, case=replace(task.case, **changed)))
@@ -90,7 +93,7 @@ def test_a_small_part_of_a_shipped_study_runs_and_is_drawn(name: str, tmp_path: 
     kept, changes, expected = SMALL[name]
     report = run(small(name, kept, changes), tmp_path, Place())
     assert not report.failures
-    figures = study_figures(pl.read_parquet(tmp_path / "rows" / "*.parquet"), tmp_path)
+    figures = figures_of(read_saved(tmp_path).sources)
     assert [figure.name for figure in figures] == expected
     for figure in figures:
         assert figure.draw().to_dict()

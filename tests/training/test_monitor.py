@@ -16,10 +16,9 @@ import torch
 
 from attnlaw import audit
 from attnlaw.base.errors import InputError
-from attnlaw.report.series_charts import STEP_QUANTITIES
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.quantities import PANELS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 
@@ -146,7 +145,7 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     assert stored(tmp_path / "run").schema == STEPS_SCHEMA
     (row,) = stored(tmp_path / "run").to_dicts()
     assert row == {name: taken.row.get(name) for name in STEPS_SCHEMA}
-    assert (row["step"], row["model"], row["status"]) == (0, "encoder", "measured")
+    assert (row["step"], row["model"], row["status"]) == (0, "encoder", "done")
     for name in ("spectrum_adaptive", "edelman", "trauger_tewari"):
         assert row[f"log10_{name}"] == fresh.summary["proxies"][name]["log10"]
     places = zip(fresh.matrices.to_dicts(), fresh.fits.to_dicts(), strict=True)
@@ -197,7 +196,7 @@ def test_only_the_chosen_quantities_are_there(tmp_path):
 def test_a_selection_has_no_proxies_and_says_so(tmp_path):
     row = SpectralMonitor(TimedEncoder(), tmp_path, only="qk").step(0).row
     assert row.get("log10_spectrum_adaptive") is None
-    assert row["status"].startswith("no proxies")
+    assert row["remark"].startswith("no proxies")
     assert row["stable_rank_vo"] is None
     assert row["stable_rank_qk"] > 0
 
@@ -397,17 +396,18 @@ def test_diverged_weights_are_a_row_that_says_so(tmp_path):
         model.encoder.layers[1].linear2.weight[0, 0] = float("nan")
     assert run(monitor, model, range(8, 9)) == [8]
     last = stored(tmp_path).to_dicts()[-1]
-    assert "linear2" in last["status"]
+    assert last["status"] == "failed"
+    assert "linear2" in last["remark"]
     assert all(last[f"stable_rank_{group}"] is None for group in KINDS)
     # Also where no weights could be measured before, as in a resumed process.
     resumed = watch(model, tmp_path, max_overhead=1e9)
     assert run(resumed, model, range(16, 17)) == [16]
     rows = stored(tmp_path)
     assert rows["step"].to_list() == [0, 8, 16]
-    assert ["linear2" in status for status in rows["status"]] == [False, True, True]
+    assert ["linear2" in (remark or "") for remark in rows["remark"]] == [False, True, True]
     with torch.no_grad():
         model.encoder.layers[1].linear2.weight[0, 0] = 0.0
-    assert resumed.measure(17).row["status"] == "measured"
+    assert resumed.measure(17).row["status"] == "done"
 
 
 def test_wrapped_modules_are_unwrapped(tmp_path):
@@ -459,10 +459,8 @@ def test_the_report_draws_the_run(tmp_path):
     model = TimedEncoder()
     run(watch(model, tmp_path, quantities=["proxies", "alpha"], max_overhead=1e9), model, range(17))
     page = write_report([tmp_path]).read_text(encoding="utf-8")
-    drawn = {prefix for prefix, title in STEP_QUANTITIES.items() if title in page}
-    assert drawn == {"log10_", "alpha_"}
-    quantities = list(STEPS_SCHEMA)[2:-4]
-    assert all(name.startswith(tuple(STEP_QUANTITIES)) for name in quantities)
+    assert {title for title in PANELS if title in page} == {"log10 proxy", "tail exponent α, median"}
+    assert [name for panel in PANELS.values() for name in panel] == list(STEPS_SCHEMA)[2:-4]
 
 
 def test_a_directory_with_a_name_like_a_pattern_has_rows_of_its_own(tmp_path):

@@ -13,11 +13,10 @@ import polars as pl
 from study.sample_verbs import study
 
 import attnlaw
-from attnlaw.report.leads import failures, same
+from attnlaw.report.charts import figures_of
+from attnlaw.report.labels import failures, same
 from attnlaw.report.page import rows_page
-from attnlaw.report.saved import read_audit_study
-from attnlaw.report.study_figures import study_figures
-from attnlaw.report.study_rows import read_rows
+from attnlaw.report.saved import read_saved
 from attnlaw.report.write import write_report
 from attnlaw.study import run, status
 from attnlaw.study.export import export
@@ -171,11 +170,11 @@ def report(folder: Path) -> None:
 
 def draw_study(folder: Path) -> None:
     """A report without the drawings themselves, which take most of its time."""
-    rows = read_rows(folder)
-    read_audit_study(rows, folder)
-    for figure in study_figures(rows, folder):
+    found = read_saved(folder)
+    assert found.rows is not None
+    for figure in figures_of(found.sources):
         figure.draw().to_dict(validate=False)
-    rows_page("Rows", f"{failures(rows)} {same(rows)}", [], rows)
+    rows_page("Rows", f"{failures(found.rows)} {same(found.rows, ())}", [], found.rows, found.verbs)
 
 
 def write_study(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import dataclass, replace
 from html import escape
@@ -170,6 +171,8 @@ def audit(
     spectra = measure(model, selection, settings.jobs, progress)
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
     bounds, per_application = _bounds(spectra)
+    if samples is not None and bounds is None:
+        logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
     values = case_values(model, len(tests), bounds, per_application, counted, samples, obstacle(spectra))
     return Audit(

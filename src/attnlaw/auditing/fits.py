@@ -15,6 +15,7 @@ from attnlaw.auditing.quantities import CURVES, FITS, PLACE
 from attnlaw.auditing.rows import Row, place_row, schema, spectrum_of
 from attnlaw.base.declare import Progress, columns, flatten, silent
 from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet
 from attnlaw.base.results import save_results
 from attnlaw.base.tables import distinct_names, frame, stacked
@@ -128,7 +129,7 @@ def _fitted(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: Progres
         common = {"rows": spectrum.shape[0], "cols": spectrum.shape[1], "seed": seed}
         row = place | common | {"attnlaw_version": __version__}
         if reason := obstacle(spectrum):
-            rows.append(flatten(FITS, row | {"status": f"not fitted: {reason}"}))
+            rows.append(flatten(FITS, row | {"status": Outcome.NOT_FITTED, "remark": reason}))
             progress(done, len(placed))
             continue
         found = describe(spectrum, seed)

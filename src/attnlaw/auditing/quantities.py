@@ -125,7 +125,8 @@ FITS = (
     Quantity("log_likelihood_heavy_tailed", "mean over the eigenvalues"),
     Quantity("log_likelihood_learned", "mean over the eigenvalues"),
     Quantity("seed", "of the nulls and of the bootstrap", kind="int"),
-    Quantity("status", "fitted, or what is missing and why", kind="text"),
+    Quantity("status", "done, or not fitted", kind="text"),
+    Quantity("remark", "what is missing of which law, and why", kind="text"),
     VERSION,
 )
 

@@ -34,7 +34,7 @@ def schema(quantities: Iterable[Quantity]) -> Schema:
 def log10(log: Estimate) -> Estimate | None:
     """log10 from a natural logarithm; None for the logarithm of zero.
 
-    >>> log10(Estimate(np.log(100.0))), log10(Estimate(-np.inf, 0.0))
+    >>> log10(Estimate(float(np.log(100.0)))), log10(Estimate(-np.inf, 0.0))
     (Estimate(value=2.0, error=None), None)
     """
     return log / LN10 if np.isfinite(log.value) else None

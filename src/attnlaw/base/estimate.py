@@ -49,6 +49,7 @@ class Outcome(StrEnum):
     NOT_CONVERGED = "not converged"
     ILL_CONDITIONED = "ill-conditioned"
     NOT_FITTED = "not fitted"
+    IMPLAUSIBLE = "does not fit"
     INEXACT = "inexact"
     FAILED = "failed"
 

@@ -54,10 +54,11 @@ def _show_rows(done: Done, console: Console) -> None:
         cells["status"] = [_status(found) for _, found in pairs]
     print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
     names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
-    for quantity in filter(_is_list, verb.quantities):
+    for quantity in verb.quantities:
+        if not (quantity.brief and _is_list(quantity)):
+            continue
         lists = [getattr(found, quantity.name, None) or () for _, found in pairs]
-        there = any(value is not None for values in lists for value in values)
-        if quantity.brief and there:
+        if any(value is not None for values in lists for value in values):
             _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
 
 
@@ -76,16 +77,19 @@ def _list(done: Done) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("quantity", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("" if not others else "theory", justify="right")
+    table.add_column("" if not others else "theory", justify="right", no_wrap=True)
     for one, _ in others:
         table.add_column(one.title.lower(), justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
     for quantity in verb.quantities:
         values = [getattr(found, quantity.name, None)]
         values += [getattr(other, quantity.name, None) for _, other in others]
-        if not quantity.quiet and any(map(_text, values)):
-            name = quantity.name.replace("_", " ")
-            table.add_row(name, quantity.symbol, *map(_text, values), quantity.meaning)
+        if quantity.quiet or not any(map(_text, values)):
+            continue
+        name, cells, meaning = quantity.name.replace("_", " "), [*map(_text, values)], quantity.meaning
+        if _is_list(quantity):
+            cells, meaning = [""] * len(values), cells[0]
+        table.add_row(name, quantity.symbol, *cells, meaning)
     return table
 
 

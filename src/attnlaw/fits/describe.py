@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.base.estimate import Estimate, Range
-from attnlaw.fits.fit import FITTED, FITTERS, Curve, Fit, fit_law
+from attnlaw.base.estimate import Estimate, Outcome, Range
+from attnlaw.fits.fit import FITTERS, Curve, Fit, fit_law
 from attnlaw.fits.null import LEVEL, null_shape
 from attnlaw.spectra.spectrum import Spectrum
 
@@ -51,7 +51,7 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
     law, drawn = _decide(fits)
     return Description(
         law=law,
-        numbers=_numbers(fits) | {"law": law, "status": _status(fits)},
+        numbers=_numbers(fits) | {"law": law, "status": _status(law), "remark": _remark(fits)},
         null_shape=None if spectrum.latent else null_shape(spectrum),
         drawn=drawn,
         curve=None if drawn is None else fits[drawn].curve,
@@ -132,7 +132,14 @@ def _range(found: Fit, name: str) -> Range:
     return Range(found.parameters.get(name), low, high)
 
 
-def _status(fits: dict[str, Fit]) -> str:
-    """`fitted`, or what is missing and why."""
-    remarks = [f"{law}: {found.status}" for law, found in fits.items() if found.status != FITTED]
-    return "; ".join(remarks) or FITTED
+def _status(law: str | None) -> Outcome:
+    return Outcome.NOT_FITTED if law is None else Outcome.DONE
+
+
+def _remark(fits: dict[str, Fit]) -> str | None:
+    """What is missing of each law, and why."""
+    ends = {
+        law: [None if one.outcome is Outcome.DONE else one.outcome, one.remark] for law, one in fits.items()
+    }
+    told = {law: ": ".join(filter(None, words)) for law, words in ends.items()}
+    return "; ".join(f"{law}: {words}" for law, words in told.items() if words) or None

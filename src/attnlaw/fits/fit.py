@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Outcome
 from attnlaw.fits import tail as tails
 from attnlaw.fits.heavy_tailed import fit_kappa, kappas_of_null
 from attnlaw.fits.learned import fit_learned
@@ -31,7 +32,6 @@ from attnlaw.spectra.spectrum import Spectrum
 
 Reals = NDArray[np.float64]
 Curve = tuple[Reals, Reals]
-FITTED = "fitted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,8 @@ class Fit:
     log_likelihood: float | None = None
     p_value: float | None = None
     curve: Curve | None = None
-    status: str = FITTED
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
 
 
 def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
@@ -97,10 +98,10 @@ def _random(spectrum: Spectrum, seed: int) -> Fit:
     null = null_for(spectrum, seed)
     values = without_round_off(spectrum)
     if null is None:
-        return Fit("random", values.size, status="not fitted: latent attention has no null here")
+        return _unfitted("random", values.size, "latent attention has no null here")
     seen = null.compare(values)
     if seen.p_value is None:
-        return Fit("random", values.size, status="not fitted: one singular value, or all of them are zero")
+        return _unfitted("random", values.size, "one singular value, or all of them are zero")
     mean_square = float(np.mean(values**2))
     below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
     limit, scale = null.law, seen.scale
@@ -129,7 +130,7 @@ def _power_law(spectrum: Spectrum, seed: int) -> Fit:
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
-        return Fit("power-law", x.size, status="not fitted: fewer than 4 distinct eigenvalues")
+        return _unfitted("power-law", x.size, "fewer than 4 distinct eigenvalues")
     logs = np.log(x[-tail.size :] / tail.x_min)
     grid = np.geomspace(tail.x_min, x[-1], CURVE_POINTS)
     height = (tail.alpha - 1) / tail.x_min * (grid / tail.x_min) ** -tail.alpha * tail.size / x.size
@@ -156,7 +157,7 @@ def _lognormal(spectrum: Spectrum, seed: int) -> Fit:
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
-        return Fit("lognormal", x.size, status="not fitted: fewer than 4 distinct eigenvalues")
+        return _unfitted("lognormal", x.size, "fewer than 4 distinct eigenvalues")
     other = lognormal_tail(x, tail)
     return Fit(
         "lognormal",
@@ -167,7 +168,7 @@ def _lognormal(spectrum: Spectrum, seed: int) -> Fit:
         ks=other.ks,
         log_likelihood=other.log_likelihood,
         p_value=other.p_value,
-        status=FITTED if other.mu is not None else "the best lognormal is the power law itself, its limit",
+        remark=None if other.mu is not None else "the best lognormal is the power law itself, its limit",
     )
 
 
@@ -184,7 +185,8 @@ def _learned(spectrum: Spectrum, seed: int) -> Fit:
             "learned",
             values.size,
             statistics={"rank_fraction": values.size / size},
-            status=f"not fitted: the learned-spectrum law {reason}",
+            outcome=Outcome.NOT_FITTED,
+            remark=f"the learned-spectrum law {reason}",
         )
     with np.errstate(divide="ignore"):
         log_density = np.log(found.density(values) / (2 * values))
@@ -212,7 +214,8 @@ def _learned(spectrum: Spectrum, seed: int) -> Fit:
         ks=ks_distance(found.cdf(values)),
         log_likelihood=mean_log(log_density),
         curve=(grid, found.density(grid)),
-        status=FITTED if found.plausible else "the law does not fit: parameters are withheld",
+        outcome=Outcome.DONE if found.plausible else Outcome.IMPLAUSIBLE,
+        remark=None if found.plausible else "parameters are withheld",
     )
 
 
@@ -223,7 +226,7 @@ def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         reason = (
             "fewer than 2 eigenvalues" if x.size < 2 else "the law needs unequal sides, found a square matrix"
         )
-        return Fit("heavy-tailed", x.size, status=f"not fitted: {reason}")
+        return _unfitted("heavy-tailed", x.size, reason)
     mean = float(x.mean())
     found = fit_kappa(x / mean, gamma)
     kappa = found.kappa
@@ -244,7 +247,7 @@ def _heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         ks=ks_distance(found.cdf(x / mean)),
         log_likelihood=found.log_likelihood - float(np.log(mean)),
         curve=(grid, 2 * grid / mean * found.density(grid**2 / mean)),
-        status=FITTED if kappa is not None else "kappa is off the grid from 1/128 to 4096",
+        remark=None if kappa is not None else "kappa is off the grid from 1/128 to 4096",
     )
 
 
@@ -255,3 +258,7 @@ FITTERS: dict[str, Callable[[Spectrum, int], Fit]] = {
     "heavy-tailed": _heavy_tailed,
     "learned": _learned,
 }
+
+
+def _unfitted(law: str, size: int, reason: str) -> Fit:
+    return Fit(law, size, outcome=Outcome.NOT_FITTED, remark=reason)

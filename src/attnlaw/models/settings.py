@@ -98,8 +98,10 @@ def require_there(settings: ModelSettings) -> None:
     from attnlaw.models.hub import is_hub_id
 
     model = settings.model
-    if isinstance(model, str) and not Path(model).exists() and not is_hub_id(model):
-        raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory")
+    there = os.path.exists
+    if isinstance(model, str) and not there(model) and not is_hub_id(model):
+        hint = "" if "/" in model else "; an id on a model hub is written owner/name"
+        raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory{hint}")
 
 
 def _slice(layers: str | int, depth: int) -> range:

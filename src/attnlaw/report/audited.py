@@ -20,7 +20,8 @@ AUDIT = verb("audit")
 SCHEMAS: dict[str, Schema] = {one.name: schema_of(columns(one.columns)) for one in AUDIT.tables}
 # Tables that are there without fitted laws, too.
 ALWAYS = ("matrices", "spectra", "layers")
-KNOWN: dict[str, Quantity] = {one.name: one for table in AUDIT.tables for one in table.columns}
+# What the columns of its tables are; a name that several have is that of the first.
+KNOWN: dict[str, Quantity] = {one.name: one for table in reversed(AUDIT.tables) for one in table.columns}
 KINDS, LAWS = (KNOWN[name].choices or {} for name in ("kind", "law"))
 # The proxies that head a page.
 HEADLINE = {one.name: one.label for one in AUDIT.quantities if one.brief and one.error}
@@ -84,4 +85,12 @@ def summary_of_row(row: dict[str, Any], model: str) -> dict[str, Any]:
         elif value is not None:
             values[one.name] = Estimate(value, row.get(f"{one.name}_error"))
     values |= {name: values[name] or [] for name in ("extensions", "warnings")}
-    return summary_of(model, values, None, row.get("samples"))
+    summary = summary_of(model, values, None, None)
+    over = values.get("proxy_over_sqrt_samples_log10")
+    if over is None:
+        return summary
+    error = {} if over.error is None else {"error": over.error}
+    return summary | {
+        "samples": row["samples"],
+        "proxy_over_sqrt_samples": {"log10": over.value, **error},
+    }

@@ -21,7 +21,7 @@ from attnlaw.report.style import PALETTE
 def draw_cells(chart: Cells, source: Source) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     xs, ys = _several(chart.x), _several(chart.y)
-    if not source.has(rows, *chart.colour, ys[0]) or not any(source.has(rows, name) for name in xs):
+    if not source.has(rows, *chart.colour, ys[0], *(xs if len(xs) == 1 else ())):
         return
     told = rows.drop_nulls([*chart.colour, ys[0], *(xs if len(xs) == 1 else ())])
     numbers = told[xs[0]].dtype.is_float()
@@ -84,7 +84,7 @@ def _panels(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
             source.verb.label(_several(chart.y)[0]),
             shades,
             title=source.verb.label(column) if several else source.names.of(chart.panel or "", value),
-            side=max(1, min(300 // most, 26)) if chart.tells else marks.CELL,
+            side=max(1, min(300 // most, max(26, 200 // most))) if chart.tells else marks.CELL,
             turned=len(xs) > 1,
             bare=bool(panels),
         )

@@ -17,6 +17,7 @@ import polars as pl
 
 from attnlaw.base.tables import short_names
 from attnlaw.report.audited import AUDIT, KINDS, KNOWN, LAWS, PLACE, AuditRows
+from attnlaw.report.style import finite
 
 # Said elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
@@ -159,13 +160,6 @@ def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
         if dtype.is_float()
     }
     return {name: rows for name, rows in found.items() if rows}
-
-
-def finite(value: Any) -> Any:
-    """The value, lists included; None for a float that JSON cannot hold."""
-    if isinstance(value, list):
-        return [finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def pack(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:

@@ -109,13 +109,14 @@ class Names:
         """One value of a column in words."""
         if isinstance(value, str) and value in self.short.get(name, {}):
             return self.short[name][value]
-        variant = self.variants[name].get(value) if name in self.variants else None
-        return str(getattr(variant, "label", None) or text(value))
+        return str(getattr(self._variant(name, value), "label", None) or text(value))
 
     def colour(self, name: str, value: Any) -> int | None:
         """The place of a variant in the palette, where it has one."""
-        variant = self.variants[name].get(value) if name in self.variants else None
-        return getattr(variant, "colour", None)
+        return getattr(self._variant(name, value), "colour", None)
+
+    def _variant(self, name: str, value: Any) -> Any:
+        return self.variants.get(name, {}).get(value) if isinstance(value, str) else None
 
     def told(self, values: Mapping[str, Any]) -> str:
         """Names with their values, as "target rank 0.5, residual yes"; what is null is left out."""

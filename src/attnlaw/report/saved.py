@@ -146,6 +146,7 @@ def read_command(folder: Path, name: str) -> Saved:
     """The cases of one verb: `case` is the place of a row."""
     remedy = f"write it again with: attnlaw {name} ... --out DIR"
     path = folder / ROWS
+    _verb(name, str(folder / MARK))
     rows = read_table(path, remedy, {"verb": pl.String(), "status": pl.String()}).with_row_index("case")
     rows = rows.with_columns(pl.col("case").cast(pl.Int64))
 
@@ -195,7 +196,8 @@ def _saved(folder: Path, rows: pl.DataFrame, key: str, where: str, remedy: str, 
             raise InputError(f"{where}: found a row without {name}; {remedy}")
     verbs = [_verb(name, where) for name in dict.fromkeys(rows["verb"])]
     infinite = {name for one in verbs for name, of in declared(one.settings).items() if of.rule.infinite}
-    rows = without_nan(rows, *infinite)
+    paths = [f"{table.name}_part" for one in verbs for table in one.tables]  # of tables, in a study's store
+    rows = without_nan(rows.drop(paths, strict=False), *infinite)
     sources: dict[str, Source] = {}
     for one in verbs:
         own = rows.filter(pl.col("verb") == one.name, pl.col("status") != "failed")

@@ -6,6 +6,7 @@ description tells it under the pointer.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
@@ -55,7 +56,15 @@ def inline(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Rows as the data of a chart, in one string: altair copies and checks lists of rows again and again."""
     import altair as alt
 
-    return alt.Data(values=to_json(rows, indent=None), format=alt.DataFormat(type="json"))
+    known = [{name: finite(value) for name, value in row.items()} for row in rows]
+    return alt.Data(values=to_json(known, indent=None), format=alt.DataFormat(type="json"))
+
+
+def finite(value: Any) -> Any:
+    """The value, lists included; None for a float that JSON cannot hold."""
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def whole_axis(values: Iterable[int], most: int = 8) -> Any:

@@ -40,7 +40,8 @@ STEPS = (
     *(Quantity(f"alpha_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
     Quantity("seconds", "that the measurement took"),
     Quantity("overhead", "of all measurements of the process over its training time"),
-    Quantity("status", "measured, or what to know about it", kind="text"),
+    Quantity("status", "done, or failed", kind="text"),
+    Quantity("remark", "what is missing, and why", kind="text"),
     VERSION,
 )
 STEP_MATRICES = (

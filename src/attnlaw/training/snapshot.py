@@ -21,7 +21,7 @@ import polars as pl
 from attnlaw import __version__
 from attnlaw.auditing.rows import log10, place_row
 from attnlaw.base.errors import InputError
-from attnlaw.base.estimate import Estimate
+from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.tables import frame
 from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.proxies import Proxies, obstacle, proxies
@@ -84,7 +84,8 @@ def take_snapshot(
         "model": model.name,
         **_proxies(bounds),
         **_over_groups(matrices),
-        "status": "; ".join(warnings) or "measured",
+        "status": Outcome.DONE,
+        "remark": "; ".join(warnings) or None,
         "attnlaw_version": __version__,
     }
     return Snapshot(step, row, matrices)
@@ -92,7 +93,8 @@ def take_snapshot(
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
     """A step whose weights could not be measured: a row of nulls that says why."""
-    row = {"step": step, "model": name, "status": reason, "attnlaw_version": __version__}
+    told = {"status": Outcome.FAILED, "remark": reason}
+    row = {"step": step, "model": name, **told, "attnlaw_version": __version__}
     return Snapshot(step, row, frame([], STEP_MATRICES_SCHEMA))
 
 

@@ -37,7 +37,9 @@ class Learn(ProblemSettings):
         where=("output", "revealing"),
         panel=RUN,
     )
-    spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
+    spectrum: bool = setting(
+        False, "Also the density of the learned spectrum, as a table.", figure=True, panel=RUN
+    )
 
 
 @settings

@@ -50,9 +50,7 @@ TOKEN_MAP = (
     Quantity("input", "position of the token that moves it", kind="int", called="input token"),
     Quantity("input_id", "its id", kind="int"),
     Quantity("norm", "Frobenius norm of the block of T between them", error=True),
-    Quantity(
-        "share", "of the norm in those of the output token", called="exact operator: share of block norms"
-    ),
+    Quantity("share", "of the norm in those of the output token", called="exact operator: block norms"),
     Quantity("rollout", "the same by the weights of attention alone", called="attention rollout"),
 )
 

@@ -1,17 +1,17 @@
-"""Figures of the bounds: their specs hold the rows they were given, and they render."""
+"""Charts of an audit: their specifications hold the rows they were given, and they render."""
 
-import json
 import re
 
 import numpy as np
 import polars as pl
 import pytest
 import vl_convert
+from report.charts_of import as_rows, assert_renders, spec_of, values_of
 
 from attnlaw import audit
-from attnlaw.report import bounds_charts
-from attnlaw.report.audit_charts import amplification
-from attnlaw.report.style import styled, whole_axis
+from attnlaw.report.audit_charts import compare, contribution_curves, spectrum_decay
+from attnlaw.report.audited import audit_figures
+from attnlaw.report.style import whole_axis
 
 
 def state(depth, width, seed, gain=0.3):
@@ -31,113 +31,41 @@ def state(depth, width, seed, gain=0.3):
 
 @pytest.fixture(scope="module")
 def family():
-    """Audits of depth 1, 2 by width 8, 16 by two seeds: (models, matrices, spectra)."""
-    models, matrices, spectra = [], [], []
+    """Audits of depth 1, 2 by width 8, 16 by two seeds: (matrices, spectra)."""
+    matrices, spectra = [], []
     for depth, width, seed in ((d, w, s) for d in (1, 2) for w in (8, 16) for s in (0, 1)):
         found = audit(state(depth, width, seed), heads=2, jobs=1)
         name = f"{depth}-{width}-{seed}"
         place = {"depth": pl.lit(depth), "width": pl.lit(width), "seed": pl.lit(seed)}
-        proxies = found.summary["proxies"]
-        row = {
-            f"log10_{key}": proxies[key]["log10"]
-            for key in ("spectrum_adaptive", "edelman", "trauger_tewari")
-        }
-        models.append({"depth": depth, "width": width, "seed": seed, **row})
         matrices.append(found.matrices.with_columns(pl.lit(name).alias("model"), **place))
         spectra.append(found.spectra.with_columns(pl.lit(name).alias("model")))
-    return pl.DataFrame(models), pl.concat(matrices), pl.concat(spectra)
-
-
-EXPONENTS = pl.DataFrame(
-    {
-        "proxy": ["spectrum_adaptive", "spectrum_adaptive", "edelman"],
-        "variable": ["depth", "width", "depth"],
-        "exponent": [1.0, 1.25, 7.5],
-        "standard_error": [0.01, 0.125, None],
-    }
-)
-
-
-def data_of(spec):
-    """All inline rows of a spec, panel by panel in the order of the figure."""
-    found = []
-    if isinstance(spec, dict):
-        if isinstance(spec.get("data"), dict) and "values" in spec["data"]:
-            found.append(json.loads(spec["data"]["values"]))
-        for value in spec.values():
-            found += data_of(value)
-    elif isinstance(spec, list):
-        for value in spec:
-            found += data_of(value)
-    return found
-
-
-def spec_of(chart):
-    """The compiled spec as plain JSON (no NaN)."""
-    return json.loads(json.dumps(styled(chart).to_dict(), allow_nan=False))
-
-
-def assert_renders(spec):
-    content = vl_convert.vegalite_to_png(spec)
-    assert content.startswith(b"\x89PNG\r\n\x1a\n")
-    assert content.rstrip().endswith(b"IEND\xaeB`\x82")
-    assert len(content) > 5000
-
-
-def test_proxy_growth_shows_every_model_and_states_the_exponents(family):
-    models = family[0]
-    chart = bounds_charts.proxy_growth(models, EXPONENTS)
-    spec = spec_of(chart)
-    panels = data_of(spec)
-    assert len(panels) == 6
-    for panel, proxy in zip(panels[::2], ("spectrum_adaptive", "edelman", "trauger_tewari"), strict=True):
-        assert [row["log10_proxy"] for row in panel] == models[f"log10_{proxy}"].to_list()
-        assert [row["depth"] for row in panel] == models["depth"].to_list()
-    text = json.dumps(spec, ensure_ascii=False)
-    assert "spectrum-adaptive ~ depth^1.00 (± 0.01)" in text
-    assert "spectrum-adaptive ~ width^1.25 (± 0.12)" in text
-    assert '"norm-based (2,1) ~ depth^7.50"' in text
-    assert_renders(spec)
-
-
-@pytest.mark.parametrize("variable", ["depth", "width"])
-def test_norm_growth_shows_medians_over_the_matrices_of_a_model(family, variable):
-    matrices = family[1]
-    chart = bounds_charts.norm_growth(matrices, variable)
-    spec = spec_of(chart)
-    panels = data_of(spec)
-    assert len(panels) == 3 * 4
-    first = {(row["depth"], row["width"], row["seed"]): row["spectral_norm"] for row in panels[0]}
-    own = matrices.filter((pl.col("kind") == "qk") & (pl.col("model") == "2-16-1"))
-    assert first[2, 16, 1] == own["spectral_norm"].median()
-    assert len(first) == 8
-    assert_renders(spec)
+    return pl.concat(matrices), pl.concat(spectra)
 
 
 def test_spectrum_decay_shows_the_median_at_each_rank(family):
-    spectra = family[2]
+    spectra = family[1]
     labels = {"2-16-0": "large", "1-8-0": "small"}
-    chart = bounds_charts.spectrum_decay(spectra, labels)
+    chart = spectrum_decay(spectra, labels)
     spec = spec_of(chart)
-    rows = data_of(spec)[1]  # the panel of VO
-    assert list(dict.fromkeys(row["model"] for row in rows)) == ["large", "small"]
+    rows = values_of(spec)[1]  # the panel of VO
+    assert list(dict.fromkeys(row["series"] for row in rows)) == ["large", "small"]
     own = spectra.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-16-0"))[
         "singular_values"
     ].to_list()
-    drawn = [row["value"] for row in rows if row["model"] == "large"]
+    drawn = [row["value"] for row in rows if row["series"] == "large"]
     expected = np.median([np.array(values) / values[0] for values in own], axis=0)
     assert drawn == pytest.approx(expected, rel=1e-14)
-    ranks = [row["rank"] for row in rows if row["model"] == "large"]
+    ranks = [row["rank"] for row in rows if row["series"] == "large"]
     assert max(ranks) == 8  # so few are labelled one by one, without halves
     assert spec["concat"][1]["encoding"]["x"]["axis"]["values"] == ranks
     assert_renders(spec)
 
 
 def test_contribution_curves_show_layers_and_the_chosen_index_of_every_matrix(family):
-    matrices = family[1].filter(pl.col("model") == "2-8-0")
-    chart = bounds_charts.contribution_curves(matrices)
+    matrices = family[0].filter(pl.col("model") == "2-8-0")
+    chart = contribution_curves(matrices)
     spec = spec_of(chart)
-    panels = data_of(spec)
+    panels = values_of(spec)
     assert len(panels) == 4 * 2
     lines, dots = panels[4:6]  # the panel of FFN in
     ffn = matrices.filter(pl.col("kind") == "ffn_in")
@@ -159,8 +87,8 @@ def test_contribution_curves_of_a_deep_model_are_thinned():
         for layer, heads in enumerate(curves)
         for curve in heads
     ]
-    chart = bounds_charts.contribution_curves(pl.DataFrame(rows))
-    lines, dots = data_of(spec_of(chart))
+    chart = contribution_curves(pl.DataFrame(rows))
+    lines, dots = values_of(spec_of(chart))
     assert len(dots) == depth * 3
     drawn = pl.DataFrame(lines)
     assert drawn["layer"].n_unique() == 64
@@ -180,18 +108,18 @@ def test_a_dead_head_is_left_out_of_the_curves():
     dead = state(1, 8, 0)
     dead["bert.encoder.layer.0.attention.self.value.weight"][:4] = 0
     matrices = audit(dead, heads=2, jobs=1).matrices
-    panels = data_of(spec_of(bounds_charts.contribution_curves(matrices)))
+    panels = values_of(spec_of(contribution_curves(matrices)))
     assert sum(len(dots) for dots in panels[1::2]) == matrices.height - 2
 
 
 def test_compare_shows_both_models_layer_by_layer(family):
     labels = {"2-8-0": "before", "2-8-1": "after"}
-    matrices = family[1].filter(pl.col("model").is_in(list(labels)))
-    chart = bounds_charts.compare(matrices, labels)
+    matrices = family[0].filter(pl.col("model").is_in(list(labels)))
+    chart = compare(matrices, labels)
     spec = spec_of(chart)
-    panels = data_of(spec)
+    panels = values_of(spec)
     assert len(panels) == 4 * 4
-    drawn = {(row["model"], row["layer"]): row["spectral_norm"] for row in panels[4]}  # the row of VO
+    drawn = {(row["series"], row["layer"]): row["spectral_norm"] for row in panels[4]}  # the row of VO
     own = matrices.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-8-1") & (pl.col("layer") == 1))
     assert drawn["after", 1] == own["spectral_norm"].median()
     assert set(drawn) == {(model, layer) for model in labels.values() for layer in (0, 1)}
@@ -205,8 +133,9 @@ def labels_of(spec):
 
 def test_three_layers_are_labelled_once_each():
     three = audit(state(3, 8, 0), heads=2, jobs=1, name="a")
-    compared = bounds_charts.compare(three.matrices).vconcat[0].hconcat[0]
-    for chart in (amplification(three.layers, {"a": "a"}), compared):
+    compared = compare(three.matrices).vconcat[0].hconcat[0]
+    (alpha,) = [one.draw() for one in audit_figures(as_rows(three)) if one.name == "amplification"]
+    for chart in (alpha, compared):
         spec = spec_of(chart)
         for layer in spec.get("layer", [spec]):
             layer["encoding"]["y"] = {"value": 0}  # no axis but that of the layers

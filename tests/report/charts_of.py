@@ -1,0 +1,113 @@
+"""What tests read off charts and pages: rows inside a specification, data of a page, audits as rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import vl_convert
+
+from attnlaw.base.declare import Verb, columns
+from attnlaw.base.tables import frame, schema_of
+from attnlaw.report.audited import AuditRows
+from attnlaw.report.charts import figures
+from attnlaw.report.marks import Figure
+from attnlaw.report.source import Source
+from attnlaw.report.style import styled
+
+
+def as_rows(audit: Any) -> AuditRows:
+    """An audit as a report reads it."""
+    return AuditRows(audit.summaries, audit.tables())
+
+
+def spec_of(chart: Any) -> Any:
+    """The compiled specification as plain JSON (no NaN)."""
+    return json.loads(json.dumps(styled(chart).to_dict(), allow_nan=False))
+
+
+def values_of(spec: Any) -> list[list[dict[str, Any]]]:
+    """All inline rows of a specification, panel by panel in the order of the figure."""
+    found: list[list[dict[str, Any]]] = []
+    if isinstance(spec, dict):
+        if isinstance(spec.get("data"), dict) and "values" in spec["data"]:
+            found.append(json.loads(spec["data"]["values"]))
+        for value in spec.values():
+            found += values_of(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            found += values_of(value)
+    return found
+
+
+def layers(figure: Figure) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The mark and the rows of every layer; rows that all share stand in the chart itself."""
+    chart = figure.draw().to_dict()
+    return [
+        (layer["mark"]["type"], json.loads(layer.get("data", chart.get("data"))["values"]))
+        for layer in chart["layer"]
+    ]
+
+
+def drawn(figure: Figure, mark: str = "point") -> list[dict[str, Any]]:
+    """The rows of the first layer of a mark."""
+    return next(rows for kind, rows in layers(figure) if kind == mark)
+
+
+def assert_renders(spec: Any) -> None:
+    content = vl_convert.vegalite_to_png(spec)
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    assert content.rstrip().endswith(b"IEND\xaeB`\x82")
+    assert len(content) > 5000
+
+
+def data_of(page: str | Path) -> Any:
+    """The data of a page as its script reads them."""
+    source = page.read_text(encoding="utf-8") if isinstance(page, Path) else page
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def source(
+    verb: Verb[Any, Any],
+    rows: list[dict[str, Any]],
+    tables: dict[str, list[dict[str, Any]]] | None = None,
+    beside: list[dict[str, Any]] | None = None,
+    beside_tables: dict[str, list[dict[str, Any]]] | None = None,
+) -> Source:
+    """Rows as a study has them, of a verb and of that beside it; tasks are t0, t1, ... and b0, b1, ..."""
+    second = None
+    if beside is not None and verb.beside is not None:
+        second = _of(verb.beside, beside, beside_tables or {}, "b", None)
+    return _of(verb, rows, tables or {}, "t", second)
+
+
+def _of(verb: Verb[Any, Any], rows: Any, tables: Any, letter: str, beside: Source | None) -> Source:
+    placed = [
+        {"verb": verb.name, "status": "done", "task": f"{letter}{i}", **row} for i, row in enumerate(rows)
+    ]
+    schema = {"task": pl.String(), **schema_of(verb.schema)}
+    made = {
+        table.name: frame(
+            tables.get(table.name, []), {"task": pl.String(), **schema_of(columns(table.columns))}
+        )
+        for table in verb.tables
+    }
+    return Source(verb, frame(placed, schema), made, "task", beside)
+
+
+def named(found: Source) -> dict[str, Figure]:
+    """The figures of a source, by name."""
+    return {figure.name: figure for figure in figures(found)}
+
+
+def study_of(folder: Path, rows: list[dict[str, Any]] | pl.DataFrame) -> Path:
+    """The directory of a study with these rows."""
+    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    table = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows, infer_schema_length=None)
+    table.write_parquet(folder.absolute() / "rows" / "rows.parquet")
+    return folder
