@@ -110,7 +110,7 @@ BAD = {
     "unknown number of heads": (lambda folder: (nan_weights(folder),), 1),
     "text": (lambda folder: (written(folder / "text.safetensors", "not a checkpoint"),), 1),
     "empty directory": (lambda folder: (folder,), 1),
-    "layers out of range": (lambda folder: (TINY, "--layers", "9:12"), 1),
+    "layers out of range": (lambda folder: (TINY, "--layers", "9:12"), 2),
     "layers no slice": (lambda folder: (TINY, "--layers", "a:b"), 2),
     "empty selection": (lambda folder: (TINY, "--only", ""), 2),
     "unknown kind": (lambda folder: (TINY, "--only", "qq"), 2),

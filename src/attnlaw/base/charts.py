@@ -31,8 +31,9 @@ class Curves(_Chart):
 
     Rows that repeat a setting are averaged, with one standard error. `points` names the setting of the verb
     beside it that tells its sizes: its rows are drawn over the lines. `thresholds` are quantities that are
-    places on the x axis. `needs`: rows without this column are left out. `log`: both axes are logarithmic;
-    `slope` is that of a guide through the last point.
+    places on the x axis; `clean` names a setting, and those that hold only where it is 0. `needs`: rows
+    without this column are left out. `log`: both axes are logarithmic; `slope` is that of a guide through
+    the last point.
     """
 
     x: str
@@ -40,6 +41,7 @@ class Curves(_Chart):
     by: str | None = None
     points: str | None = None
     thresholds: tuple[str, ...] = ()
+    clean: tuple[str, tuple[str, ...]] | None = None
     needs: str | None = None
     log: bool = False
     slope: int | None = None

@@ -75,11 +75,11 @@ def _list(done: Done) -> Table:
     verb, ((_, found),) = done[0]
     others = [(one, own[0][1]) for one, own in done[1:] if own]
     table = Table(box=None, pad_edge=False)
-    table.add_column("quantity", no_wrap=True)
+    table.add_column("quantity", no_wrap=True, min_width=len("estimation error"))
     table.add_column("", no_wrap=True)
     table.add_column("" if not others else "theory", justify="right", no_wrap=True)
     for one, _ in others:
-        table.add_column(one.title.lower(), justify="right", no_wrap=True)
+        table.add_column(one.title.lower(), justify="right", no_wrap=True, min_width=len(one.title))
     table.add_column("", overflow="fold")
     for quantity in verb.quantities:
         values = [getattr(found, quantity.name, None)]

@@ -83,7 +83,8 @@ def _curve(
 def _thresholds(chart: Curves, source: Source, rows: pl.DataFrame) -> pl.DataFrame:
     """x and name of every threshold that the rows tell; those that differ by line say whose they are."""
     found: dict[tuple[float, str], None] = {}
-    for column in chart.thresholds:
+    clean = () if chart.clean is None or rows[chart.clean[0]].max() else chart.clean[1]
+    for column in (*clean, *chart.thresholds):
         if not source.has(rows, column):
             continue
         by = [] if chart.by is None else [chart.by]

@@ -20,13 +20,18 @@ DASHED = "The dashed line is the limit of infinite width."
 
 def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
     rows = source.frame(chart.table)
+    if chart.by is None and {chart.x, chart.y} <= set(rows.columns) and not rows.height:
+        yield from _spectrum(chart, source, {}, rows, source.rows[source.key][0])  # an atom alone
     if not source.has(rows, chart.x, chart.y):
         return
     told = rows.drop_nulls([chart.x, chart.y])
     apart = [name for name in (chart.by, chart.panel) if name is not None]
     names = [name for name in varied(told, source.settings) if name not in apart]
     for case, own in cases(told, free(told, names, apart) if apart else names):
-        yield from _laws(chart, source, case, own) if chart.by else _spectrum(chart, source, case, own)
+        if chart.by is not None:
+            yield from _laws(chart, source, case, own)
+        else:
+            yield from _spectrum(chart, source, case, own, own[source.key][0])
 
 
 def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[Figure]:
@@ -76,10 +81,9 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
 
 
 def _spectrum(
-    chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame
+    chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame, key: Any
 ) -> Iterator[Figure]:
     """One line over the histogram of what the verb beside it measured at the same settings."""
-    key = rows[source.key][0]
     own = source.rows.filter(pl.col(source.key) == key)
     row = own.row(0, named=True)
     density = rows.filter(pl.col(source.key) == key).select(

@@ -101,12 +101,12 @@ QUANTITIES = (
     Quantity("observations", "of S over its dimension, for a power-law target", "N/d"),
     Quantity("leading_error", "E of the leading-order scaling law", log=True),
     Quantity("predicted_exponent", "of E in N/d"),
-    Quantity("threshold_recovery", "factorized recovery, clean labels"),
-    Quantity("threshold_feasibility", "beyond it only S* fits clean labels among S ≥ 0"),
-    Quantity("threshold_bayes", "Bayes recovery, clean labels"),
-    Quantity("threshold_direct", "direct recovery, clean labels"),
+    Quantity("threshold_recovery", "factorized recovery, clean labels", called="factorized recovery"),
+    Quantity("threshold_feasibility", "beyond it only S* fits clean labels", called="feasibility"),
+    Quantity("threshold_bayes", "Bayes recovery, clean labels", called="Bayes recovery"),
+    Quantity("threshold_direct", "direct recovery, clean labels", called="direct recovery"),
     Quantity("threshold_own_recovery", "recovery of this student, clean labels"),
-    Quantity("threshold_interpolation", "up to which this student fits noisy labels"),
+    Quantity("threshold_interpolation", "up to which this student fits noisy labels", called="interpolation"),
     Quantity("threshold_peak_error", "its test error there, without a penalty"),
 )
 
@@ -207,7 +207,8 @@ CHARTS = (
         y="estimation_error",
         by="student",
         points="simulate",
-        thresholds=(*RECOVERIES, "threshold_interpolation"),
+        thresholds=("threshold_interpolation",),
+        clean=("noise", RECOVERIES),
         needs="target_rank",
     ),
     Own(
