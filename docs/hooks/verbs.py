@@ -43,27 +43,29 @@ def settings_table(settings: Iterable[Declared]) -> str:
 
     "or several": a list, `a,b,c` or FROM:TO:COUNT makes several cases.
     """
-    lines = ["| setting | | expected | default | |", "|---|---|---|---|---|"]
+    lines = ["| setting | expected | default | |", "|---|---|---|---|"]
     for one in settings:
         rule = one.rule
-        default = "" if one.default in (None, MISSING) else f"`{one.default}`"
+        silent = any(one.default is value for value in (None, False, MISSING))
+        default = "" if silent else f"`{one.default}`"
         if rule.cases:
             default += f"; of a command `{','.join(map(str, rule.cases))}`"
         expected = one.expected.removeprefix("expected ") + (", or several" if rule.many else "")
         told = rule.help + (" No key of a study." if rule.local else "")
-        cells = (f"`{one.name}`", rule.symbol, expected, default, told)
+        cells = (f"`{one.name}` {rule.symbol}", expected, default, told)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
 
 def quantities_table(quantities: Iterable[Quantity]) -> str:
     """One line for each quantity: its columns, its symbol, its kind, what it is."""
-    lines = ["| columns | | kind | |", "|---|---|---|---|"]
+    lines = ["| columns | kind | |", "|---|---|---|"]
     for one in quantities:
-        cells = (", ".join(f"`{name}`" for name in one.columns), one.symbol, one.kind, one.meaning)
+        names = ", ".join(f"`{name}`" for name in one.columns)
+        cells = (f"{names} {one.symbol}", one.kind, one.meaning)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.strip().replace("|", "\\|")

@@ -54,9 +54,9 @@ def test_what_a_table_of_settings_tells(hook):
     known = declared(verb("limit").settings)
     width, seed = (hook.settings_table([known[name]]).splitlines()[-1] for name in ("width", "seed"))
     assert width == (
-        "| `width` | n | a number of at least 1 and of at most 1e+18, or inf, or several | "
+        "| `width` n | a number of at least 1 and of at most 1e+18, or inf, or several | "
         "`inf`; of a command `16,64,256,1024,inf` | Width; inf is the limit. |"
     )
-    assert seed.startswith("| `seed` |  | a whole number of at least 0 | `0` |")
+    assert seed.startswith("| `seed` | a whole number of at least 0 | `0` |")
     jobs = declared(verb("audit").settings)["jobs"]
     assert "No key of a study." in hook.settings_table([jobs])
