@@ -1,6 +1,7 @@
 """Tables of settings and quantities in the page of a verb, read off its declaration.
 
-A page says where: `<!-- settings of learn -->`, `<!-- quantities of learn -->`, `<!-- table matrices of audit -->`.
+A page says where, on a line of its own: `<!-- settings of learn -->`, `<!-- quantities of learn -->`,
+`<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from attnlaw.base.declare import Quantity
 from attnlaw.base.settings import Declared, declared
 from attnlaw.verbs import verb
 
-PLACE = re.compile(r"<!-- (?P<what>settings|quantities|table (?P<table>\w+)) of (?P<verb>[\w.]+) -->")
+PLACE = re.compile(
+    r"^<!-- (?P<what>settings|more settings|quantities|table (?P<table>\w+)) of (?P<verb>[\w.]+) -->$",
+    re.MULTILINE,
+)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -26,29 +30,42 @@ def _table(place: re.Match[str]) -> str:
     one = verb(place["verb"])
     if place["what"] == "settings":
         return settings_table(declared(one.settings).values())
+    if place["what"] == "more settings":
+        known = declared(verb(one.name.partition(".")[0]).settings)
+        return settings_table(own for own in declared(one.settings).values() if own.name not in known)
     if place["what"] == "quantities":
         return quantities_table(one.quantities)
     return quantities_table(next(table for table in one.tables if table.name == place["table"]).columns)
 
 
 def settings_table(settings: Iterable[Declared]) -> str:
-    """One line for each setting: its name, its symbol, what it may be, its default, what it means."""
-    lines = ["| setting | | expected | default | |", "|---|---|---|---|---|"]
+    """One line for each setting: its name, its symbol, what it may be, its default, what it means.
+
+    "or several": a list, `a,b,c` or FROM:TO:COUNT makes several cases.
+    """
+    lines = ["| setting | expected | default | |", "|---|---|---|---|"]
     for one in settings:
-        default = "" if one.default in (None, MISSING) else f"`{one.default}`"
-        cells = (f"`{one.name}`", one.rule.symbol, one.expected.removeprefix("expected "), default, one.rule.help)
+        rule = one.rule
+        silent = any(one.default is value for value in (None, False, MISSING))
+        default = "" if silent else f"`{one.default}`"
+        if rule.cases:
+            default += f"; of a command `{','.join(map(str, rule.cases))}`"
+        expected = one.expected.removeprefix("expected ") + (", or several" if rule.many else "")
+        told = rule.help + (" No key of a study." if rule.local else "")
+        cells = (f"`{one.name}` {rule.symbol}", expected, default, told)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
 
 def quantities_table(quantities: Iterable[Quantity]) -> str:
     """One line for each quantity: its columns, its symbol, its kind, what it is."""
-    lines = ["| columns | | kind | |", "|---|---|---|---|"]
+    lines = ["| columns | kind | |", "|---|---|---|"]
     for one in quantities:
-        cells = (", ".join(f"`{name}`" for name in one.columns), one.symbol, one.kind, one.meaning)
+        names = ", ".join(f"`{name}`" for name in one.columns)
+        cells = (f"{names} {one.symbol}", one.kind, one.meaning)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.strip().replace("|", "\\|")

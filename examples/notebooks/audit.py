@@ -25,10 +25,17 @@ print(by_layer.sort("kind", "layer"))
 # The proxies are leading factors of bounds, as log10. Compare models of one shape; they are no guarantees.
 
 # %%
-for name, value in audit.summary["proxies"].items():
-    if "log10" in value:
-        print(f"{name:30} {value['log10']:8.4f}")
-print("counts ranks only:", audit.summary["rank_count"])
+for name, found in audit.quantities.items():
+    if name.startswith("log10_"):
+        print(f"{name:34} {found.value:8.4f}")
+print("counts ranks only:", audit.quantities["rank_count"])
+
+# %% [markdown]
+# Are these heads more than noise? The null test is part of every audit.
+
+# %%
+tested, rejected = (audit.quantities[f"not_random_{name}"] for name in ("tested", "rejected"))
+print(f"{rejected} of {tested} matrices differ from random ones of their shape")
 
 # %% [markdown]
 # Where does the amplification come from? Each layer multiplies it by its Lipschitz factor.

@@ -35,7 +35,7 @@ print(
 )
 
 # %% [markdown]
-# One map for a paper or a talk: each cell is a head.
+# The rows, a page, and the map of laws for a paper or a talk: each cell is a head.
 
 # %%
-print(trained.save("fit-notebook", figures="png") / "figures" / "laws.png")
+print("see", trained.save("fit-notebook", figures="png") / "figures" / "laws.png")

@@ -7,11 +7,11 @@
 # %%
 import numpy as np
 
-from attnlaw import linearise
+import attnlaw
 
 MODEL = "examples/tiny-decoder"
 TEXT = "the cat"
-lens = linearise(MODEL, list(TEXT.encode()), top=4)  # this model reads bytes
+lens = attnlaw.lens(MODEL, ids=list(TEXT.encode()), top=4)  # this model reads bytes
 print(f"vec F(X) = T vec X + c holds to {lens.reconstruction_error:.0e}: {lens.outcome}")
 
 # %% [markdown]

@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.py"))
 WRITES = {
     "audit": "audit-notebook/report.html",
-    "fit": "laws.png",
+    "fit": "fit-notebook/figures/laws.png",
     "limit": "densities.png",
     "study": "study-notebook/report.html",
 }

@@ -1,0 +1,62 @@
+"""The page of a verb has the tables of its settings and quantities, read off its declaration."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+import pytest
+from docs.sessions import ROOT
+
+from attnlaw.base.settings import declared
+from attnlaw.verbs import VERBS, verb
+
+DOCS = ROOT / "docs"
+PAGES = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
+VERBS_AND_BESIDE = [one for name in VERBS for one in (verb(name), verb(name).beside) if one is not None]
+
+
+@pytest.fixture(scope="module", name="hook")
+def _hook():
+    spec = importlib.util.spec_from_file_location("hook", DOCS / "hooks" / "verbs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_mark_in_a_sentence_stays(hook):
+    text = "write `<!-- settings of NAME -->` there"
+    assert hook.on_page_markdown(text) == text
+
+
+@pytest.mark.parametrize("one", VERBS_AND_BESIDE, ids=lambda one: one.name)
+def test_the_page_of_a_verb_tells_its_settings_and_quantities(one, hook):
+    page = hook.on_page_markdown(PAGES[DOCS / f"{one.name.partition('.')[0]}.md"])
+    firsts = {name for line in page.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    columns = {name for quantity in one.quantities for name in quantity.columns}
+    assert {*declared(one.settings), *columns} <= firsts
+    for setting in declared(one.settings).values():
+        assert setting.rule.help in page
+
+
+@pytest.mark.parametrize("one", VERBS_AND_BESIDE, ids=lambda one: one.name)
+def test_the_columns_of_every_table_are_on_a_page(one):
+    marks = set(re.findall(r"^<!-- table (\w+) of [\w.]+ -->$", "\n".join(PAGES.values()), re.MULTILINE))
+    assert {table.name for table in one.tables} <= marks
+
+
+def test_every_mark_stands_for_a_table(hook):
+    for path, text in PAGES.items():
+        assert "\n<!-- " not in hook.on_page_markdown(text).replace("<!-- measured", ""), path
+
+
+def test_what_a_table_of_settings_tells(hook):
+    known = declared(verb("limit").settings)
+    width, seed = (hook.settings_table([known[name]]).splitlines()[-1] for name in ("width", "seed"))
+    assert width == (
+        "| `width` n | a number of at least 1 and of at most 1e+18, or inf, or several | "
+        "`inf`; of a command `16,64,256,1024,inf` | Width; inf is the limit. |"
+    )
+    assert seed.startswith("| `seed` | a whole number of at least 0 | `0` |")
+    jobs = declared(verb("audit").settings)["jobs"]
+    assert "No key of a study." in hook.settings_table([jobs])
