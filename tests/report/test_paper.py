@@ -97,6 +97,22 @@ def test_a_chart_without_a_width_gets_one(kind, tmp_path):
     assert found == pytest.approx(COLUMN if kind == "Q" else PAGE, abs=NEAR)
 
 
+def test_panels_above_a_wide_legend_stay_of_a_size_with_it(monkeypatch):
+    """Above a legend of 305.5 points narrow panels change the width by a rounding, of either sign."""
+    drawn = []
+
+    def width(spec):
+        panel = spec.get("width", 300.0)
+        drawn.append(panel)
+        below = spec["config"]["legend"].get("orient") == "bottom"
+        return max(panel + 68, 305.55 - panel * 1e-4) if below else panel + 155
+
+    monkeypatch.setattr("attnlaw.report.paper._width", width)
+    chart = alt.Chart(pl.DataFrame({"x": [0.0], "y": [0.0]})).mark_point().properties(width=300)
+    assert PAGE - NEAR <= width(paper_spec(chart)) <= PAGE + NEAR
+    assert max(drawn) < 2 * PAGE
+
+
 def test_type_is_of_seven_and_eight_points(audit, tmp_path):
     source = save_chart(chart_of(audit, "amplification"), tmp_path / "f.svg").read_text()
     assert set(re.findall(r'font-size="([\d.]+)px"', source)) <= {"7", "8"}

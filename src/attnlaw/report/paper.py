@@ -186,10 +186,11 @@ def _fitted(spec: dict[str, Any], target: float, least: float) -> dict[str, Any]
         at = _width(scaled)
         if abs(at - target) <= NEAR:
             return scaled
-        if factor < smallest or (at == at_last and at > target):
+        # Above a legend that is wider than they are, panels grow unnoticed but for what is rounded.
+        unnoticed = abs(at - at_last) < 1.0
+        if factor < smallest or (unnoticed and at > target):
             return None
-        # Below a legend that is wider than they are, panels grow unnoticed.
-        step = factor if at == at_last else (target - at) * (factor - last) / (at - at_last)
+        step = factor if unnoticed else (target - at) * (factor - last) / (at - at_last)
         last, at_last, factor = factor, at, factor + step
     return None
 
