@@ -58,7 +58,10 @@ COMMANDS = {
     "fit-adapter": Command(f"fit {TINY} --adapter {INPUTS}/adapter --layers 0:1 --json"),
     "fit-rxnmapper": Command("fit {rxnmapper} --only qk --out {out} --json"),
     # A model and its input.
-    "lens": Command(f"lens {TINY} --ids 1,2,3,5 --top 4 --out {{out}} --json"),
+    "lens": Command(
+        f"lens {TINY} --ids 1,2,3,5 --top 4 --out {{out}} --json",
+        f"lens {TINY} --ids 1,2,3,5 --top 4 --out {{out}} --figures png --json",
+    ),
     "lens-minilm": Command("lens {minilm} --ids 101,102 --top 2 --json"),
     # The limit of infinite width.
     "limit": Command("limit --heads 1,2 --width 16,64,inf --draws 500 --json"),

@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from frozen.commands import COMMANDS
-from frozen.names import new_cases, old_cases, outcome, places, reason
+from frozen.names import new_cases, old_cases, places, reason, told
 from frozen.record import recorded
 from frozen.running import Run, machine, run
 from real_checkpoints import Unavailable
@@ -48,16 +48,16 @@ class Comparison:
 
 
 def flat(given: Run, verb: str, is_old: bool) -> Flat:
-    """All values of a run by their paths."""
+    """All values of a run by their paths, and how many cases and rows there are."""
     found: Flat = {"exit/code": given.status}
     cases = old_cases if is_old else new_cases
-    if given.json is not None:
-        for name, objects in cases(verb, given.json).items():
-            found |= _leaves(objects, name)
-    for name, content in given.documents.items():
-        for one, objects in cases(verb, content).items():
-            found |= {f"{name}:{path}": value for path, value in _leaves(objects, one)}
+    documents = {f"{name}:": content for name, content in given.documents.items()}
+    for before, content in (documents if given.json is None else {"": given.json} | documents).items():
+        for name, objects in cases(verb, content).items():
+            found |= _leaves(objects, before + name)
+            found |= {f"count/{before}{name}": len(objects)}
     for name, table in given.tables.items():
+        found[f"count/{name}"] = max(map(len, table.values()), default=0)
         for column, values in table.items():
             for row, value in enumerate(values):
                 found |= _leaves(value, f"{name}/{row}/{column}")
@@ -75,15 +75,13 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def compare(name: str, before: Flat, after: Flat, old_words: bool) -> Comparison:
     """Every old value beside the new one; a value that was null may be left out."""
     result = Comparison()
-    for path, old in before.items():
-        document, _, inner = path.rpartition(":")
-        at = [path] if old_words else [f"{document}:" * bool(document) + place for place in places(inner)]
+    for path, old in (before if old_words else told(before)).items():
+        at = [path] if old_words else list(places(path))
         held = next((place for place in at if after.get(place) is not None), None)
         new = None if held is None else after[held]
-        expected = outcome(old) if path.endswith("/status") and not old_words else old
-        if same(expected, new):
+        if same(old, new):
             result.equal += old is not None
-        elif why := reason(name, path):
+        elif why := reason(name, path, is_null=old is None):
             result.allowed[why] += 1
         elif held is None:
             result.missing.append(f"{path} = {old!r}; looked for {' or '.join(at) or 'nowhere'}")

@@ -3,7 +3,8 @@
 A value has a path such as `learn/0/prediction/norm` (the verb, the case, the keys of JSON) or
 `matrices.parquet/17/share` (the file, the row, the column). Before rules apply, the JSON of 0.1.0 is laid
 out by case, as that of 0.2.0 is: `limit` a case for each (heads, width), `learn --simulate` a second one
-beside each, and its edges and outliers as lists of numbers, `lens` with a row for each pair of tokens.
+beside each, and its edges and outliers as lists of numbers, `lens` with a row for each pair of tokens. Its
+statuses are cut in two, status and remark.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Cases = dict[str, list[Any]]
-Rule = tuple[str, tuple[str, ...]]  # a pattern of the old path, and where to look for it in the new output
+# A pattern of an old path, and where to look for it: in the same file and case, or from the root after a "/".
+Rule = tuple[str, tuple[str, ...]]
 
 SAME: Rule = (r"(.*)", (r"\1",))
 
@@ -38,7 +40,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         (r"prediction/error/(\w+)", (r"quantities/\1/error",)),
         (r"prediction/spectrum/(edges|outlier_\w+)/(\d+)", (r"quantities/\1/\2",)),
         (r"prediction/spectrum/(\w+)", (r"quantities/\1/value", r"quantities/\1")),
-        (r"prediction/status", (r"status",)),
+        (r"prediction/(status|remark)", (r"\1",)),
         (r"prediction/(\w+)", (r"quantities/\1/value", r"quantities/\1")),
         (r"thresholds/(\w+)", (r"quantities/threshold_\1/value", r"quantities/threshold_\1")),
     ),
@@ -47,12 +49,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         (r"(seeds|seed|sensing)", (r"settings/\1",)),
         (r"(\w+)/mean", (r"quantities/\1/value",)),
         (r"(\w+)/standard_error", (r"quantities/\1/error",)),
-        (r"status", (r"status",)),
+        (r"(status|remark)", (r"\1",)),
         (r"(\w+)", (r"quantities/\1/value", r"quantities/\1")),
     ),
     "limit": (
-        (r"path/(\d+)/(\w+)/value", (r"quantities/path_\2/\1",)),
-        (r"path/(\d+)/(\w+)/error", (r"quantities/path_\2_error/\1",)),
+        (r"path/(\d+)/(\w+)/(value|error)", (r"quantities/path_\2/\3/\1",)),
         (r"(\w+)/(value|error)", (r"quantities/\1/\2",)),
         (r"(\w+)", (r"settings/\1", r"quantities/\1/value", r"quantities/\1")),
     ),
@@ -64,35 +65,43 @@ RULES: dict[str, tuple[Rule, ...]] = {
         (r"pairs/(\d+)/error", (r"tables/token_map/\1/norm/error", r"tables/token_map/\1/norm_error")),
         (r"pairs/(\d+)/rollout", (r"tables/token_map/\1/rollout",)),
         (r"probes", (r"quantities/probes",)),
-        (r"status", (r"status",)),
+        (r"(?:singular_values/)?(status|remark)", (r"\1",)),
         (r"(\w+)", (r"quantities/\1/value", r"quantities/\1", r"settings/\1")),
+    ),
+    "lens.json:lens": (
+        (r"singular_values/values/(\d+)", (r"/rows.parquet/0/singular_values/\1",)),
+        (r"singular_values/residual", (r"/rows.parquet/0/singular_values_residual",)),
+        (r"(?:singular_values/)?(status|remark)", (r"/rows.parquet/0/\1",)),
+        (r"pairs/(\d+)/(norm|rollout)", (r"/token_map.parquet/\1/\2",)),
+        (r"pairs/(\d+)/error", (r"/token_map.parquet/\1/norm_error",)),
+        (r"(.*)", (r"/rows.parquet/0/\1",)),
     ),
     "study": ((r"(.*)", (r"\1", r"quantities/\1")),),
     "fits.parquet": ((r"noise_(low|high)", (r"noise_\1", r"noise_level_\1")), SAME),
     "rows/rows.parquet": (
         (r"(\w+)_standard_error", (r"\1_error",)),
         (r"error_of_(\w+)", (r"\1_error",)),
-        (r"error", (r"error", r"remark")),
+        SAME,
+    ),
+    "count": ((r"lens\.json:lens", (r"/count/rows.parquet",)), SAME),
+    "wrote": (
+        (r"lens_map\.html", (r"report.html",)),
+        (r"lens_map\.png", (r"figures/lens_map.png",)),
         SAME,
     ),
 }
 
-# How 0.1.0 said that something ended, by its first words, and the status of 0.2.0.
+# The first words of a status of 0.1.0, up to its colon, and the status of 0.2.0; what follows is its remark.
 OUTCOMES = {
     "converged": "done",
     "exact": "done",
     "fitted": "done",
-    "measured": "done",
     "done": "done",
     "recovered": "recovered",
-    "residual": "ill-conditioned",
-    "not converged": "not converged",
     "not fitted": "not fitted",
-    "lognormal": "done",  # of a fit: one of its laws was left out, the others stand
-    "learned: the law does not fit": "done",
-    "reconstruction error": "inexact",
-    "failed": "failed",
 }
+# The laws whose names began the status of a fit that stands, where something is missing of them.
+LAWS = ("power-law", "lognormal", "heavy-tailed", "learned")
 
 # Differences that are meant: command, path, and why.
 REASONS: tuple[tuple[str, str, str], ...] = (
@@ -104,8 +113,16 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("limit*", "*/path/*/depth", "the place in the list"),
     ("limit-gram", "*/tokens", "as many as the matrix has rows"),
     ("limit-embeddings", "*/tokens", "as many as ids"),
-    ("lens*", "*/singular_values/status", "said by status and remark"),
     ("learn*", "*/problem/target/kind", "said by target_rank or target_exponent"),
+)
+
+# Values that 0.1.0 left null and 0.2.0 states: command, path, and why.
+STATED: tuple[tuple[str, str, str], ...] = (
+    ("study-atlas", "rows/*/not_random_*", "an audit says in its row what its summary said"),
+    ("study-atlas", "rows/*/remark", "one of the warnings"),
+    ("learn-curve-simulate", "learn.simulate/0/remark", "printed beside the JSON before"),
+    ("study-learn-*", "rows/*/thresholds", "a training states the settings that it shares with its theory"),
+    ("study-learn-*", "rows/*/spectrum", "a training states the settings that it shares with its theory"),
 )
 
 
@@ -128,7 +145,7 @@ def _learn_cases(objects: list[Any]) -> Cases:
     theory = [{key: value for key, value in one.items() if key != "simulation"} for one in objects]
     for one in theory:
         one["prediction"] = one["prediction"] | {"spectrum": _as_lists(one["prediction"]["spectrum"])}
-    return {"learn": theory, "learn.simulate": trained}
+    return {"learn": theory} | ({"learn.simulate": trained} if trained else {})
 
 
 def _as_lists(spectrum: dict[str, Any]) -> dict[str, Any]:
@@ -178,30 +195,47 @@ OLD_CASES: dict[str, Callable[[list[Any]], Cases]] = {
 def places(path: str) -> Iterator[str]:
     """Where the new output may have the value of an old path, the likeliest first.
 
-    >>> list(places("learn/0/prediction/norm"))
-    ['learn/0/quantities/norm/value', 'learn/0/quantities/norm']
+    >>> list(places("learn/0/prediction/norm")), list(places("lens.json:lens/0/layers"))
+    (['learn/0/quantities/norm/value', 'learn/0/quantities/norm'], ['rows.parquet/0/layers'])
     """
     source, case, inner = re.fullmatch(r"((?:rows/|tables/)?[^/]+)/(?:(\d+)/)?(.*)", path).groups()  # type: ignore[union-attr]
     before = f"{source}/" + ("" if case is None else f"{case}/")
-    for pattern, templates in RULES.get(source, (SAME,)):
+    rules = RULES.get(source) or RULES.get(source.rpartition(":")[2], (SAME,))
+    for pattern, templates in rules:
         found = re.fullmatch(pattern, inner)
         if found:
-            yield from (before + found.expand(template) for template in templates)
+            for place in map(found.expand, templates):
+                yield place[1:] if place.startswith("/") else before + place
             return
 
 
-def outcome(status: str) -> str:
-    """The status of 0.2.0 for that of 0.1.0.
+def told(values: dict[str, Any]) -> dict[str, Any]:
+    """The old values with every status cut in two, as 0.2.0 says it.
 
-    >>> outcome("recovered: the error is below what the solver resolves")
-    'recovered'
+    >>> told({"learn/0/status": "recovered: clean labels give the target itself"})
+    {'learn/0/status': 'recovered', 'learn/0/remark': 'clean labels give the target itself'}
+    >>> told({"fit/0/status": "lognormal: its limit; learned: the law does not fit: withheld"})
+    {'fit/0/status': 'done', 'fit/0/remark': 'lognormal: its limit; learned: does not fit: withheld'}
     """
-    return next((new for words, new in OUTCOMES.items() if status.startswith(words)), status)
+    found: dict[str, Any] = {}
+    for path, value in values.items():
+        found |= _ending(path, value) if path.endswith("/status") else {path: value}
+    return found
 
 
-def reason(command: str, path: str) -> str | None:
-    """Why a difference at this path is meant, None where it is not."""
-    for commands, paths, why in REASONS:
+def _ending(path: str, status: str) -> dict[str, Any]:
+    first, _, rest = status.partition(": ")
+    remark = path.removesuffix("status") + "remark"
+    if first in OUTCOMES:
+        return {path: OUTCOMES[first], remark: rest or None}
+    if first in LAWS:
+        return {path: "done", remark: status.replace("the law does not fit", "does not fit")}
+    return {path: status}
+
+
+def reason(command: str, path: str, is_null: bool) -> str | None:
+    """Why a difference at this path is meant, None where it is not; `is_null` where 0.1.0 had no value."""
+    for commands, paths, why in (*REASONS, *STATED) if is_null else REASONS:
         if fnmatch.fnmatchcase(command, commands) and fnmatch.fnmatchcase(path, paths):
             return why
     return None
