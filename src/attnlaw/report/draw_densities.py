@@ -21,6 +21,8 @@ DASHED = "The dashed line is the limit of infinite width."
 def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has(rows, chart.x, chart.y):
+        if chart.atom is not None and source.rows.height == 1 and source.rows[chart.atom][0] == 1.0:
+            yield from _spectrum(chart, source, {}, source.rows)  # nothing is left but the atom
         return
     told = rows.drop_nulls([chart.x, chart.y])
     apart = [name for name in (chart.by, chart.panel) if name is not None]
@@ -82,8 +84,12 @@ def _spectrum(
     key = rows[source.key][0]
     own = source.rows.filter(pl.col(source.key) == key)
     row = own.row(0, named=True)
-    density = rows.filter(pl.col(source.key) == key).select(
-        x=pl.col(chart.x), density=pl.col(chart.y), detail=pl.col(chart.detail) if chart.detail else None
+    density = (
+        source.tables[chart.table or ""]
+        .filter(pl.col(source.key) == key)
+        .select(
+            x=pl.col(chart.x), density=pl.col(chart.y), detail=pl.col(chart.detail) if chart.detail else None
+        )
     )
     values, name, notes = None, "", []
     if chart.bars is not None and source.beside is not None:
