@@ -7,7 +7,6 @@
 from pathlib import Path
 
 import polars as pl
-from attnlaw.study.verbs import VERBS
 
 from attnlaw.report.write import write_report
 from attnlaw.study import Place, read_study, run
