@@ -124,12 +124,14 @@ class Table(Generic[R]):
     """A table too large for a row: its name, its columns, and how it is taken from a result.
 
     `rows` returns a polars table, or None where this result has none. `json`: its rows also stand in JSON.
+    `drawn` gives it for the figure of one case, though it was not asked for.
     """
 
     name: str
     columns: tuple[Quantity, ...]
     rows: Callable[[R], Any]
     json: bool = False
+    drawn: Callable[[R], Any] | None = None
 
     def folded(self, found: R) -> list[dict[str, Any]] | None:
         """Its rows as JSON has them."""
