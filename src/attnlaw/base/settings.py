@@ -80,6 +80,11 @@ class Declared:
         return f"{words} {self.rule.symbol}" if self.rule.symbol else words
 
     @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers and nothing else: FROM:TO:COUNT then makes several of them."""
+        return set(self.kinds) <= {int, float}
+
+    @property
     def expected(self) -> str:
         """What a value must be, in words."""
         rule = self.rule
@@ -131,7 +136,7 @@ class Declared:
             return [value for one in word for value in self.from_words(one)]
         if not self.rule.many or self.rule.file or not isinstance(word, str):
             return [self.from_word(word)]
-        if word.count(":") == 2 and {int, float} & set(self.kinds):
+        if word.count(":") == 2 and self.is_number:
             return list(span(self.name, word))
         parts = [part.strip() for part in word.split(",") if part.strip()]
         if not parts:
