@@ -56,7 +56,6 @@ class Setting:
     unless: str | tuple[str, ...] = ()  # other settings that take its place
     where: tuple[str, str] | None = None  # (setting, attribute of its chosen variant) that makes it count
     local: bool = False  # how this machine works (threads): changes no number, is in no row and no study
-    figure: bool = False  # what a chart of one case is drawn from: a command that draws turns it on
     metavar: str | None = None
 
     @property

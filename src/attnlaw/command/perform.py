@@ -63,10 +63,7 @@ def read_words(known: Mapping[str, Declared], given: Mapping[str, Any]) -> dict[
 def perform(verb: Verb[Any, Any], given: Mapping[str, Any]) -> int:
     """Run the cases of what was given, show them, write them; the exit status."""
     shown = Shown.of({name: given[name] for name in given if name in declared(Shown)}, verb.name)
-    words = {name: word for name, word in given.items() if name not in declared(Shown)}
-    if shown.figure is not None:
-        words = {name: True for name, one in declared(verb.settings).items() if one.rule.figure} | words
-    asked = _asked(verb, words)
+    asked = _asked(verb, {name: words for name, words in given.items() if name not in declared(Shown)})
     with _results_in(shown.out), _telling():
         ready = [(one, _ready(one, cases)) for one, cases in asked]
         done = [(one, _work(one, cases, shown.json)) for one, cases in ready]

@@ -37,9 +37,7 @@ class Learn(ProblemSettings):
         where=("output", "revealing"),
         panel=RUN,
     )
-    spectrum: bool = setting(
-        False, "Also the density of the learned spectrum, as a table.", figure=True, panel=RUN
-    )
+    spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
 
 
 @settings
