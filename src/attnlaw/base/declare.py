@@ -139,7 +139,7 @@ class Table(Generic[R]):
         return None if rows is None else [fold(self.columns, row) for row in rows.iter_rows(named=True)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
 
@@ -161,6 +161,9 @@ class Verb(Generic[S, R]):
     beside: Verb[Any, Any] | None = None
     draws: bool = False
     refuse: Callable[[S], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<verb {self.name}: {self.title}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find, (self.settings.__module__, self.name)
