@@ -74,7 +74,7 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 def _list(done: Done) -> Table:
     """One row for each quantity that the only case has, beside it that of the verb beside it."""
     verb, ((_, found),) = done[0]
-    others = [(_heading(one, own[0][0]), own[0][1]) for one, own in done[1:] if own]
+    others = [(_heading(one, own[0][0]), own[0][1]) for one, own in done[1:]]
     table = Table(box=None, pad_edge=False)
     table.add_column("quantity", no_wrap=True, min_width=len("estimation error"))
     table.add_column("", no_wrap=True)
