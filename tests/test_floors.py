@@ -22,7 +22,6 @@ def test_the_floors_are_those_that_are_declared():
     }
     lines = [line for line in (ROOT / "floors.txt").read_text().splitlines() if not line.startswith("#")]
     tested = {name: Version(version) for name, version in (line.split("==") for line in lines)}
-    # distributed comes as an extra of dask; click is one of the tests' own tools.
+    # distributed comes as an extra of dask.
     assert tested.pop("distributed") == declared["dask"]
-    del tested["click"]
     assert tested == declared

@@ -27,7 +27,7 @@ from attnlaw.limits import (
     kernel_kl,
     output_law,
 )
-from attnlaw.models import open_model
+from attnlaw.models.open import open_model
 from attnlaw.verbs.limit import VERB
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"

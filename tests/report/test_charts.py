@@ -158,9 +158,10 @@ def test_ranks_without_even_steps_are_lines() -> None:
 
 
 def scaled(ratio: float, gamma: float, error: float, **more: Any) -> dict[str, Any]:
-    """Two tokens give three observations a sample: N/d = 3 alpha d."""
+    """A point of a scaling law: two tokens give three observations a sample, N/d = 3 alpha d."""
     power = {"target_rank": None, "target_exponent": gamma, "target_dimension": 1000, "tokens": 2}
-    return theory(alpha=ratio / 3000, weight_decay=ratio, estimation_error=error, **power, **more)
+    found = {"observations": ratio, "estimation_error": error}
+    return theory(alpha=ratio / 3000, weight_decay=ratio, **found, **power, **more)
 
 
 def test_scaling_laws_tell_the_fitted_and_the_predicted_exponent() -> None:

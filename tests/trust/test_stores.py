@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,20 +47,7 @@ def huge_limit(folder: Path) -> list[str]:
     return ["study", "run", "study.toml", "--out", "out"]
 
 
-def hostile_store(folder: Path) -> list[str]:
-    (folder / "study.toml").write_text(STUDY)
-    (folder / "victim").write_text("secret")
-    assert run("study", "run", "study.toml", "--out", "out", folder=folder).status == 0
-    connection = sqlite3.connect(folder / "out" / "store.sqlite")
-    with connection:
-        connection.execute("""UPDATE outcomes SET parts = '[["../../evil", "../victim"]]'""")
-    connection.close()
-    return ["study", "export", "study.toml", "--out", "out"]
-
-
-@pytest.mark.parametrize(
-    "attack", [long_name, pipe, nested, no_verb, lock_directory, huge_limit, hostile_store]
-)
+@pytest.mark.parametrize("attack", [long_name, pipe, nested, no_verb, lock_directory, huge_limit])
 def test_one_line(attack: Callable[[Path], list[str]], tmp_path: Path) -> None:
     outcome = run(*attack(tmp_path), folder=tmp_path, memory=None)
     (line,) = outcome.refusals()
@@ -69,4 +55,3 @@ def test_one_line(attack: Callable[[Path], list[str]], tmp_path: Path) -> None:
     assert line.startswith("attnlaw: ")
     assert line.isprintable()
     assert "; " in line
-    assert not (tmp_path / "evil").exists()

@@ -124,12 +124,14 @@ class Table(Generic[R]):
     """A table too large for a row: its name, its columns, and how it is taken from a result.
 
     `rows` returns a polars table, or None where this result has none. `json`: its rows also stand in JSON.
+    `drawn` gives it for the figure of one case, though it was not asked for.
     """
 
     name: str
     columns: tuple[Quantity, ...]
     rows: Callable[[R], Any]
     json: bool = False
+    drawn: Callable[[R], Any] | None = None
 
     def folded(self, found: R) -> list[dict[str, Any]] | None:
         """Its rows as JSON has them."""
@@ -137,7 +139,7 @@ class Table(Generic[R]):
         return None if rows is None else [fold(self.columns, row) for row in rows.iter_rows(named=True)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
 
@@ -159,6 +161,9 @@ class Verb(Generic[S, R]):
     beside: Verb[Any, Any] | None = None
     draws: bool = False
     refuse: Callable[[S], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<verb {self.name}: {self.title}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find, (self.settings.__module__, self.name)

@@ -56,7 +56,6 @@ class Setting:
     unless: str | tuple[str, ...] = ()  # other settings that take its place
     where: tuple[str, str] | None = None  # (setting, attribute of its chosen variant) that makes it count
     local: bool = False  # how this machine works (threads): changes no number, is in no row and no study
-    figure: bool = False  # what a chart of one case is drawn from: a command that draws turns it on
     metavar: str | None = None
 
     @property
@@ -78,6 +77,11 @@ class Declared:
     def label(self) -> str:
         words = self.name.replace("_", " ")
         return f"{words} {self.rule.symbol}" if self.rule.symbol else words
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers and nothing else: FROM:TO:COUNT then makes several of them."""
+        return set(self.kinds) <= {int, float}
 
     @property
     def expected(self) -> str:
@@ -131,7 +135,7 @@ class Declared:
             return [value for one in word for value in self.from_words(one)]
         if not self.rule.many or self.rule.file or not isinstance(word, str):
             return [self.from_word(word)]
-        if word.count(":") == 2 and {int, float} & set(self.kinds):
+        if word.count(":") == 2 and self.is_number:
             return list(span(self.name, word))
         parts = [part.strip() for part in word.split(",") if part.strip()]
         if not parts:

@@ -123,7 +123,7 @@ def _flowing(text: str | None) -> str:
 def _parameter(one: Declared, group: Group) -> inspect.Parameter:
     rule, flag = one.rule, one.kinds == (bool,)
     default = ",".join(map(str, rule.cases)) if rule.cases else one.default
-    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.many and {int, float} & set(one.kinds) else ""]
+    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.many and one.is_number else ""]
     shown = Parameter(
         name=None if rule.positional else as_option(one.name),
         help=" ".join(filter(None, words)),
@@ -132,7 +132,7 @@ def _parameter(one: Declared, group: Group) -> inspect.Parameter:
         show_default=not (flag or default in (None, MISSING)),
         required=default is MISSING,
         negative=(),
-        allow_leading_hyphen=bool({int, float} & set(one.kinds)),
+        allow_leading_hyphen=one.is_number,
     )
     if rule.positional:
         kind = inspect.Parameter.VAR_POSITIONAL if _is_list(one) else inspect.Parameter.POSITIONAL_ONLY

@@ -63,16 +63,14 @@ def read_words(known: Mapping[str, Declared], given: Mapping[str, Any]) -> dict[
 def perform(verb: Verb[Any, Any], given: Mapping[str, Any]) -> int:
     """Run the cases of what was given, show them, write them; the exit status."""
     shown = Shown.of({name: given[name] for name in given if name in declared(Shown)}, verb.name)
-    words = {name: word for name, word in given.items() if name not in declared(Shown)}
-    if shown.figure is not None:
-        words = {name: True for name, one in declared(verb.settings).items() if one.rule.figure} | words
-    asked = _asked(verb, words)
+    asked = _asked(verb, {name: words for name, words in given.items() if name not in declared(Shown)})
     with _results_in(shown.out), _telling():
         ready = [(one, _ready(one, cases)) for one, cases in asked]
         done = [(one, _work(one, cases, shown.json)) for one, cases in ready]
-        if any(own for _, own in done):
-            _show(done, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
-            _write(done, shown)
+        kept = [(one, own) for one, own in done if own]
+        if kept:
+            _show(kept, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
+            _write(kept, shown)
     return 0 if all(len(cases) == len(own) for (_, cases), (_, own) in zip(asked, done, strict=True)) else 1
 
 
@@ -163,12 +161,12 @@ def _write(done: Sequence[tuple[Verb[Any, Any], Done]], shown: Shown) -> None:
         else:
             from attnlaw.report.write import save
 
-            save([(one, pairs) for one, pairs in done if pairs], folder, shown.figures)
+            save(done, folder, shown.figures)
             say(f"wrote {folder / 'report.html'} and the rows beside it")
     if shown.figure is not None:
         from attnlaw.report.write import draw
 
-        draw([(one, pairs) for one, pairs in done if pairs], Path(shown.figure))
+        draw(done, Path(shown.figure))
         say(f"wrote {shown.figure}")
 
 

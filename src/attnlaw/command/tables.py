@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
 from typing import Any
 
 from rich.console import Console
@@ -73,13 +74,13 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 def _list(done: Done) -> Table:
     """One row for each quantity that the only case has, beside it that of the verb beside it."""
     verb, ((_, found),) = done[0]
-    others = [(one, own[0][1]) for one, own in done[1:] if own]
+    others = [(_heading(one, own[0][0]), own[0][1]) for one, own in done[1:]]
     table = Table(box=None, pad_edge=False)
     table.add_column("quantity", no_wrap=True, min_width=len("estimation error"))
     table.add_column("", no_wrap=True)
     table.add_column("" if not others else "theory", justify="right", no_wrap=True)
-    for one, _ in others:
-        table.add_column(one.title.lower(), justify="right", no_wrap=True, min_width=len(one.title))
+    for title, _ in others:
+        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
     table.add_column("", overflow="fold")
     for quantity in verb.quantities:
         values = [getattr(found, quantity.name, None)]
@@ -91,6 +92,13 @@ def _list(done: Done) -> Table:
             cells, meaning = [""] * len(values), cells[0]
         table.add_row(name, quantity.symbol, *cells, meaning)
     return table
+
+
+def _heading(verb: Verb[Any, Any], case: Any) -> str:
+    """What a verb beside another is called, with the settings that it must be given."""
+    needed = [one for one in declared(verb.settings).values() if one.default is MISSING]
+    given = [f", {one.rule.symbol or one.name} = {_text(getattr(case, one.name))}" for one in needed]
+    return f"{verb.title.lower()}{''.join(given)}"
 
 
 def _varied(cases: Sequence[Any]) -> list[str]:

@@ -21,18 +21,14 @@ DASHED = "The dashed line is the limit of infinite width."
 def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has(rows, chart.x, chart.y):
-        alone = chart.atom is not None and source.rows[chart.atom].to_list() == [1.0]
-        if alone and {chart.x, chart.y} <= set(rows.columns):  # nothing is left but it
-            yield from _spectrum(chart, source, {}, rows, source.rows[source.key][0])
+        if chart.atom is not None and source.rows.height == 1 and source.rows[chart.atom][0] == 1.0:
+            yield from _spectrum(chart, source, {}, source.rows)  # nothing is left but the atom
         return
     told = rows.drop_nulls([chart.x, chart.y])
     apart = [name for name in (chart.by, chart.panel) if name is not None]
     names = [name for name in varied(told, source.settings) if name not in apart]
     for case, own in cases(told, free(told, names, apart) if apart else names):
-        if chart.by is not None:
-            yield from _laws(chart, source, case, own)
-        else:
-            yield from _spectrum(chart, source, case, own, own[source.key][0])
+        yield from _laws(chart, source, case, own) if chart.by else _spectrum(chart, source, case, own)
 
 
 def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame) -> Iterator[Figure]:
@@ -82,13 +78,18 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
 
 
 def _spectrum(
-    chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame, key: Any
+    chart: Density, source: Source, case: Mapping[str, Any], rows: pl.DataFrame
 ) -> Iterator[Figure]:
     """One line over the histogram of what the verb beside it measured at the same settings."""
+    key = rows[source.key][0]
     own = source.rows.filter(pl.col(source.key) == key)
     row = own.row(0, named=True)
-    density = rows.filter(pl.col(source.key) == key).select(
-        x=pl.col(chart.x), density=pl.col(chart.y), detail=pl.col(chart.detail) if chart.detail else None
+    density = (
+        source.tables[chart.table or ""]
+        .filter(pl.col(source.key) == key)
+        .select(
+            x=pl.col(chart.x), density=pl.col(chart.y), detail=pl.col(chart.detail) if chart.detail else None
+        )
     )
     values, name, notes = None, "", []
     if chart.bars is not None and source.beside is not None:

@@ -19,17 +19,15 @@ if TYPE_CHECKING:
     from attnlaw.report.source import Source
 
 
-NEEDED = ("alpha", "tokens", "output", "target_dimension", "estimation_error", "leading_error")
+SHOWN = ("observations", "estimation_error", "leading_error")
 
 
 def scaling(chart: Own, source: Source) -> Iterator[Figure]:
     """Error against N/d, with the fitted and the predicted exponent of every line."""
-    if not source.has(source.rows, *NEEDED):
+    if not source.has(source.rows, *SHOWN):
         return
-    placed = _observed(source, source.rows.drop_nulls(NEEDED))
     # What is not above zero has no place on logarithmic axes.
-    shown = pl.col("observations", "estimation_error", "leading_error")
-    told = placed.filter(pl.all_horizontal(shown > 0), pl.col("observations").is_finite())
+    told = source.rows.filter(pl.all_horizontal(pl.col(SHOWN) > 0))
     names = free(told, [name for name in varied(told, source.settings) if name != "alpha"], ["alpha"])
     lines = [
         own.sort("observations").with_columns(label=pl.lit(_exponents(source, own, names)))
@@ -39,15 +37,6 @@ def scaling(chart: Own, source: Source) -> Iterator[Figure]:
     if lines:
         rows = pl.concat(lines).select("label", "estimation_error", "observations", "leading_error")
         yield source.figure(chart, {}, partial(scaling_law, rows, source.verb.label("estimation_error")))
-
-
-def _observed(source: Source, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with N/d, the observations of the target over its dimension."""
-    outputs = source.names.variants["output"]
-    rows = rows.filter(pl.col("output").is_in(list(outputs)))
-    told = zip(*(rows[name] for name in ("alpha", "output", "tokens", "target_dimension")), strict=True)
-    counts = [alpha * outputs[output].observations(tokens) * size for alpha, output, tokens, size in told]
-    return rows.with_columns(observations=pl.Series(counts, dtype=pl.Float64))
 
 
 def scaling_law(rows: pl.DataFrame, y: str) -> Any:

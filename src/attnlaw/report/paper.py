@@ -90,8 +90,8 @@ def save_figures(
     kept = [name for name in _listed(folder) if Path(name).stem in stems]  # other formats of the same
     stale = [folder / name for name in _listed(folder) if name not in kept]
     names = sorted({*kept, *(path.name for path in drawn)})
-    listed = {folder / LIST: to_json(names).encode()} if names or stale else {}
-    replace_all({**(beside or {}), **drawn, **listed})
+    told = {folder / LIST: to_json(names).encode()} if names or stale else {}
+    replace_all({**(beside or {}), **drawn, **told})
     for path in stale:
         path.unlink(missing_ok=True)
     return list(drawn)

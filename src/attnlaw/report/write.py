@@ -71,7 +71,7 @@ def draw(done: Done, path: Path) -> None:
     if path.suffix not in FORMATS:
         raise InputError(f"{path}: a figure ends in one of {', '.join(FORMATS)}; rename it")
     with tempfile.TemporaryDirectory() as folder:
-        for name, data in _files(done).items():
+        for name, data in _files(done, drawn=len(done[0][1]) == 1).items():
             (Path(folder) / name).write_bytes(data)
         drawn = figures_of(read_command(Path(folder), done[0][0].name).sources)
         if not drawn:
@@ -79,8 +79,8 @@ def draw(done: Done, path: Path) -> None:
         save_chart(drawn[0].draw(), path)
 
 
-def _files(done: Done) -> dict[str, bytes]:
-    """Rows and tables as files; `case` is the place of a row."""
+def _files(done: Done, drawn: bool = False) -> dict[str, bytes]:
+    """Rows and tables as files; `case` is the place of a row. `drawn`: also tables for a figure alone."""
     every = [(verb, *pair) for verb, pairs in done for pair in pairs]
     kinds = {name: kind for verb, _ in done for name, kind in verb.schema.items()}
     files = {ROWS: parquet(frame((_row(*one) for one in every), schema_of(kinds)))}
@@ -90,7 +90,7 @@ def _files(done: Done) -> dict[str, bytes]:
                 part.with_columns(case=pl.lit(place, dtype=pl.Int64))
                 for place, (of, _, found) in enumerate(every)
                 if of is verb and not isinstance(found, InputError)
-                if (part := table.rows(found)) is not None
+                if (part := (table.drawn if drawn and table.drawn else table.rows)(found)) is not None
             ]
             if parts:
                 files[f"{table.name}.parquet"] = parquet(pl.concat(parts, how="diagonal_relaxed"))

@@ -229,7 +229,7 @@ def _points(one: Declared, value: Any, label: str) -> list[Any]:
         return [value]
     if isinstance(value, list) and value:
         return value
-    numeric = {int, float} & set(one.kinds)
+    numeric = one.is_number
     if isinstance(value, str) and numeric and (label == "[grid]" or ":" in value):
         return list(span(one.name, value))
     if isinstance(value, list) or (label == "[grid]" and not one.rule.file):

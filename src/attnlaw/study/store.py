@@ -117,7 +117,7 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
             yield Store(folder.absolute(), connection)
         finally:
             connection.close()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: not a store that can be used ({error}); choose another directory"
         ) from error

@@ -37,9 +37,7 @@ class Learn(ProblemSettings):
         where=("output", "revealing"),
         panel=RUN,
     )
-    spectrum: bool = setting(
-        False, "Also the density of the learned spectrum, as a table.", figure=True, panel=RUN
-    )
+    spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
 
 
 @settings
@@ -166,12 +164,16 @@ def trainable(case: Simulate) -> None:
 
 
 def _density(found: Learned) -> Any:
-    import polars as pl
+    return None if found.density is None else _any_density(found)
 
+
+def _any_density(found: Learned) -> Any:
     from attnlaw.base.declare import columns
-    from attnlaw.base.tables import schema_of
+    from attnlaw.base.tables import frame, schema_of
+    from attnlaw.learning.learned import density_rows
 
-    return None if found.density is None else pl.DataFrame(found.density, schema=schema_of(columns(DENSITY)))
+    rows = density_rows(found) if found.density is None else found.density
+    return frame(rows, schema_of(columns(DENSITY)))
 
 
 def _eigenvalues(found: Measurement) -> Any:
@@ -253,7 +255,7 @@ VERB = Verb(
     Learn,
     QUANTITIES,
     run,
-    tables=(Table("predicted_spectra", DENSITY, _density),),
+    tables=(Table("predicted_spectra", DENSITY, _density, drawn=_any_density),),
     charts=CHARTS,
     beside=SIMULATE,
     refuse=solvable,
