@@ -139,11 +139,11 @@ def test_two_models_in_one_share_their_nulls(fresh, tmp_path):
 
 
 def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
-    """Heads whose status says that parameters are withheld, and others that the law fits."""
+    """Heads whose remark says that parameters are withheld, and others that the law fits."""
     rows = fit("examples/tiny-decoder", layers="0", only="qk,vo").matrices
     names = [name for name in schema(FITS) if name.startswith(("noise", "threshold", "target_rank"))]
     assert len(names) == 9
-    withheld = pl.col("remark").str.contains("parameters are withheld")
+    withheld = pl.col("remark").fill_null("").str.contains("parameters are withheld")
     without, fitted = rows.filter(withheld), rows.filter(~withheld)
     assert (without.height, fitted.height) == (3, 5)
     assert without.select(names).null_count().row(0) == (3,) * 9

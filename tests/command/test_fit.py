@@ -40,7 +40,9 @@ def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_pat
     written = {path.name for path in tmp_path.iterdir()}
     assert {"attnlaw.json", "curves.parquet", "fits.parquet", "figures", "report.html"} <= written
     assert pl.read_parquet(tmp_path / "fits.parquet")["model"].n_unique() == 2
-    assert "</svg>" in (tmp_path / "figures" / "laws.svg").read_text()
+    drawn = list((tmp_path / "figures").glob("laws*.svg"))
+    assert len(drawn) == 2  # one for each model
+    assert all("</svg>" in path.read_text() for path in drawn)
 
 
 def block(name):

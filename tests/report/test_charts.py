@@ -46,7 +46,7 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students() -> None
     (figure,) = figures(source(LEARN, lines, beside=points))
     assert (figure.name, figure.title) == ("learning", "Learning curves")
     assert {row["x"] for row in drawn(figure, "line")} == set(ALPHAS)
-    assert drawn(figure, "text") == [{"x": 0.3, "name": "threshold recovery"}]
+    assert drawn(figure, "text") == [{"x": 0.3, "name": "factorized recovery"}]
     one = next(row for row in drawn(figure) if row["x"] == 0.2)
     assert one["y"] == pytest.approx(measured[0.2].mean(), rel=1e-14)
     assert one["error"] == pytest.approx(measured[0.2].std(ddof=1) / 2, rel=1e-14)
@@ -72,6 +72,7 @@ def test_students_of_two_sizes_are_not_pooled() -> None:
 
 
 def test_thresholds_that_differ_by_student_say_whose_they_are() -> None:
+    """Recovery is of clean labels: with noise it is not drawn."""
     places = {"bayes": None, "direct": 0.25, "factorized": 0.15}
     rows = [
         theory(student=student, alpha=alpha, noise=0.5, threshold_interpolation=place, threshold_bayes=0.2)
@@ -80,9 +81,8 @@ def test_thresholds_that_differ_by_student_say_whose_they_are() -> None:
     ]
     (figure,) = figures(source(LEARN, rows))
     assert drawn(figure, "text") == [
-        {"x": 0.2, "name": "threshold bayes"},
-        {"x": 0.25, "name": "threshold interpolation (direct (ridge))"},
-        {"x": 0.15, "name": "threshold interpolation (factorized)"},
+        {"x": 0.25, "name": "interpolation (direct (ridge))"},
+        {"x": 0.15, "name": "interpolation (factorized)"},
     ]
 
 

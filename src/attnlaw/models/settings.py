@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.files import require_possible
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.models.network import GROUPS
 
@@ -98,8 +99,7 @@ def require_there(settings: ModelSettings) -> None:
     from attnlaw.models.hub import is_hub_id
 
     model = settings.model
-    there = os.path.exists
-    if isinstance(model, str) and not there(model) and not is_hub_id(model):
+    if isinstance(model, str) and not require_possible(Path(model)).exists() and not is_hub_id(model):
         hint = "" if "/" in model else "; an id on a model hub is written owner/name"
         raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory{hint}")
 
