@@ -98,7 +98,7 @@ def brute_force(whole):
     return np.sqrt(squares + bound**2)
 
 
-@pytest.mark.parametrize("bound", [0.0, 1e-3])
+@pytest.mark.parametrize("bound", [pytest.param(0.0, marks=pytest.mark.long), 1e-3])
 def test_errors_are_those_of_the_sums(bound):
     """d ln(sum C + sqrt L) = sum (C / proxy) d ln C, to first order in errors of a per cent or less.
 

@@ -80,6 +80,7 @@ def test_the_constant_by_a_sum_over_modes(gamma: float, student: str) -> None:
     assert front ** (2 * gamma) * 2e6 ** (1 - 2 * gamma) == pytest.approx(E, rel=1e-7, abs=0)
 
 
+@pytest.mark.long
 def test_full_equations_approach_the_leading_law() -> None:
     law = scaling_law(1.0, 10**6, [32, 128, 512], noise=0.5)
     errors = np.array([prediction.estimation_error.value for prediction in law.predictions])
@@ -106,6 +107,7 @@ def test_full_bayes_equations_approach_the_leading_law(gamma: float) -> None:
     assert learned_modes(law)[1] > 10
 
 
+@pytest.mark.long
 def test_the_weight_decay_is_near_the_best() -> None:
     law = scaling_law(2.0, 10**5, [128, 256], noise=0.5)
     found = law.predictions[1]

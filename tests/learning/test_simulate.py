@@ -41,7 +41,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", list(CASES))
+# Two of them in every run: students of many seeds take their time.
+QUICK = ("linear", "direct")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in CASES]
+)
 def test_gaussian_sensing_agrees_with_theory(name: str) -> None:
     """Every measured mean, extrapolated in 1/d, lies within three standard errors of the theory."""
     problem = CASES[name]

@@ -58,6 +58,7 @@ def test_spectrum_carries_norm_and_trace(reference: Prediction) -> None:
     assert found.spectrum.moment(1) == pytest.approx(found.trace.value, rel=1e-5)
 
 
+@pytest.mark.long
 def test_error_covers_the_scatter_of_scrambles(
     reference: Prediction, monkeypatch: pytest.MonkeyPatch
 ) -> None:

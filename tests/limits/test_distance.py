@@ -108,6 +108,7 @@ def test_a_student_law_against_scipy():
     assert found.ks.value == pytest.approx(gap.max(), abs=4 * found.ks.error)
 
 
+@pytest.mark.long
 def test_errors_are_the_spread_of_repeated_runs():
     runs = 60
     found = []

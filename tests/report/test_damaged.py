@@ -38,7 +38,9 @@ def page_rows(page: Path) -> dict[str, list[Any]]:
     return columns
 
 
-@pytest.mark.parametrize("name", ["run[1]", "run?", "*", "~", "run{1}"])
+@pytest.mark.parametrize(
+    "name", ["run[1]", "~", *(pytest.param(name, marks=pytest.mark.long) for name in ("run?", "*", "run{1}"))]
+)
 def test_a_name_like_a_pattern_is_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of `run[1]` are its own, not those of `run1`."""
     monkeypatch.chdir(tmp_path)

@@ -88,7 +88,13 @@ def small(name: str, kept: dict[str, tuple[Any, ...]], changes: dict[str, Any]) 
     return replace(study, tasks=tuple(tasks))
 
 
-@pytest.mark.parametrize("name", SMALL)
+# Laws of other layers, drawn by the same charts as limit-width.
+SLOW = ("limit-heads", "limit-relu", "limit-scaling")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in SMALL]
+)
 def test_a_small_part_of_a_shipped_study_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
     kept, changes, expected = SMALL[name]
     report = run(small(name, kept, changes), tmp_path, Place())
