@@ -19,17 +19,17 @@ import time
 from pathlib import Path
 
 from claims import Claims
+from nothing import VERB
 
-from attnlaw.study import Place, Result, Verb, read_study, run
+from attnlaw.study import Place, Study, read_study, run
 from attnlaw.study.engine import Stop
-from attnlaw.study.run import Estimate
+from attnlaw.study.run import Cost
 
 GOAL_TASK, GOAL_RESUME = 2e-3, 2.0
 
 
-def nothing(*, x: float) -> Result:
-    """The smallest task."""
-    return Result({"square": x * x})
+def read(file: str | Path) -> Study:
+    return read_study(file, find=lambda name: VERB)
 
 
 def plain(x: float) -> dict[str, float]:
@@ -37,17 +37,14 @@ def plain(x: float) -> dict[str, float]:
     return {"x": x, "square": x * x}
 
 
-VERBS = {"nothing": Verb(nothing)}
-
-
 def timed_run(file: Path, out: Path, place: Place | None) -> float:
     """Seconds from the first task's end to that of the run: workers have started and imported by then."""
     began: list[float] = []
 
-    def announce(cost: Estimate) -> None:
+    def announce(cost: Cost) -> None:
         began.append(time.perf_counter())
 
-    report = run(read_study(file, VERBS), out, place, announce=announce)
+    report = run(read(file), out, place, announce=announce)
     assert report.missing == 0
     assert not report.failures
     return time.perf_counter() - began[0]
@@ -102,6 +99,6 @@ def main(tasks: int) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["resume"]:
-        assert run(read_study(sys.argv[2], VERBS), sys.argv[3]).computed == 0
+        assert run(read(sys.argv[2]), sys.argv[3]).computed == 0
     else:
         sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000))
