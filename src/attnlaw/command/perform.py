@@ -45,10 +45,15 @@ class Shown(Settings):
     )
 
     def check(self) -> None:
-        if self.out == "":
-            raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
+        require_named(self.out)
         if self.figure is not None and Path(self.figure).suffix[1:] not in FORMATS:
             raise BadSetting("figure", f"expected a name that ends in .{', .'.join(FORMATS)}", self.figure)
+
+
+def require_named(*directories: str | None) -> None:
+    """A `BadSetting` for a directory without a name, as of a shell variable that is not set."""
+    if "" in directories:
+        raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
 
 
 def read_words(known: Mapping[str, Declared], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.command.perform import FORMATS
+from attnlaw.command.perform import FORMATS, require_named
 
 
 @settings
@@ -27,8 +26,7 @@ class Report(Settings):
     )
 
     def check(self) -> None:
-        if "" in (self.out, *self.directories):
-            raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
+        require_named(self.out, *self.directories)
 
 
 def report(asked: Report) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.command.perform import require_named
 from attnlaw.study.places import Place
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ class Stored(Settings):
     out: str = setting(help="Where the store and the rows are.", metavar="DIR")
 
     def check(self) -> None:
-        if not self.out:
-            raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
+        require_named(self.out)
 
     def read(self) -> Study:
         from attnlaw.study.file import read_study
