@@ -117,7 +117,7 @@ def check(model: Model, run: Run, rename: Callable[[str], str] = str) -> None:
             block,
             scores=scores.reshape(block.heads, *scores.shape[-2:]).numpy(),
             x=x,
-            scale=layer.score_scale,
+            scale=layer.attention.scores.scale,
             output=lambda context, name=names["output"]: (
                 run.module.get_submodule(name)(torch.from_numpy(context)[None])[0].detach().numpy()
             ),

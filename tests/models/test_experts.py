@@ -157,7 +157,7 @@ def check_attention(model: Model, run: Run, seen: dict[str, list[Any]], toleranc
         pairs = zip(block.factors(model, "qk"), block.factors(model, "vo"), strict=True)
         for head, ((query, key), (value, out)) in enumerate(pairs):
             allowed = theirs[0, head].numpy() > -1e30
-            ours = layer.score_scale * hidden @ query @ key @ hidden.T
+            ours = layer.attention.scores.scale * hidden @ query @ key @ hidden.T
             close(ours[allowed], theirs[0, head].numpy()[allowed], tolerance)
             weights = np.where(allowed, np.exp(ours - ours.max(axis=1, keepdims=True)), 0.0)
             total += weights / weights.sum(axis=1, keepdims=True) @ hidden @ value @ out
@@ -195,7 +195,7 @@ def test_the_stretch_of_positions_under_its_older_name(tmp_path: Path) -> None:
     for weight, expected in ((1.0, 1.873854), (0, 1.0), (None, 1.0)):
         stretch = {"type": "yarn", "factor": 40, "mscale_all_dim": weight}
         (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": stretch}))
-        scale = open_model(tmp_path).layers[0].score_scale
+        scale = open_model(tmp_path).layers[0].attention.scores.scale
         assert scale == pytest.approx(expected * 10**-0.5, rel=3e-7)  # heads of 6 + 4; seven digits
     (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": {"mscale_all_dim": "x"}}))
     refusal(tmp_path, "rope_scaling: mscale_all_dim is 'x', expected a positive number")
