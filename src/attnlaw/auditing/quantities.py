@@ -14,7 +14,7 @@ errors where its gamma or alpha holds the norm of an approximate one. Logarithms
 
 What ends in `_applied` is of the matrix as the model applies it: the gain of the norm before folded in, and
 the mean projected out where that norm takes it off; null where that norm is not known. All else is of the
-stored matrix.
+stored matrix. An applied spectral norm with an error may lie above by so much, but for one chance in 1000.
 """
 
 from __future__ import annotations
@@ -63,20 +63,21 @@ MATRICES = (
     Quantity("condition", "largest over smallest singular value", log=True),
     Quantity(
         "spectral_norm_applied",
-        "spectral norm with the gain of the norm before folded in; it may lie above by its error",
+        "the largest singular value as applied: the gain of the norm before folded in, "
+        "the mean projected out where that norm takes it off",
         called="spectral norm, applied",
         error=True,
         log=True,
     ),
     Quantity(
         "frobenius_norm_applied",
-        "Frobenius norm with the gain of the norm before folded in",
+        "Frobenius norm as applied",
         called="Frobenius norm, applied",
         log=True,
     ),
     Quantity(
         "stable_rank_applied",
-        "stable rank with the gain of the norm before folded in, of QK and VO",
+        "stable rank as applied, of QK and VO",
         called="stable rank, applied",
         log=True,
     ),
@@ -99,9 +100,7 @@ MATRICES = (
 SPECTRA = (
     *PLACE,
     Quantity("singular_values", "all of them, descending, not squared", kind="floats"),
-    Quantity(
-        "singular_values_applied", "of QK and VO with the gain of the norm before folded in", kind="floats"
-    ),
+    Quantity("singular_values_applied", "of QK and VO as applied", kind="floats"),
 )
 
 LAYERS = (

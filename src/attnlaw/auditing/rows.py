@@ -157,6 +157,27 @@ def _contribution_values(part: Contribution, total: float) -> Row:
     }
 
 
+def with_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
+    """The table of matrices to be shown: every size as applied, as stored where that is not known.
+
+    Without `applied` none is as applied.
+
+    >>> table = frame([{"spectral_norm": 2.0}], schema(MATRICES))
+    >>> [with_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
+    [2.0, None]
+    """
+    columns = []
+    for size in ("spectral_norm", "frobenius_norm", "stable_rank"):
+        own, error = pl.col(f"{size}_applied"), f"{size}_applied_error"
+        columns.append(pl.coalesce(own, size).alias(f"{size}_applied"))
+        if error in matrices.columns:
+            columns.append(pl.when(own.is_null()).then(f"{size}_error").otherwise(error).alias(error))
+    if applied:
+        return matrices.with_columns(columns)
+    names = [name for name in matrices.columns if name.endswith(("_applied", "_applied_error"))]
+    return matrices.with_columns(pl.lit(None, dtype=pl.Float64).alias(name) for name in names)
+
+
 def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
     """All singular values of every measured matrix; null where they were approximated."""
     rows = []
@@ -195,7 +216,7 @@ def spectrum_of(row: Row, values: pl.Series | None) -> Spectrum:
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
     """Each measured layer's amplification, and the share of the proxy that each group has in it."""
     places = [place for place, spectrum in spectra.leaves() if spectrum is not None]
-    applied = bounds and bounds.log_alpha_applied
+    applied = None if bounds is None else bounds.log_alpha_applied
     alphas = None if applied is None else layer_alphas(spectra, applied)
     rows = []
     for layer, stack in dict.fromkeys((place.layer, place.stack) for place in places):

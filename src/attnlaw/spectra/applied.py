@@ -1,4 +1,4 @@
-"""Sizes of a map as the model applies it, C diag(g) M: from the Gram matrix of M, without a second factorisation.
+"""Sizes of a map as the model applies it, C diag(g) M, without a second factorisation.
 
 With B = C diag(g) the largest singular value of B M is the root of the largest eigenvalue of B M M^T B^T,
 whose products with vectors are those of M M^T between two cheap ones. Its Frobenius norm is summed entry by

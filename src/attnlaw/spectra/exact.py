@@ -39,7 +39,7 @@ def matrix_spectrum(matrix: Matrix, fold: Fold | None = None) -> Spectrum:
     rows, cols = scaled.shape
     gram = scaled @ scaled.T if rows <= cols else scaled.T @ scaled
     applied = None if fold is None else applied_matrix(scaled, fold, gram if rows <= cols else None)
-    eigenvalues = np.linalg.eigvalsh(gram)[::-1]
+    eigenvalues = np.asarray(np.linalg.eigvalsh(gram)[::-1], dtype=np.float64)
     del gram
     values, route = _singular_values(scaled, eigenvalues)
     norm_21, norm_11 = entry_norms(scaled)

@@ -2,9 +2,9 @@
 
 From a start of unit length, k steps give a k x k tridiagonal T with entries b_1 ... b_k beside its diagonal
 (b_k leads out of it). Its largest eigenvalue t is a lower bound of the largest l of the matrix. How far below
-it lies no residual can tell: that bounds the distance to *some* eigenvalue. A random start can. With p the
-characteristic polynomial of T, |p(A) v|^2 = (b_1 ... b_k)^2 holds, and is at least c^2 p(l)^2, where c is what
-the start has of the leading eigenvector. A start without preferred direction in n dimensions has
+it lies no residual can tell: that bounds the distance to *some* eigenvalue. A random start v can. With p the
+characteristic polynomial of T, |p(A) v|^2 = (b_1 ... b_k)^2 holds, and is at least c^2 p(l)^2, where c is
+what v has of the leading eigenvector. A start without preferred direction in n dimensions has
 |c| >= d (pi / 2n)^(1/2) but for a chance d, and p increases beyond t: so l is at most where
 
     ln p(x) = ln(b_1 ... b_k) - ln d - ln(pi / 2n) / 2,    x > t

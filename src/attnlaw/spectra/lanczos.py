@@ -82,10 +82,8 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: Fold | None = None
     )
     multiplicities = Multiplicities(upper[1], *lower, top_error)
     norms = entry_norms(scaled)
-    shape, applied = (
-        (matrix.shape[0], matrix.shape[1]),
-        None if fold is None else applied_matrix(scaled, fold),
-    )
+    shape = matrix.shape[0], matrix.shape[1]
+    applied = None if fold is None else applied_matrix(scaled, fold)
     spectrum = Spectrum(upper[0], shape, *norms, "lanczos", multiplicities, applied=applied)
     return rescaled(spectrum, scale)
 

@@ -215,6 +215,6 @@ class Spectrum:
 
 
 def root_sum_of_squares(values: Reals) -> float:
-    """The Frobenius norm of descending singular values; squares over the largest neither overflow nor vanish."""
+    """The Frobenius norm of descending singular values; no square of them overflows or vanishes."""
     top = float(values[0])
     return top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0
