@@ -5,6 +5,7 @@
 | `MATRICES` | matrix |
 | `SPECTRA` | matrix, with all its singular values |
 | `LAYERS` | layer |
+| `FINDINGS` | thing that a rule of `auditing.findings` found |
 | `FITS` | matrix, with what laws say of it |
 | `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
 
@@ -118,6 +119,17 @@ LAYERS = (
     Quantity("share_cross", "of cross attention", called="cross attention"),
     Quantity("share_ffn", "of the feed-forward matrices", called="FFN"),
     Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
+)
+
+FINDINGS = (
+    PLACE[0],
+    Quantity("rule", "name of the rule that found it", kind="text"),
+    Quantity("level", "how grave it is: note, warning or error", kind="text"),
+    *PLACE[1:],
+    Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
+    Quantity("value", "the number that passed the threshold"),
+    Quantity("threshold", "of the rule"),
+    Quantity("meaning", "what was found, and what that means", kind="text"),
 )
 
 FITS = (

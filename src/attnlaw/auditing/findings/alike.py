@@ -92,7 +92,7 @@ def heads_alike(model: Model, found: dict[tuple[int, str], Sketch]) -> Iterator[
                 exact.append([cosine(factors[i], factors[j]) for i, j in pairs])
             for (i, j), qk, vo in zip(pairs, *exact, strict=True):
                 if qk is not None and vo is not None:
-                    spot = Spot(layer.index, layer.stack, None if kinds == SELF else "cross", j)
+                    spot = Spot(layer.index, layer.stack, None if kinds == SELF else CROSS[0], j)
                     yield Alike(spot, layer.index, layer.stack, i, qk, vo)
 
 

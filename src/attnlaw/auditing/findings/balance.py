@@ -16,7 +16,12 @@ from attnlaw.auditing.findings.evidence import Balance, Hit, Subject
 from attnlaw.models.model import Matrix
 
 LEAST_LAYERS = 4
-PAIRS = {"Q/K": ("query", "key"), "V/O": ("value", "output"), "in/out": ("inner", "outer")}
+# Of a pair: the fields of a block, and the kind of map that they make.
+PAIRS = {
+    "Q/K": ("query", "key", "qk"),
+    "V/O": ("value", "output", "vo"),
+    "in/out": ("inner", "outer", "ffn_in"),
+}
 
 
 def rms(matrix: Matrix) -> float:

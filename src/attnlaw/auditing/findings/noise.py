@@ -22,7 +22,7 @@ def random_head(subject: Subject, threshold: float | None) -> Iterator[Hit]:
         )
         for stack, layer, head, count, least in by_head.iter_rows():
             if count == 2 and threshold is not None and least > threshold:
-                spot = Spot(layer, stack, None if pair == SELF else "cross", head)
+                spot = Spot(layer, stack, None if pair == SELF else CROSS[0], head)
                 yield Hit(spot, least, "the smaller p-value of QK and VO")
 
 

@@ -17,41 +17,42 @@ one with the largest difference is told. Silence proves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.auditing.findings.evidence import Hit, Spot, Subject, Turned
+from attnlaw.models.model import Matrix
 
 COORDINATES = 256  # of the stream that are looked at
-COLUMNS = 1024  # of the other side
+COLUMNS = 512  # of the other side, likewise
 LEAST_FIT = 0.2  # of the head side, for anything to be told
 QUERY, KEY, VALUE, OUTPUT, INNER = ("query", "key", "value", "output", "inner")
 SQUARE = (QUERY, KEY, VALUE, OUTPUT)
+TOUCHING = (*SQUARE, INNER)
 
 Single = NDArray[np.float32]
 
 
 @lru_cache(maxsize=32)
-def chosen(width: int, most: int) -> NDArray[np.intp] | slice:
+def chosen(width: int, most: int) -> NDArray[np.intp]:
     """Some numbers below `width`, ascending, the same in every run; all where there are few."""
     if width <= most:
-        return slice(None)
+        return np.arange(width)
     return np.sort(np.random.default_rng([width, most]).choice(width, most, replace=False))
 
 
-def gram(rows: Single) -> Single | None:
+def gram(rows: Matrix) -> Single | None:
     """G of a matrix whose rows are coordinates of the stream; None where it is zero or leaves float32."""
-    part = rows[chosen(rows.shape[0], COORDINATES)][:, chosen(rows.shape[1], COLUMNS)]
+    part = rows[np.ix_(chosen(rows.shape[0], COORDINATES), chosen(rows.shape[1], COLUMNS))].astype(np.float32)
     found = part @ part.T
     found[np.diag_indices_from(found)] -= np.trace(found) / found.shape[0]
     norm = float(np.linalg.norm(found))
     return np.asarray(found / norm) if 0 < norm < np.inf else None
 
 
-def sides(role: str, matrix: Single) -> tuple[Single | None, Single | None]:
+def sides(role: str, matrix: Matrix) -> tuple[Single | None, Single | None]:
     """G of the residual side and, of a square matrix, of the head side."""
     residual = matrix.T if role == OUTPUT else matrix
     square = role in SQUARE and matrix.shape[0] == matrix.shape[1]
@@ -75,7 +76,7 @@ def turned(
     found: Mapping[str, tuple[Single | None, Single | None]], spots: Mapping[str, Spot]
 ) -> list[Turned]:
     """The matrix of a layer whose head side fits best over its residual side, where any does."""
-    all_fits = [Turned(replace(spots[role]), *pair) for role, *pair in fits(found)]
+    all_fits = [Turned(spots[role], *pair) for role, *pair in fits(found)]
     worst = max(all_fits, key=lambda one: one.head_side - one.residual_side, default=None)
     return [] if worst is None else [worst]
 

@@ -29,7 +29,7 @@ from attnlaw.auditing.findings.alike import (
 )
 from attnlaw.auditing.findings.balance import PAIRS, rms
 from attnlaw.auditing.findings.evidence import Balance, Evidence, Scale, Spot, Stored, Turned
-from attnlaw.auditing.findings.orientation import INNER, SQUARE, Single, sides, turned
+from attnlaw.auditing.findings.orientation import TOUCHING, Single, sides, turned
 from attnlaw.auditing.findings.roles import MAP, OTHER, known_tensors
 from attnlaw.auditing.findings.scan import FLOATS, LARGEST_FLOAT16, decibels, is_float, is_mask, scan
 from attnlaw.base.errors import InputError, printable
@@ -144,14 +144,13 @@ class Watch:
         if not uses:
             return
         with self._timed(), np.errstate(over="ignore", invalid="ignore"):
-            single = matrix.astype(np.float32)
+            size = rms(matrix)
             for use in uses:
-                size = rms(matrix)
                 with self._lock:
                     self._sizes[use.spot, use.field] = size
                 if isinstance(use.block, Attention):
-                    self._sketch(use, use.block, view, single)
-                self._orient(use, single)
+                    self._sketch(use, use.block, view, matrix.astype(np.float32))
+                self._orient(use, matrix)
 
     def _sketch(self, use: Use, attention: Attention, view: View, single: Single) -> None:
         for kind in CROSS if attention.cross else SELF:
@@ -164,16 +163,15 @@ class Watch:
                     if np.isfinite(found).all():
                         self._sketches[use.layer, kind] = found
 
-    def _orient(self, use: Use, single: Single) -> None:
-        touching = (*SQUARE, INNER)
+    def _orient(self, use: Use, matrix: Matrix) -> None:
         cross = isinstance(use.block, Attention) and use.block.cross
-        if use.field not in touching or cross or use.spot.expert is not None:
+        if use.field not in TOUCHING or cross or use.spot.expert is not None:
             return
-        found = sides(use.field, single)
+        found = sides(use.field, matrix)
         with self._lock:
             own = self._sides[use.layer]
             own[use.field] = found
-            if len(own) == len(touching):
+            if len(own) == len(TOUCHING):
                 self._turned[use.layer] = self._finished(use.layer)
 
     def _finished(self, layer: int) -> list[Turned]:
@@ -227,12 +225,13 @@ class Watch:
 
     def _balances(self) -> Iterator[Balance]:
         for use in _uses(self._plain):
-            for pair, (above, below) in PAIRS.items():
+            for pair, (above, below, kind) in PAIRS.items():
                 if use.field != above or _free(use.block, pair):
                     continue
-                sizes = [self._sizes.get((use.spot, field)) for field in (above, below)]
-                if all(size is not None and 0 < size < np.inf for size in sizes):
-                    yield Balance(use.spot, pair, sizes[0] / sizes[1])  # type: ignore[operator]
+                first, second = (self._sizes.get((use.spot, field), 0.0) for field in (above, below))
+                if 0 < first < np.inf and 0 < second < np.inf:
+                    prefix = "cross_" if isinstance(use.block, Attention) and use.block.cross else ""
+                    yield Balance(replace(use.spot, kind=f"{prefix}{kind}"), pair, first / second)
 
 
 def _uses(model: Model) -> Iterator[Use]:
