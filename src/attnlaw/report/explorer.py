@@ -17,6 +17,7 @@ import polars as pl
 
 from attnlaw.base.tables import short_names
 from attnlaw.report.audited import AUDIT, KINDS, KNOWN, LAWS, PLACE, AuditRows
+from attnlaw.report.constant import constant_quantities
 from attnlaw.report.style import finite
 
 # Said elsewhere on the page, or packed.
@@ -68,8 +69,11 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
     short = short_names(audit.names)
     rows = _rows(audit)
     curves = audit.tables.get("curves")
+    constant = constant_quantities(audit.matrices)
+    known = declared(audit.applied)
     return {
-        **declared(audit.applied),
+        **known,
+        "quantities": [one for one in known["quantities"] if one["key"] not in constant],
         "models": [{"name": name, "short": short[name]} for name in audit.names],
         "columns": _columns(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
         "spectra": pack(rows["singular_values"].to_list()),

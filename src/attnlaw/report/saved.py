@@ -22,7 +22,8 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.auditing.remarks import proxy_entries, remarks
+from attnlaw.auditing.findings.rules import LEVELS
+from attnlaw.auditing.remarks import findings_told, not_random, proxy_entries, remarks
 from attnlaw.base.declare import Verb, columns
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import read_bounded
@@ -41,6 +42,7 @@ from attnlaw.report.audited import (
 from attnlaw.report.marks import Figure
 from attnlaw.report.source import Source
 from attnlaw.report.step_charts import step_figures
+from attnlaw.report.summary import NUMBERS
 from attnlaw.training.quantities import read_steps
 from attnlaw.verbs import verb
 
@@ -330,9 +332,13 @@ def _fitting(audit: AuditRows, folder: Path, remedy: str) -> AuditRows:
         if strangers:
             named = f"rows of {strangers[0]}, which summary.json does not name"
             raise InputError(f"{folder}: found {named}; {remedy}, an empty directory")
-        kinds = set(owned["kind"]) - KINDS.keys() if "kind" in owned.columns else set()
+        known = {*KINDS, None} if name == "findings" else KINDS.keys()
+        kinds = set(owned["kind"]) - known if "kind" in owned.columns else set()
         if kinds:
             raise InputError(f"{folder}: found a matrix of kind {kinds.pop()!r} in {name}; {remedy}")
+    levels = set(audit.tables["findings"]["level"]) - {*LEVELS} if "findings" in audit.tables else set()
+    if levels:
+        raise InputError(f"{folder}: found a finding of level {levels.pop()!r}; {remedy}")
     value = pl.element()
     spectra = audit.tables["spectra"]
     bad = spectra.filter(pl.col("singular_values").list.eval(value.is_null() | (value < 0)).list.any())
@@ -348,6 +354,9 @@ def _checked(summary: Any) -> dict[str, Any]:
         if missing or not isinstance(summary["model"], str):
             raise ValueError(f"summary.json has no {missing[0] if missing else 'name of a model'}")
         remarks(summary)
+        not_random(summary), findings_told(summary)
+        if not all(isinstance(summary.get(name), int | float | None) for name in NUMBERS):
+            raise ValueError("summary.json has numbers of a model that are no numbers")
         for name in ("proxies", "per_application"):
             for _, *numbers in proxy_entries(summary[name]) if summary[name] else ():
                 if not all(number is None or isinstance(number, int | float) for number in numbers):
