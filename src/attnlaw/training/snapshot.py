@@ -5,7 +5,7 @@
 | `proxies` | `log10_contribution` | log10 of each proxy |
 | `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
 | `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
-| `alpha` | exponent of the power-law tail of the eigenvalues | median over a group |
+| `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
 
 The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (bootstraps) are left out.
 """
