@@ -26,6 +26,7 @@ MOST_INTEGER = 2**63  # TOML's integers have 64 bits; Python's parser takes hexa
 MOST_NESTED = 32
 # Longer than any map of names by far. Python's parser takes the square of the parts of one key in time.
 LARGEST_TOML = 32 * 1024
+LARGEST_JSON = 64  # megabytes of what attnlaw wrote
 
 
 @contextmanager
@@ -143,6 +144,21 @@ def read_bounded(path: Path, megabytes: int, remedy: str = "check its permission
     if len(data) > most:
         raise InputError(f"{path}: larger than {megabytes} MB, which no such file is; copy it again")
     return data
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """What a JSON file of ours holds: no NaN, and no half of a surrogate pair, which no page can hold."""
+    data = read_bounded(path, LARGEST_JSON, remedy)
+    try:
+        found = json.loads(data, parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not what attnlaw wrote ({error}); {remedy}") from error
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"found {text}, which is no number")
 
 
 def parse_toml(

@@ -14,6 +14,10 @@ from attnlaw.base.files import replace_all, replaceable, to_json, usable_directo
 
 # Names the verb and the version that wrote a directory.
 WRITTEN = "attnlaw.json"
+ROWS = "rows.parquet"
+# Of a study: its rows, and those that a run has kept so far.
+STUDY_ROWS = Path("rows", ROWS)
+STORE = "store.sqlite"
 
 
 def save_results(

@@ -16,7 +16,7 @@ import polars as pl
 from attnlaw.base.declare import Verb, columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replace_all, usable_directory
-from attnlaw.base.results import save_results
+from attnlaw.base.results import ROWS, save_results
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
@@ -24,7 +24,9 @@ from attnlaw.report.labels import failures, same
 from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
 from attnlaw.report.paper import ENDINGS, FORMATS, save_chart, save_figures
-from attnlaw.report.saved import ROWS, Saved, read_command, read_saved
+from attnlaw.report.read import read_saved
+from attnlaw.report.read_rows import read_command
+from attnlaw.report.saved import Saved
 
 
 def write_report(

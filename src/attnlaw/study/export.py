@@ -19,13 +19,13 @@ from attnlaw.base.declare import Verb, columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet, replacing
+from attnlaw.base.results import STUDY_ROWS
 from attnlaw.base.settings import declared
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store
 from attnlaw.study.task import Ending, Task
 
-ROWS = Path("rows", "rows.parquet")
 KEY = "[0-9a-f]{32}"  # as it stands in the names of files
 LAST = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), "text")
 NUMBERS = ("bool", "small", "int", "float")  # each holds all before it
@@ -50,7 +50,7 @@ def export(study: Study, store: Store) -> Path:
     parts = {
         f"tables/{name}/{task.key}.parquet": path for task, ending in finished for name, path in ending.parts
     }
-    target = store.folder / ROWS
+    target = store.folder / STUDY_ROWS
     with replacing(target) as draft:
         draft.write_bytes(parquet(rows))
     _link_tables(store.folder, parts)
