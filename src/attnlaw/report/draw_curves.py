@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.charts import Curves
-from attnlaw.report import marks
+from attnlaw.report.curve_marks import curves
 from attnlaw.report.labels import MOST_CASES, cases, free, varied
 from attnlaw.report.marks import Figure
 from attnlaw.report.source import Source, averaged, called, distinct, measured_name, same_settings
@@ -65,7 +65,7 @@ def _curve(
         "Bars are one standard error." if spread is None and lines["error"].count() else "",
     ]
     draw = partial(
-        marks.curves,
+        curves,
         lines,
         source.verb.label(chart.x),
         source.verb.label(chart.y),
