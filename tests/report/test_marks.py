@@ -14,12 +14,13 @@ import polars as pl
 import pytest
 from report.charts_of import named, source
 
+from attnlaw.base.charts import ENDINGS
 from attnlaw.report.cell_marks import Shades, field
 from attnlaw.report.curve_marks import curves
 from attnlaw.report.density_marks import densities as drawn_densities
 from attnlaw.report.density_marks import spectrum
 from attnlaw.report.marks import palette
-from attnlaw.report.paper import COLUMN, FORMATS, NEAR, save_chart
+from attnlaw.report.paper import COLUMN, NEAR, save_chart
 from attnlaw.report.style import inline_svg
 from attnlaw.verbs import verb
 
@@ -112,9 +113,9 @@ def densities(ratio: str | None) -> Any:
     return drawn_densities(rows, "y", palette(rows["series"]), "width n", ratio, "heads 2")
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_densities_are_saved_in_every_format(tmp_path: Path, ending: str) -> None:
-    path = save_chart(densities("density / density of the limit"), tmp_path / f"densities{ending}")
+    path = save_chart(densities("density / density of the limit"), tmp_path / f"densities.{ending}")
     assert path.stat().st_size > 1000
 
 

@@ -13,17 +13,19 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.base.charts import ENDINGS
 from attnlaw.base.declare import Verb, columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replace_all, usable_directory
 from attnlaw.base.results import ROWS, save_results
+from attnlaw.base.settings import require
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
 from attnlaw.report.labels import failures, same
 from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
-from attnlaw.report.paper import ENDINGS, FORMATS, save_chart, save_figures
+from attnlaw.report.paper import save_chart, save_figures
 from attnlaw.report.read import read_saved
 from attnlaw.report.read_rows import read_command
 from attnlaw.report.saved import Saved
@@ -48,8 +50,8 @@ def write_files(
 ) -> list[Path]:
     """Like `write_report`: the paths of the page and of every figure that its rows allow."""
     folders = [Path(directory) for directory in directories]
-    if figures is not None and figures not in ENDINGS:
-        raise InputError(f"--figures {figures}: expected one of {', '.join(ENDINGS)}; choose one")
+    if figures is not None:
+        require("figures", figures, str, choices=ENDINGS)
     if out is None and len(folders) != 1:
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
     parts = [read_saved(folder) for folder in folders]
@@ -70,8 +72,6 @@ def save(done: Done, folder: str | os.PathLike[str], figures: str | None = None)
 
 def draw(done: Done, path: Path) -> None:
     """Write the first figure of what a command found."""
-    if path.suffix not in FORMATS:
-        raise InputError(f"{path}: a figure ends in one of {', '.join(FORMATS)}; rename it")
     with tempfile.TemporaryDirectory() as folder:
         for name, data in _files(done, drawn=len(done[0][1]) == 1).items():
             (Path(folder) / name).write_bytes(data)
