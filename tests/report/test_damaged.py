@@ -248,12 +248,6 @@ def test_a_command_whose_cases_all_failed_and_one_without_cases(tmp_path: Path) 
     refused(tmp_path, "rows.parquet: found no rows", "attnlaw limit")
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"verb": 3}', '{"verb": "no such"}', "torn"])
-def test_directories_of_no_verb(text: str, tmp_path: Path) -> None:
-    (tmp_path / "attnlaw.json").write_text(text)
-    refused(tmp_path, "attnlaw.json: ")
-
-
 @pytest.mark.parametrize(
     ("name", "columns"),
     [

@@ -13,7 +13,7 @@ import polars as pl
 from attnlaw.base.charts import Bars, Cells, Dots
 from attnlaw.report.bar_marks import bars, dots
 from attnlaw.report.cell_marks import CELL, Shades, cells, field
-from attnlaw.report.labels import brief, cases, free, varied
+from attnlaw.report.labels import brief, cases
 from attnlaw.report.marks import Figure, palette
 from attnlaw.report.source import Source, called
 from attnlaw.report.style import PALETTE
@@ -26,8 +26,7 @@ def draw_cells(chart: Cells, source: Source) -> Iterator[Figure]:
         return
     told = rows.drop_nulls([*chart.colour, ys[0], *(xs if len(xs) == 1 else ())])
     numbers = told[xs[0]].dtype.is_float()
-    names = [name for name in varied(told, source.settings) if name not in (*xs, *ys)]
-    for case, own in cases(told, free(told, names, [*xs, *ys])):
+    for case, own in cases(told, source.others(told, [*xs, *ys])):
         if not numbers:
             yield source.figure(chart, case, partial(_panels, chart, source, own))
         elif _even(own[xs[0]]) and _even(own[ys[0]]):

@@ -10,7 +10,7 @@ import polars as pl
 
 from attnlaw.base.charts import Density
 from attnlaw.report.density_marks import INFINITE, densities, spectrum
-from attnlaw.report.labels import cases, free, text, varied
+from attnlaw.report.labels import cases, text, varied
 from attnlaw.report.marks import Figure
 from attnlaw.report.source import Source, measured_name, same_settings
 from attnlaw.report.style import PALETTE
@@ -26,8 +26,7 @@ def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
         return
     told = rows.drop_nulls([chart.x, chart.y])
     apart = [name for name in (chart.by, chart.panel) if name is not None]
-    names = [name for name in varied(told, source.settings) if name not in apart]
-    for case, own in cases(told, free(told, names, apart) if apart else names):
+    for case, own in cases(told, source.others(told, apart) if apart else varied(told, source.settings)):
         yield from _laws(chart, source, case, own) if chart.by else _spectrum(chart, source, case, own)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from attnlaw.report.curve_marks import curves
-from attnlaw.report.labels import MOST_CASES, cases, free, varied
+from attnlaw.report.labels import MOST_CASES, cases, varied
 from attnlaw.report.marks import PANEL, Figure, palette
 from attnlaw.report.source import averaged, called
 
@@ -37,8 +37,7 @@ def distances(chart: Own, source: Source) -> Iterator[Figure]:
     x = "width" if max(widths) > 1 else "heads"
     if finite[x].n_unique() == 1:
         return
-    names = [name for name in varied(finite, source.settings) if name not in ("width", "heads")]
-    others = free(finite, names, ["width", "heads"])
+    others = source.others(finite, ["width", "heads"])
     lines = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
     split = bool(lines) and finite.select(lines).n_unique() > MOST_CASES
     across = source.verb.label(x) if x == "width" else _heads_axis(source, finite)

@@ -55,7 +55,21 @@ def write_files(
     if out is None and len(folders) != 1:
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
     parts = [read_saved(folder) for folder in folders]
-    return _written(parts, folders[0] if out is None else Path(out), figures)
+    drawn = [[*figures_of(part.sources), *part.figures] for part in parts]
+    if len(parts) > 1:
+        drawn = [
+            [replace(figure, name=f"{number}_{figure.name}") for figure in own]
+            for number, own in enumerate(drawn, start=1)
+        ]
+    page, every = _page(parts, drawn)
+    target = usable_directory(folders[0] if out is None else out)
+    written = {target / "report.html": page.encode()}
+    if figures is None:
+        replace_all(written)
+        return list(written)
+    if every:
+        usable_directory(target / "figures")
+    return [*written, *save_figures(every, target / "figures", figures, written)]
 
 
 Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
@@ -102,25 +116,6 @@ def _files(done: Done, drawn: bool = False) -> dict[str, bytes]:
 def _row(verb: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:
     row = verb.row(case, found)
     return row | {"status": "failed", "remark": str(found)} if isinstance(found, InputError) else row
-
-
-def _written(parts: Sequence[Saved], target: Path, figures: str | None) -> list[Path]:
-    """Write the page and the figures; their paths."""
-    drawn = [[*figures_of(part.sources), *part.figures] for part in parts]
-    if len(parts) > 1:
-        drawn = [
-            [replace(figure, name=f"{number}_{figure.name}") for figure in own]
-            for number, own in enumerate(drawn, start=1)
-        ]
-    page, every = _page(parts, drawn)
-    folder = usable_directory(target)
-    if figures is not None and every:
-        usable_directory(folder / "figures")
-    written = {folder / "report.html": page.encode()}
-    if figures is not None:
-        return [*written, *save_figures(every, folder / "figures", figures, written)]
-    replace_all(written)
-    return list(written)
 
 
 def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[str, list[Figure]]:
