@@ -74,7 +74,7 @@ def vector(whole):
 
 
 def averaged(spectrum):
-    """A spectrum of the same values: two probes that are both the mean of its own, so that errors cost little."""
+    """A spectrum of the same values, whose two probes are both the mean of its own: errors cost little."""
     own = spectrum.multiplicities
     return replace(spectrum, multiplicities=replace(own, weights=own.weights.mean(axis=0)[None][[0, 0]]))
 

@@ -70,7 +70,7 @@ CASES = {
         AttentionLayer(RandomInputs(3, shared=False), heads=2, width=4), 2, True, "relu", True
     ),
 }
-DRAWS = 20_000
+DRAWS = 12_000
 
 
 def statistics(drawn: Sample) -> dict[str, np.ndarray]:
