@@ -96,7 +96,7 @@ def not_random(summary: dict[str, Any]) -> str | None:
 def findings_told(summary: dict[str, Any]) -> str | None:
     """How much was found by how many rules; None in a summary of an older version, or of a study.
 
-    >>> findings_told({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2, "found": []}})
+    >>> findings_told({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
     '2 errors, 1 note found by 20 rules'
     """
     found = summary.get("findings")

@@ -10,7 +10,6 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.auditing.findings.rules import LEVELS, RULES, Finding
-from attnlaw.auditing.findings.told import groups
 from attnlaw.auditing.rows import log10
 from attnlaw.base.estimate import Estimate
 from attnlaw.bounds import BOUNDS
@@ -68,11 +67,10 @@ def case_values(
 
 
 def finding_values(found: Sequence[Finding]) -> dict[str, Any]:
-    """How many things were found at each level, by how many rules, and what, rule by rule."""
+    """How many things were found at each level, by how many rules."""
     return {
         **{f"findings_{level}": sum(one.level == level for one in found) for level in LEVELS},
         "finding_rules": len(RULES),
-        "found": [vars(group) for group in groups(one.row("") for one in found)],
     }
 
 
@@ -123,7 +121,6 @@ def summary_of(
         "findings": {
             "rules": values.get("finding_rules"),
             **{level: values.get(f"findings_{level}") for level in LEVELS},
-            "found": values.get("found", []),
         },
         **{name: values.get(name) for name in COMPARABLE},
         "proxies": _proxies(values, "log10_"),
