@@ -5,6 +5,7 @@ python -m pytest -m long -s tests/auditing/test_findings_table.py
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,6 +32,8 @@ BELIEVED = {
     "whisper-tiny.en": {"rank-deficient": 2},
     "smollm2": {"quantised": 2},
 }
+PLACES = "damages found, at layers 0, 3, 7, 11 of rxnfp and 0, 2, 5 of MiniLM"
+UNTRAINED = {"untrained-model", "untrained-layer", "random-head"}
 LAYERS = {"rxnfp-pretrained": (0, 3, 7, 11), "minilm": (0, 2, 5)}
 # Damages that a rule sees at least so often, of seven; all seven unless stated.
 LEAST = {
@@ -52,8 +55,7 @@ def _printed() -> Iterator[dict[str, list[str]]]:
     lines: dict[str, list[str]] = defaultdict(list)
     yield lines
     for title, own in lines.items():
-        print(f"\n{title}")
-        print("\n".join(f"  {line}" for line in own))
+        sys.stdout.write("\n".join([f"\n{title}", *(f"  {line}" for line in own), ""]))
 
 
 def told(found: Counter[str]) -> str:
@@ -135,7 +137,7 @@ def test_fresh_models_are_untrained_and_nothing_else(kind: str, printed: dict[st
         found = counts(fresh(kind, seed))
         printed["found in fresh BERTs"].append(f"{kind}, seed {seed}: {told(found)}")
         assert (found["untrained-model"], found["untrained-layer"]) == (1, 12)
-        assert set(found) == {"untrained-model", "untrained-layer", "random-head"}
+        assert set(found) == UNTRAINED
 
 
 @pytest.mark.parametrize("family", FAMILIES)
