@@ -176,7 +176,7 @@ def audit(
         logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
     values = case_values(model, len(tests), bounds, per_application, counted, samples, obstacle(spectra))
-    values |= norm_values(spectra, as_stored)
+    values |= norm_values(model, spectra, as_stored)
     return Audit(
         (summary_of(model.name, values, bounds, samples),),
         matrix_table(model, spectra, tests, bounds),
