@@ -1,4 +1,4 @@
-"""What an audit says of a model as it is applied: columns, amplification, what is shown; chance stays as stored."""
+"""What an audit says of a model as it is applied; what decides by chance stays on stored matrices."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_shipped_decoder_is_gain_centring_and_weights_multiplied_by_hand(tin
 
 def test_amplification_as_applied_is_the_same_product_of_applied_norms(tiny):
     """alpha of a layer: the product of Lphi c2(M_in) c2(M_out) sum_h c2(VO) (1 + 4 c2(QK)) of those above."""
-    lipschitz = 1.1289  # of gelu, to four digits
+    lipschitz = 1.13  # of gelu, as the bounds take it
     factors = []
     for layer in range(4):
         norms = {
@@ -77,7 +77,7 @@ def test_amplification_as_applied_is_the_same_product_of_applied_norms(tiny):
         heads = np.sum(norms["vo"] * (1 + 4 * norms["qk"]))
         factors.append(np.log10(lipschitz * norms["ffn_in"][0] * norms["ffn_out"][0] * heads))
     expected = [sum(factors[layer + 1 :]) for layer in range(4)]
-    assert tiny.layers["log10_alpha_applied"].to_list() == pytest.approx(expected, abs=2e-4)
+    assert tiny.layers["log10_alpha_applied"].to_list() == pytest.approx(expected, abs=1e-9)
     assert tiny.summary["log10_alpha_applied"] == tiny.layers["log10_alpha_applied"].to_list()
     assert tiny.layers["log10_alpha_applied_error"].max() < 1e-9
 
@@ -180,13 +180,11 @@ def test_a_fresh_model_with_random_gains_is_random(name):
 def test_the_same_gains_folded_into_the_weights_would_not_look_random():
     """A gain of such a spread, multiplied into queries and keys: every head differs from noise."""
     rng = np.random.default_rng(0)
-    width, heads = 512, 4
+    width = 512
     gain = np.exp(0.2 * rng.standard_normal(width))
     weights = {"in_proj_weight": rng.standard_normal((3 * width, width)), "out_proj.weight": np.eye(width)}
     plain, folded = (
-        attnlaw.audit(weights | {"in_proj_weight": entries}, heads=heads, only="qk").matrices[
-            "random_p_value"
-        ]
+        attnlaw.audit(weights | {"in_proj_weight": entries}, heads=4, only="qk").matrices["random_p_value"]
         for entries in (weights["in_proj_weight"], weights["in_proj_weight"] * gain)
     )
     assert (plain > 0.01).all()
@@ -206,22 +204,22 @@ def test_null_test_and_proxies_do_not_see_the_gain():
         assert one.summary[key] == other.summary[key]
 
 
-def test_an_audit_without_these_columns_is_still_reported(tiny, tmp_path):
+def test_an_audit_without_these_columns_is_still_reported(tmp_path):
     """As 0.1.0 wrote it: no columns and no keys of norms as applied."""
     from attnlaw.report.write import write_report
 
-    tiny.save(tmp_path / "old")
+    found = attnlaw.audit(TINY, layers="0:1", only="qk")
+    found.save(tmp_path / "old")
     for table in ("matrices", "spectra", "layers"):
         path = tmp_path / "old" / f"{table}.parquet"
         rows = pl.read_parquet(path)
         rows.drop(name for name in rows.columns if "_applied" in name).write_parquet(path)
     path = tmp_path / "old" / "summary.json"
     summary = json.loads(path.read_text())
-    kept = {
-        key: value for key, value in summary.items() if not key.startswith(("norms", "log10_alpha_applied"))
-    }
-    path.write_text(json.dumps(kept))
-    tiny.save(tmp_path / "new")
+    for key in ("norms", "norms_unknown", "log10_alpha_applied"):
+        del summary[key]
+    path.write_text(json.dumps(summary))
+    found.save(tmp_path / "new")
     write_report([tmp_path / "old"], figures="svg")
     assert (tmp_path / "old" / "figures" / "heads.svg").exists()
     assert "as applied" not in (tmp_path / "old" / "report.html").read_text().split("<script")[0]

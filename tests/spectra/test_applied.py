@@ -1,4 +1,4 @@
-"""Matrices with the norm before them folded in, against dense SVDs of the folded matrix; stated errors hold."""
+"""Matrices with the norm before them folded in, against dense SVDs; stated errors hold."""
 
 from __future__ import annotations
 
@@ -67,21 +67,20 @@ def test_errors_hold_over_many_random_matrices_and_are_of_use():
 def test_the_bound_fails_as_often_as_it_says_where_nothing_helps_it(monkeypatch, chance):
     """One step towards the only value that is not zero: all depends on what the start has of its vector.
 
-    2000 starts; the chance within four standard errors (at 0.2 the exact one is 0.198).
+    1000 starts; the chance within four standard errors (at 0.2 the exact one is 0.198).
     """
     monkeypatch.setattr(krylov, "CHANCE", chance)
     values = np.append(1.0, np.zeros(199))
     rng = np.random.default_rng(0)
     missed = 0
-    for _ in range(2000):
+    for _ in range(1000):
         run = krylov.lanczos(lambda block: values[:, None] * block, rng.standard_normal((200, 1)), 1)
-        found = krylov._largest(run, 200)
-        missed += found.value**2 + krylov._beyond(run.diagonal[0], run.beside[0], 200) < 1
-    assert abs(missed / 2000 - chance) < 4 * np.sqrt(chance * (1 - chance) / 2000)
+        missed += run.diagonal[0, 0] + krylov._beyond(run.diagonal[0], run.beside[0], 200) < 1
+    assert abs(missed / 1000 - chance) < 4 * np.sqrt(chance * (1 - chance) / 1000)
 
 
 def test_a_residual_would_not_do():
-    """At the edge of a random spectrum the residual of a few steps understates the error; the bound does not."""
+    """At the edge of a random spectrum a residual understates the error; the bound does not."""
     matrix = np.random.default_rng(2).standard_normal((400, 1600))
     squares = svdvals(matrix) ** 2
     short = 0
@@ -191,10 +190,8 @@ def test_what_no_norm_stands_before_is_applied_as_stored_and_what_is_not_known_i
 
 
 def test_gains_past_float64_are_refused_by_name():
-    for gain, kind in ((1e308, "qk"), (1e200, "qk")):
-        with pytest.raises(
-            InputError, match=f"{kind} from .*q_proj.*gain of the norm before.*training diverged"
-        ):
+    for gain in (1e308, 1e200):
+        with pytest.raises(InputError, match=r"qk from .*q_proj.*gain of the norm before.*training diverged"):
             measure(llama(np.full(8, gain)), Selection(), jobs=1)
     huge = measure(llama(np.full(8, 1e100)), Selection(), jobs=1).layers[0].attention.qk[0]
     assert huge.applied.spectral.value == pytest.approx(1e200 * huge.spectral, rel=1e-12)
