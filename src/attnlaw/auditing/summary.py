@@ -17,6 +17,7 @@ from attnlaw.bounds.proxies import Proxies
 from attnlaw.fits.null import Rejections
 from attnlaw.models.model import Model
 from attnlaw.models.network import Network
+from attnlaw.models.norms import NO_NORM
 from attnlaw.spectra.spectrum import Spectrum
 
 # Amplification by all layers above the first: as applied where that is known.
@@ -86,17 +87,16 @@ def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: 
     }
 
 
-def norm_values(spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
+def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
     """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
-    known: dict[str, bool] = {}
-    for place, spectrum in spectra.leaves():
-        if spectrum is not None:
-            known[place.kind] = known.get(place.kind, True) and spectrum.applied is not None
-    unknown = [kind for kind in known if not known[kind]]
-    return {
-        "norms": "stored" if as_stored or len(unknown) == len(known) else "applied",
-        "norms_unknown": unknown,
-    }
+    unknown: dict[str, None] = {}
+    folded = False
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and spectrum.applied is None:
+            unknown[place.kind] = None
+        elif spectrum is not None:
+            folded |= product.norm != NO_NORM
+    return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
 
 
 def summary_of(
