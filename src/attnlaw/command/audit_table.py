@@ -231,7 +231,9 @@ def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) 
     """A row for each model, in numbers that differ between trained models, and its findings by level."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("\nmodel", overflow="fold")
-    for title in ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", "log10\nα"):
+    applied = all(summary["log10_alpha_applied"] for summary in summaries)
+    alpha = "log10 α\napplied" if applied else "log10\nα"
+    for title in ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha):
         table.add_column(title, justify="right", no_wrap=True)
     for title in ("errors", "warnings", "notes"):
         table.add_column(f"\n{title}", justify="right", no_wrap=True)
