@@ -36,7 +36,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 class Run:
     """What a real model did in one forward pass, in the order of the calls.
 
-    `norms` has the input and the output of every norm, `angles` the cosines and sines of its positions.
+    `norms` has the input and the output of every norm, `angles` the cosines and sines of its positions,
+    `routed` the input, the chosen experts, their weights and the output of every set of experts.
     """
 
     module: torch.nn.Module
@@ -44,6 +45,7 @@ class Run:
     inputs: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
     norms: dict[str, list[tuple[Array, Array]]] = field(default_factory=lambda: defaultdict(list))
     angles: list[Any] = field(default_factory=list)
+    routed: dict[str, list[tuple[Array, ...]]] = field(default_factory=lambda: defaultdict(list))
 
 
 def require_transformers(version: str, what: str) -> None:
@@ -93,6 +95,8 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
                 run.angles.append(output)
             if torch.is_tensor(given):
                 run.inputs[name].append(given.detach())
+            if kind.endswith("Experts") and len(args) == 3:
+                run.routed[name].append(tuple(part.detach().numpy() for part in (*args, output)))
             if "Norm" in kind and torch.is_tensor(given):
                 run.norms[name].append((given.detach().numpy(), output.detach().numpy()))
 
@@ -104,6 +108,7 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
     ]
     with monkeypatch.context() as patch, torch.no_grad():
         patch.setattr(torch.nn.functional, "softmax", recorded)
+        patch.setattr(torch, "softmax", recorded)
         patch.setattr(torch, "float32", torch.float64)
         patch.setattr(torch, "float", torch.float64)
         patch.setattr(torch.Tensor, "float", torch.Tensor.double)
@@ -129,15 +134,24 @@ def _content(array: Array) -> tuple[tuple[int, ...], bytes]:
     return array.shape, np.ascontiguousarray(array).tobytes()
 
 
-def check(model: Model, run: Run) -> None:
-    """What attnlaw read reproduces every norm, score, head and feed-forward block of the run."""
-    check_attention(model, run)
+def check(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
+    """What attnlaw read reproduces every norm, score, head and feed-forward block of the run.
+
+    The largest relative error of scores and heads.
+    """
+    error = check_attention(model, run, tolerance)
     names = Names(model, run.module)
     for layer in model.layers:
-        check_feed_forward(model, layer, run, names)
+        if layer.feed_forward:
+            check_feed_forward(model, layer.feed_forward, run, names, tolerance)
+        if layer.experts:
+            check_experts(model, layer, run, names, tolerance)
+        assert layer.feed_forwards
+    return error
 
 
-def check_attention(model: Model, run: Run) -> None:
+def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
+    errors = [0.0]
     names = Names(model, run.module)
     seen: dict[str, int] = defaultdict(int)
     scores = iter([found for found in run.scores if found.ndim != 2])  # routers call softmax on matrices
@@ -154,12 +168,12 @@ def check_attention(model: Model, run: Run) -> None:
             for name in {*modules.values(), output}:
                 seen[name] += 1
             if last[number] == depth:  # the first application of shared layers reads another norm
-                check_norm(model, block.norm, x[block.query], run, names)
+                check_norm(model, block.norm, x[block.query], run, names, tolerance)
                 if block.source_norm is not None:
-                    check_norm(model, block.source_norm, x[block.value], run, names)
+                    check_norm(model, block.source_norm, x[block.value], run, names, tolerance)
             part = run.module.get_submodule(output)
             found = next(scores)
-            check_block(
+            error = check_block(
                 model,
                 block,
                 scores=found.reshape(block.heads, *found.shape[-2:]).numpy(),
@@ -167,8 +181,11 @@ def check_attention(model: Model, run: Run) -> None:
                 context=context,
                 output=lambda given, part=part: part(torch.from_numpy(given)[None])[0].detach().numpy(),
                 angles=run.angles,
+                tolerance=tolerance,
             )
+            errors.append(error)
     assert next(scores, None) is None
+    return max(errors)
 
 
 def normalised(model: Model, norm: Norm, z: Array) -> Array:
@@ -179,7 +196,9 @@ def normalised(model: Model, norm: Norm, z: Array) -> Array:
     return found
 
 
-def check_norm(model: Model, norm: Norm | None, x: Array, run: Run, names: Names) -> None:
+def check_norm(
+    model: Model, norm: Norm | None, x: Array, run: Run, names: Names, tolerance: float = TOLERANCE
+) -> None:
     """The norm's own module gives what the block reads, and our numbers do, too; no norm: none gives it."""
     assert norm is not None
     giving = {
@@ -192,7 +211,7 @@ def check_norm(model: Model, norm: Norm | None, x: Array, run: Run, names: Names
         assert not giving
     else:
         name = next(iter(giving)) if norm.gain is None else names(norm.gain)
-        close(normalised(model, norm, giving[name].reshape(x.shape)), x)
+        close(normalised(model, norm, giving[name].reshape(x.shape)), x, tolerance)
 
 
 def projected(model: Model, view: View, x: Array) -> Array:
@@ -252,7 +271,9 @@ def check_block(
     output: Callable[[Array], Array],
     angles: list[Any],
     tolerance: float = TOLERANCE,
-) -> None:
+) -> float:
+    """The largest relative error of its scores and of what each head adds."""
+    errors = []
     how, groups = block.scores, block.kv_heads
     query = heads_of(model, block.query, x[0], block.heads, how.query_norm)
     key = heads_of(model, block.key, x[1], groups, how.key_norm)
@@ -270,28 +291,55 @@ def check_block(
         theirs = scores[head]
         allowed = theirs > -1e30
         assert np.ptp(theirs[allowed]) > 1e6 * TOLERANCE
-        close(ours[allowed], theirs[allowed], tolerance)
+        errors.append(close(ours[allowed], theirs[allowed], tolerance))
 
         weights = np.where(allowed, np.exp(theirs - theirs.max(axis=1, keepdims=True)), 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
         own = slice(head * size, (head + 1) * size)
         only_this_head = np.zeros_like(context)
         only_this_head[:, own] = context[:, own]
-        close(weights @ value[group] @ outer[own] + shift, output(only_this_head), tolerance)
+        added = weights @ value[group] @ outer[own] + shift
+        errors.append(close(added, output(only_this_head), tolerance))
+    return max(errors)
 
 
-def check_feed_forward(model: Model, layer: Blocks, run: Run, names: Names) -> None:
+def check_feed_forward(
+    model: Model, maps: FeedForward, run: Run, names: Names, tolerance: float = TOLERANCE
+) -> None:
     """Input of M_out = phi(x M_in), or phi(x M_gate) * x M_in, with the activation the model names."""
-    maps = layer.feed_forward
-    assert maps
     x = run.inputs[names(maps.inner.tensor)][0]
     x = x.reshape(-1, x.shape[-1]).numpy()
-    check_norm(model, maps.norm, x, run, names)
+    check_norm(model, maps.norm, x, run, names, tolerance)
     hidden = run.inputs[names(maps.outer.tensor)][0]
     hidden = hidden.reshape(-1, hidden.shape[-1])
-    close(inside(model, maps, x), hidden.numpy())
+    close(inside(model, maps, x), hidden.numpy(), tolerance)
     outer = run.module.get_submodule(names(maps.outer.tensor))
-    close(projected(model, maps.outer, hidden.numpy()), outer(hidden).detach().numpy())
+    close(projected(model, maps.outer, hidden.numpy()), outer(hidden).detach().numpy(), tolerance)
+
+
+def check_experts(
+    model: Model, layer: Blocks, run: Run, names: Names, tolerance: float = TOLERANCE
+) -> None:
+    """What the experts of a layer add together, by the weights that the model's own router gave them."""
+    first = layer.experts[0].outer
+    state = run.module.state_dict()
+    if first.member is None:
+        alone = model.tensors.read(first.tensor)
+        name = next(
+            name
+            for name, value in state.items()
+            if value.ndim == 3 and any(np.array_equal(one, alone) for one in value.numpy())
+        ).rpartition(".")[0]
+    else:
+        name = names(first.tensor)
+    x, chosen, weights, output = run.routed[name][0]
+    for expert in layer.experts:
+        check_norm(model, expert.norm, x, run, names, tolerance)
+    ours = np.zeros_like(output)
+    for number, expert in enumerate(layer.experts):
+        own = projected(model, expert.outer, inside(model, expert, x))
+        ours += np.where(chosen == number, weights, 0.0).sum(axis=-1, keepdims=True) * own
+    close(ours, output, tolerance)
 
 
 def inside(model: Model, maps: FeedForward, x: Array) -> Array:
@@ -305,8 +353,11 @@ def inside(model: Model, maps: FeedForward, x: Array) -> Array:
     return found
 
 
-def close(ours: Array, theirs: Array, tolerance: float = TOLERANCE) -> None:
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * max(1.0, np.abs(theirs).max()))
+def close(ours: Array, theirs: Array, tolerance: float = TOLERANCE) -> float:
+    """The error relative to the largest entry (or to one), refused beyond the tolerance."""
+    scale = max(1.0, np.abs(theirs).max())
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * scale)
+    return float(np.abs(ours - theirs).max() / scale)
 
 
 def tokens() -> dict[str, torch.Tensor]:
