@@ -85,9 +85,11 @@ TEXT = PLAIN | {"vocab_size": VOCABULARY} | SPECIAL
 GROUPED = TEXT | {"num_key_value_heads": 2}
 WIDE = GROUPED | {"head_dim": 10}
 EVEN = GROUPED | {"head_dim": 8}
+BROAD = GROUPED | {"hidden_size": 32}
 ROUTED = EVEN | {"num_experts_per_tok": 2, "moe_intermediate_size": 20}
 EXPERTS = ROUTED | {"num_experts": 3}
 LOCAL = ROUTED | {"num_local_experts": 3}
+MOE = GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2}
 GPT2 = {"vocab_size": VOCABULARY, "n_embd": 24, "n_head": 4, "n_layer": 2} | SPECIAL
 GEMMA = WIDE | {"query_pre_attn_scalar": 7}
 BART = {
@@ -130,10 +132,12 @@ LATENT = TEXT | {
     "n_shared_experts": 2,
 }
 VISION = PLAIN | {"image_size": 8, "patch_size": 4}
+DINO = {key: VISION[key] for key in VISION if key != "intermediate_size"} | {"mlp_ratio": 2}
 TOWERS = {
     "text_config": TEXT | {"max_position_embeddings": 16, "projection_dim": 10},
     "vision_config": VISION | {"hidden_size": 32, "intermediate_size": 40, "projection_dim": 10},
 }
+ALIKE = {"text_config": TOWERS["text_config"], "vision_config": VISION | {"intermediate_size": 40}}
 SPEECH = TEXT | {
     "conv_dim": (6, 6),
     "conv_stride": (5, 2),
@@ -206,8 +210,13 @@ TYPES: dict[str, Small] = {
     ),
     "bloom": Small("BloomForCausalLM", {"vocab_size": VOCABULARY, "hidden_size": 24, "n_layer": 2, "n_head": 4}),
     "mpt": Small("MptForCausalLM", {"vocab_size": VOCABULARY, "d_model": 24, "n_heads": 4, "n_layers": 2}),
-    "falcon": Small("FalconForCausalLM", TEXT | {"new_decoder_architecture": True, "num_kv_heads": 2}),
-    "phi": Small("PhiForCausalLM", GROUPED),
+    "falcon": Small(
+        "FalconForCausalLM",
+        {"vocab_size": VOCABULARY, "hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 2}
+        | {"new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 36}
+        | SPECIAL,
+    ),
+    "phi": Small("PhiForCausalLM", BROAD),
     "phi3": Small("Phi3ForCausalLM", GROUPED),
     "llama": Small("LlamaForCausalLM", GROUPED),
     "mistral": Small("MistralForCausalLM", WIDE),
@@ -234,10 +243,10 @@ TYPES: dict[str, Small] = {
     "glm4_moe": Small("Glm4MoeForCausalLM", LATENT | {"num_key_value_heads": 2, "head_dim": 8}),
     "llama4_text": Small("Llama4ForCausalLM", LOCAL | {"intermediate_size_mlp": 36, "num_experts_per_tok": 1}),
     "granite": Small("GraniteForCausalLM", GROUPED | {"attention_multiplier": 0.7}),
-    "granitemoe": Small("GraniteMoeForCausalLM", LOCAL | {"attention_multiplier": 0.7, "head_dim": None}),
+    "granitemoe": Small("GraniteMoeForCausalLM", MOE | {"attention_multiplier": 0.7}),
     "cohere": Small("CohereForCausalLM", GROUPED | {"use_qk_norm": True}),
     "cohere2": Small("Cohere2ForCausalLM", WIDE),
-    "stablelm": Small("StableLmForCausalLM", GROUPED | {"use_qkv_bias": True}),
+    "stablelm": Small("StableLmForCausalLM", BROAD | {"use_qkv_bias": True}),
     "olmo": Small("OlmoForCausalLM", GROUPED),
     "olmo2": Small("Olmo2ForCausalLM", GROUPED),
     "olmo3": Small("Olmo3ForCausalLM", GROUPED),
@@ -252,13 +261,13 @@ TYPES: dict[str, Small] = {
     "dots1": Small("Dots1ForCausalLM", LATENT | {"num_key_value_heads": 2, "head_dim": 8}),
     "exaone4": Small("Exaone4ForCausalLM", WIDE | {"layer_types": ["sliding_attention", "full_attention"]}),
     "seed_oss": Small("SeedOssForCausalLM", WIDE),
-    "helium": Small("HeliumForCausalLM", EVEN),
+    "helium": Small("HeliumForCausalLM", GROUPED),
     "arcee": Small("ArceeForCausalLM", WIDE),
     "apertus": Small("ApertusForCausalLM", EVEN),
     "ernie4_5": Small("Ernie4_5ForCausalLM", EVEN),
     "hunyuan_v1_dense": Small("HunYuanDenseV1ForCausalLM", EVEN),
-    "persimmon": Small("PersimmonForCausalLM", TEXT),
-    "bitnet": Small("BitNetForCausalLM", EVEN),
+    "persimmon": Small("PersimmonForCausalLM", BROAD | {"num_key_value_heads": 4}),
+    "bitnet": Small("BitNetForCausalLM", GROUPED),
     "cwm": Small("CwmForCausalLM", EVEN),
     # Encoders with decoders.
     "bart": Small("BartForConditionalGeneration", BART, pair),
@@ -292,9 +301,9 @@ TYPES: dict[str, Small] = {
     "vit_msn": Small("ViTMSNModel", VISION, pixels),
     "ijepa": Small("IJepaModel", VISION, pixels),
     "yolos": Small("YolosModel", VISION | {"image_size": [8, 8], "num_detection_tokens": 3}, pixels),
-    "dinov2": Small("Dinov2Model", VISION | {"mlp_ratio": 2}, pixels),
-    "dinov2_with_registers": Small("Dinov2WithRegistersModel", VISION | {"mlp_ratio": 2}, pixels),
-    "dinov3_vit": Small("DINOv3ViTModel", VISION, pixels),
+    "dinov2": Small("Dinov2Model", DINO, pixels),
+    "dinov2_with_registers": Small("Dinov2WithRegistersModel", DINO, pixels),
+    "dinov3_vit": Small("DINOv3ViTModel", VISION | {"hidden_size": 32}, pixels),
     "beit": Small("BeitModel", VISION, pixels),
     "videomae": Small("VideoMAEModel", VISION | {"num_frames": 2}, lambda: pixels(frames=2)),
     "audio-spectrogram-transformer": Small(
@@ -306,13 +315,13 @@ TYPES: dict[str, Small] = {
     "clip": Small("CLIPModel", TOWERS | {"projection_dim": 10}, both),
     "clip_text_model": Small("CLIPTextModel", TOWERS["text_config"]),
     "clip_vision_model": Small("CLIPVisionModel", VISION, pixels),
-    "siglip": Small("SiglipModel", TOWERS, both),
+    "siglip": Small("SiglipModel", ALIKE, both),
     "siglip_vision_model": Small("SiglipVisionModel", VISION, pixels),
     "siglip2": Small(
         "Siglip2Model",
         {
             "text_config": TOWERS["text_config"],
-            "vision_config": PLAIN | {"patch_size": 4, "num_patches": 4, "hidden_size": 32},
+            "vision_config": PLAIN | {"patch_size": 4, "num_patches": 4},
         },
         patches,
     ),

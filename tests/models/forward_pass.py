@@ -28,6 +28,8 @@ from attnlaw.models.norms import LAYER, NONE, Norm, Rotary
 
 TOLERANCE = 1e-12
 VOCABULARY = 40
+# Parameters of terms that positions add to scores, which are no part of QK.
+POSITIONS = ("relative_attention_bias", "rel_embeddings", "rel_attn_embed", "pos_query_proj", "pos_key_proj")
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -69,8 +71,10 @@ def draw(module: torch.nn.Module) -> None:
     """Random parameters: matrices, gains around what they were, biases."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            if "relative_attention_bias" in name:
+            if any(part in name for part in POSITIONS):
                 parameter.zero_()
+            elif "act_fn" in name:
+                pass  # of activations that are trained
             elif parameter.ndim > 1:
                 parameter.normal_(std=0.3)
             else:
@@ -97,7 +101,7 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
                 run.inputs[name].append(given.detach())
             if kind.endswith("Experts") and len(args) == 3:
                 run.routed[name].append(tuple(part.detach().numpy() for part in (*args, output)))
-            if "Norm" in kind and torch.is_tensor(given):
+            if "Norm" in kind and torch.is_tensor(given) and torch.is_tensor(output):
                 run.norms[name].append((given.detach().numpy(), output.detach().numpy()))
 
         return hook
@@ -275,12 +279,17 @@ def check_block(
     """The largest relative error of its scores and of what each head adds."""
     errors = []
     how, groups = block.scores, block.kv_heads
-    query = heads_of(model, block.query, x[0], block.heads, how.query_norm)
-    key = heads_of(model, block.key, x[1], groups, how.key_norm)
+    query = heads_of(model, block.query, x[0], block.heads, None if how.normed_last else how.query_norm)
+    key = heads_of(model, block.key, x[1], groups, None if how.normed_last else how.key_norm)
     if block.shared_key is not None:
         shared = projected(model, block.shared_key, x[1])
         key = np.concatenate([key, np.broadcast_to(shared, (groups, *shared.shape))], axis=-1)
     query, key = turned(query, how.rotary, angles), turned(key, how.rotary, angles)
+    if how.normed_last:
+        query, key = (
+            normalised(model, norm, parts.transpose(1, 0, 2)).transpose(1, 0, 2)
+            for norm, parts in ((how.query_norm, query), (how.key_norm, key))
+        )
     value = heads_of(model, block.value, x[2], groups, None)
     outer, shift = model.read(block.output), model.bias(block.output)
     size = outer.shape[0] // block.heads

@@ -69,7 +69,7 @@ def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int
         return name or str(source), tensors, config, None
     if isinstance(source, Mapping):
         label = name or "state dict"
-        return label, InMemory(source, label), Config(source="its (absent) config"), None
+        return label, InMemory(source, label), Config(source="config.json beside a state dict"), None
     if hasattr(source, "state_dict"):
         label = name or type(source).__name__
         return label, InMemory(source.state_dict(), label), *_module_sizes(source)

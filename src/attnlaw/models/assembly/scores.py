@@ -36,13 +36,40 @@ def scores_of(shapes: Shapes, stack: LayerTable, prefix: str, attention: Attenti
         for role, heads in (("query", attention.heads), ("key", attention.kv_heads))
         if role in stack.inner_norms
     }
-    rotary = _rotary(shapes.config, shapes.family, attention, depth) if shapes.family.rotary else None
-    return Scores(scale, cap, rotary, norms.get("query"), norms.get("key"))
+    last = shapes.is_among(shapes.family.norms_after_rotary)
+    return Scores(
+        scale, cap, _rotary(shapes, attention, depth), norms.get("query"), norms.get("key"), last
+    )
 
 
-def _rotary(config: Config, family: Family, attention: Attention, depth: int) -> Rotary:
+def is_rotary(family: Family, config: Config) -> bool:
+    """Whether positions turn queries and keys; ESM and Falcon may have other positions."""
+    other = config.values.get("alibi") is True
+    return family.rotary and not other and config.text("position_embedding_type") in (None, "rotary", "rope")
+
+
+def _turns(family: Family, config: Config, depth: int) -> bool:
+    """Whether the layer at `depth` has positions at all, where some have and others have not."""
+    chosen = config.values.get("no_rope_layers")  # of which 0 stands for a layer without
+    if isinstance(chosen, list) and depth < len(chosen):
+        return bool(chosen[depth])
+    if family.rotary_layers is None or "sliding_window" not in config:
+        return True
+    return _layer_type(config, depth) in (None, family.rotary_layers)
+
+
+def _layer_type(config: Config, depth: int) -> str | None:
+    types = config.values.get("layer_types")
+    kind = types[depth] if isinstance(types, list) and depth < len(types) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
     """What of a head is turned; in latent attention the part that all keys share, which comes last."""
-    neighbours = config.text("model_type") in family.rotary_neighbours
+    config, family = shapes.config, shapes.family
+    if not is_rotary(family, config) or not _turns(family, config, depth):
+        return None
+    neighbours = shapes.is_among(family.rotary_neighbours)
     values = _rope(config, depth)
     base = None if values.text("rope_type", "type") not in (None, "default") else values.number("rope_theta")
     d = attention.head_size
@@ -59,8 +86,7 @@ def _rope(config: Config, depth: int) -> Config:
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
         own = config.values.get(key)
-        types = config.values.get("layer_types")
-        kind = types[depth] if isinstance(types, list) and depth < len(types) else None
+        kind = _layer_type(config, depth)
         if isinstance(own, Mapping) and isinstance(own.get(kind), Mapping):
             own = own[kind]
         if isinstance(own, Mapping):
