@@ -38,13 +38,15 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 class Run:
     """What a real model did in one forward pass, in the order of the calls.
 
-    `norms` has the input and the output of every norm, `angles` the cosines and sines of its positions,
+    `owners` are the modules last entered before the scores. `norms` has the input and the output of every norm, `angles` the cosines and sines of its positions,
     `routed` the input, the chosen experts, their weights and the output of every set of experts.
     """
 
     module: torch.nn.Module
     scores: list[torch.Tensor] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)
     inputs: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
+    outputs: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
     norms: dict[str, list[tuple[Array, Array]]] = field(default_factory=lambda: defaultdict(list))
     angles: list[Any] = field(default_factory=list)
     routed: dict[str, list[tuple[Array, ...]]] = field(default_factory=lambda: defaultdict(list))
@@ -85,17 +87,27 @@ def draw(module: torch.nn.Module) -> None:
 def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Record the scores that reach `softmax`, the input of every module, and what norms make of theirs."""
     run = Run(module)
-    softmax = torch.nn.functional.softmax
+    softmax, single = torch.nn.functional.softmax, torch.float32
+
+    inside: list[torch.nn.Module] = []  # attention that pools the outputs
+    entered = [""]  # modules, the latest last
 
     def recorded(scores: torch.Tensor, dim: int = -1, **_: Any) -> torch.Tensor:
-        run.scores.append(scores.detach())
+        if not inside:
+            run.scores.append(scores.detach())
+            run.owners.append(entered[-1])
         return softmax(scores, dim=dim)
+
+    def without_positions(build: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        return lambda *args, **kwargs: torch.zeros_like(build(*args, **kwargs))
 
     def seen(name: str, part: torch.nn.Module) -> Callable[..., None]:
         def hook(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
             given = args[0] if args else next(iter(kwargs.values()), None)
             kind = type(part).__name__
-            if kind.endswith("RotaryEmbedding"):
+            if torch.is_tensor(first := output[0] if isinstance(output, tuple) else output):
+                run.outputs[name].append(first.detach().numpy())
+            if kind.endswith(("RotaryEmbedding", "RopePositionEmbedding")):
                 run.angles.append(output)
             if torch.is_tensor(given):
                 run.inputs[name].append(given.detach())
@@ -110,13 +122,26 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
         part.register_forward_hook(seen(name, part), with_kwargs=True)
         for name, part in module.named_modules()
     ]
+    for name, part in module.named_modules():
+        handles.append(part.register_forward_pre_hook(lambda *_, name=name: entered.append(name)))
+        if isinstance(part, torch.nn.MultiheadAttention) and part is not module:
+            handles.append(part.register_forward_pre_hook(lambda part, _: inside.append(part)))
+            handles.append(part.register_forward_hook(lambda *_: inside.clear()))
     with monkeypatch.context() as patch, torch.no_grad():
+        for part in module.modules():
+            for name in ("build_alibi_tensor", "build_mpt_alibi_tensor"):
+                if hasattr(part, name):
+                    patch.setattr(part, name, without_positions(getattr(part, name)))
         patch.setattr(torch.nn.functional, "softmax", recorded)
         patch.setattr(torch, "softmax", recorded)
         patch.setattr(torch, "float32", torch.float64)
         patch.setattr(torch, "float", torch.float64)
         patch.setattr(torch.Tensor, "float", torch.Tensor.double)
-        yield run
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield run
+        finally:
+            torch.set_default_dtype(single)
     for handle in handles:
         handle.remove()
 
@@ -132,6 +157,13 @@ class Names:
     def __call__(self, tensor: str) -> str:
         name = self.by_content[_content(self.model.tensors.read(tensor))]
         return name.rpartition(".")[0]
+
+    def of(self, view: View) -> str:
+        """The module that applies a map, also of one that is saved fused with others."""
+        content = _content(self.model.tensors.read(view.tensors[0]))
+        if content not in self.by_content:
+            content = _content(self.model.read(view).T)
+        return self.by_content[content].rpartition(".")[0]
 
 
 def _content(array: Array) -> tuple[tuple[int, ...], bytes]:
@@ -158,17 +190,30 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
     errors = [0.0]
     names = Names(model, run.module)
     seen: dict[str, int] = defaultdict(int)
-    scores = iter([found for found in run.scores if found.ndim != 2])  # routers call softmax on matrices
+    stacks = [layer.stack or "" for layer in model.layers] if model.network.towers else [""]
+    scores = iter(
+        [
+            found
+            for stack in dict.fromkeys(stacks)  # towers run in any order
+            for found, owner in zip(run.scores, run.owners, strict=True)
+            if found.ndim != 2 and owner.startswith(stack)  # routers call softmax on matrices
+        ]
+    )
     last = {layer: depth for depth, layer in enumerate(model.network.applications)}
     for depth, number in enumerate(model.network.applications):
         layer = model.layers[number]
         for block in (layer.attention, layer.cross):
             if block is None:
                 continue
-            modules = {view: names(view.tensors[0]) for view in (block.query, block.key, block.value)}
-            x = {view: run.inputs[name][seen[name]][0].numpy() for view, name in modules.items()}
+            modules = {view: names.of(view) for view in (block.query, block.key, block.value)}
             output = names(block.output.tensor)
-            context = run.inputs[output][seen[output]][0].numpy()
+            whole = output.rpartition(".")[0]
+            called = output in run.inputs  # or its weights were taken by a function of torch
+            if not called:
+                modules = dict.fromkeys(modules, whole)
+            x = {view: _tokens(run.inputs[name][seen[name]]) for view, name in modules.items()}
+            context = run.inputs[output][seen[output]][0].numpy() if called else None
+            total = None if called else run.outputs[whole][seen[whole]][0]
             for name in {*modules.values(), output}:
                 seen[name] += 1
             if last[number] == depth:  # the first application of shared layers reads another norm
@@ -176,13 +221,14 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
                 if block.source_norm is not None:
                     check_norm(model, block.source_norm, x[block.value], run, names, tolerance)
             part = run.module.get_submodule(output)
-            found = next(scores)
+            found = unbanded(next(scores), len(x[block.query]))
             error = check_block(
                 model,
                 block,
-                scores=found.reshape(block.heads, *found.shape[-2:]).numpy(),
+                scores=found.numpy(),
                 x=(x[block.query], x[block.key], x[block.value]),
                 context=context,
+                total=total,
                 output=lambda given, part=part: part(torch.from_numpy(given)[None])[0].detach().numpy(),
                 angles=run.angles,
                 tolerance=tolerance,
@@ -190,6 +236,12 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
             errors.append(error)
     assert next(scores, None) is None
     return max(errors)
+
+
+def _tokens(given: torch.Tensor) -> Array:
+    """Tokens x numbers of a batch of one, which Longformer has second."""
+    found: Array = (given[0] if given.shape[0] == 1 else given[:, 0]).numpy()
+    return found
 
 
 def normalised(model: Model, norm: Norm, z: Array) -> Array:
@@ -255,8 +307,13 @@ def circle(rotary: Rotary, length: int, angles: list[Any]) -> tuple[Array, Array
     half = rotary.size // 2
     theirs = []
     for found in angles:
-        both = (found.real, found.imag) if torch.is_tensor(found) else found
-        theirs.append(tuple(part.reshape(length, -1)[:, :half].numpy() for part in both))
+        cosine, sine = (found.real, found.imag) if torch.is_tensor(found) else found
+        rows = cosine.numel() // cosine.shape[-1]
+        cosine, sine = (part.reshape(rows, -1).numpy() for part in (cosine, sine))
+        if cosine.shape[1] == 2 * half and np.array_equal(cosine[:, 0::2], cosine[:, 1::2]):
+            cosine, sine = cosine[:, ::2], sine[:, ::2]
+        still = np.zeros((length - rows, half))  # tokens before the patches of an image
+        theirs.append((np.vstack([still + 1, cosine[:, :half]]), np.vstack([still, sine[:, :half]])))
     if rotary.base is None:
         return theirs[0]
     angle = np.arange(length)[:, None] * rotary.base ** (-2 * np.arange(half) / rotary.size)
@@ -271,13 +328,18 @@ def check_block(
     block: Attention,
     scores: Array,
     x: tuple[Array, Array, Array],
-    context: Array,
+    context: Array | None,
     output: Callable[[Array], Array],
     angles: list[Any],
     tolerance: float = TOLERANCE,
+    total: Array | None = None,
 ) -> float:
-    """The largest relative error of its scores and of what each head adds."""
+    """The largest relative error of its scores and of what each head adds.
+
+    `context` is what the output map read, or `total` what all heads add.
+    """
     errors = []
+    added = []
     how, groups = block.scores, block.kv_heads
     query = heads_of(model, block.query, x[0], block.heads, None if how.normed_last else how.query_norm)
     key = heads_of(model, block.key, x[1], groups, None if how.normed_last else how.key_norm)
@@ -298,18 +360,34 @@ def check_block(
         ours = how.scale * query[head] @ key[group].T
         ours = ours if how.cap is None else how.cap * np.tanh(ours / how.cap)
         theirs = scores[head]
-        allowed = theirs > -1e30
+        allowed = theirs > -1e3
         assert np.ptp(theirs[allowed]) > 1e6 * TOLERANCE
         errors.append(close(ours[allowed], theirs[allowed], tolerance))
 
         weights = np.where(allowed, np.exp(theirs - theirs.max(axis=1, keepdims=True)), 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
         own = slice(head * size, (head + 1) * size)
-        only_this_head = np.zeros_like(context)
-        only_this_head[:, own] = context[:, own]
-        added = weights @ value[group] @ outer[own] + shift
-        errors.append(close(added, output(only_this_head), tolerance))
+        added.append(weights @ value[group] @ outer[own])
+        if context is not None:
+            only_this_head = np.zeros_like(context)
+            only_this_head[:, own] = context[:, own]
+            errors.append(close(added[-1] + shift, output(only_this_head), tolerance))
+    if total is not None:
+        errors.append(close(np.sum(added, axis=0) + shift, total, tolerance))
     return max(errors)
+
+
+def unbanded(scores: torch.Tensor, length: int) -> torch.Tensor:
+    """Scores as heads x tokens x tokens, also those of Longformer: tokens x heads x a band around each."""
+    if scores.shape[-2:] == (length, length) or scores.ndim < 4 or scores.shape[1] != length:
+        return scores.reshape(-1, *scores.shape[-2:])
+    band = scores[0].transpose(0, 1)
+    half = band.shape[-1] // 2
+    found = torch.full((band.shape[0], length, length), -torch.inf, dtype=band.dtype)
+    for token in range(length):
+        for other in range(max(0, token - half), min(length, token + half + 1)):
+            found[:, token, other] = band[:, token, other - token + half]
+    return found
 
 
 def check_feed_forward(
@@ -321,8 +399,9 @@ def check_feed_forward(
     check_norm(model, maps.norm, x, run, names, tolerance)
     hidden = run.inputs[names(maps.outer.tensor)][0]
     hidden = hidden.reshape(-1, hidden.shape[-1])
-    close(inside(model, maps, x), hidden.numpy(), tolerance)
     outer = run.module.get_submodule(names(maps.outer.tensor))
+    block = run.module.get_submodule(names(maps.outer.tensor).rpartition(".")[0])
+    close(inside(model, maps, x, getattr(block, "act_fn", None)), hidden.numpy(), tolerance)
     close(projected(model, maps.outer, hidden.numpy()), outer(hidden).detach().numpy(), tolerance)
 
 
@@ -351,14 +430,19 @@ def check_experts(
     close(ours, output, tolerance)
 
 
-def inside(model: Model, maps: FeedForward, x: Array) -> Array:
-    """What M_out reads."""
-    activation = ACT2FN[model.network.activation]
+def inside(
+    model: Model, maps: FeedForward, x: Array, own: Callable[[torch.Tensor], torch.Tensor] | None = None
+) -> Array:
+    """What M_out reads; by the model's `own` activation where that has parameters."""
+    activation = ACT2FN[model.network.activation].double()
+    if isinstance(own, torch.nn.Module) and [*own.parameters()]:
+        assert type(own) is type(activation)
+        activation = own
     inner = projected(model, maps.inner, x)
     if maps.gate is None:
-        found: Array = activation(torch.from_numpy(inner)).numpy()
+        found: Array = activation(torch.from_numpy(inner)).detach().numpy()
     else:
-        found = activation(torch.from_numpy(projected(model, maps.gate, x))).numpy() * inner
+        found = activation(torch.from_numpy(projected(model, maps.gate, x))).detach().numpy() * inner
     return found
 
 

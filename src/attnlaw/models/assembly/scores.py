@@ -6,6 +6,8 @@
 | `attention_multiplier` a | a | Granite |
 | `query_pre_attn_scalar` s | s^(-1/2) | Gemma 2 and 3 |
 | `scale_attn_weights` false | 1 | GPT-2 |
+| `softmax_scale` s in `attn_config` | s | MPT |
+| `pos_att_type` of n terms | (d (1 + n))^(-1/2) | DeBERTa |
 | `scale_attn_by_inverse_layer_idx` true | besides, 1 / (layer + 1) | GPT-2 |
 | `mscale_all_dim` m, `factor` f of yarn | besides, (m ln(f) / 10 + 1)^2 | DeepSeek |
 
@@ -71,7 +73,8 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
         return None
     neighbours = shapes.is_among(family.rotary_neighbours)
     values = _rope(config, depth)
-    base = None if values.text("rope_type", "type") not in (None, "default") else values.number("rope_theta")
+    base = next((values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base)
+    base = None if values.text("rope_type", "type") not in (None, "default") else base
     d = attention.head_size
     if attention.shared_key is not None:
         shared = attention.shared_key.shape[1]
@@ -99,13 +102,19 @@ def score_scale(config: Config, family: Family, attention: Attention, depth: int
     scale = config.number("attention_multiplier")
     if scale is None:
         scaled = family.scaled_scores and config.values.get("scale_attn_weights") is not False
-        size = config.number("query_pre_attn_scalar") or attention.head_size
-        scale = size**-0.5 if scaled else 1.0
+        size = config.number("query_pre_attn_scalar") or attention.head_size * _terms(config)
+        scale = config.part("attn_config").number("softmax_scale") or (size**-0.5 if scaled else 1.0)
     if config.values.get("scale_attn_by_inverse_layer_idx") is True:
         scale /= depth + 1
     if attention.shared_key is not None:
         scale *= _yarn(config)
     return scale
+
+
+def _terms(config: Config) -> int:
+    """How many terms scores have: QK, and those of positions and content in DeBERTa."""
+    positions = config.values.get("pos_att_type")
+    return 1 + sum(kind in positions for kind in ("c2p", "p2c")) if isinstance(positions, str | list) else 1
 
 
 def _yarn(config: Config) -> float:

@@ -89,7 +89,7 @@ class Family:
     `norm` is the kind of its norms, `layer` or `rms`, `epsilon` the keys of config.json for what they add to
     the variance; `offset_gains` are the model types that store a gain less 1. Of a `rotary` family a share
     `rotary_share` of every head is turned unless config.json says otherwise, neighbours together in the
-    types `rotary_neighbours`, else halves; with `rotary_layers`, in layers of this type only, where
+    types `rotary_neighbours`, else halves, with the base that config.json has under a key of `rotary_base`; with `rotary_layers`, in layers of this type only, where
     config.json has types of layers. Norms of queries and keys stand before that, or in the types
     `norms_after_rotary` after it.
 
@@ -117,6 +117,8 @@ class Family:
     offset_gains: tuple[str, ...] = ()
     rotary: bool = False
     rotary_share: float = 1.0
+    rotary_base: tuple[str, ...] = ("rope_theta",)
+    default_rotary_base: float | None = None
     rotary_neighbours: tuple[str, ...] = ()
     rotary_layers: str | None = None
     norms_after_rotary: tuple[str, ...] = ()

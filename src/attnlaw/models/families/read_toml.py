@@ -63,6 +63,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, float) and value > 0
+
+
 def _is_roles(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value.values()))
 
@@ -78,7 +82,8 @@ KINDS: dict[Any, Kind] = {
     str | None: Kind("text or false", lambda value: _is_text(value) or value is False),
     bool: Kind("true or false", lambda value: isinstance(value, bool)),
     int: Kind("a whole number", _is_whole),
-    float: Kind("a positive number", lambda value: isinstance(value, float) and value > 0),
+    float: Kind("a positive number", _is_positive),
+    float | None: Kind("a positive number", _is_positive),
     int | None: Kind("a positive whole number", lambda value: _is_whole(value) and value > 0),
     tuple[str, ...]: Kind("a list of texts", _list_of(_is_text)),
     Roles: Kind("a table of tensor names by role", _is_roles),
