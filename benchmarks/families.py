@@ -80,7 +80,7 @@ def listened() -> dict[str, torch.Tensor]:
 def patches() -> dict[str, torch.Tensor]:
     pixel_values = torch.randn(1, 4, 48, dtype=torch.float64, generator=torch.manual_seed(3))
     mask, shapes = torch.ones(1, 4, dtype=torch.long), torch.tensor([[2, 2]])
-    return {**tokens(), "pixel_values": pixel_values, "pixel_attention_mask": mask, "spatial_shapes": shapes}
+    return {"pixel_values": pixel_values, "pixel_attention_mask": mask, "spatial_shapes": shapes}
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,9 @@ TYPES: dict[str, Small] = {
         "XLNetLMHeadModel",
         {"vocab_size": VOCABULARY, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 36},
     ),
-    "longformer": Small("LongformerModel", TEXT | {"attention_window": 4, "max_position_embeddings": 32}, long),
+    "longformer": Small(
+        "LongformerModel", TEXT | {"attention_window": 4, "max_position_embeddings": 32}, long
+    ),
     # Decoders.
     "gpt2": Small("GPT2LMHeadModel", GPT2),
     "gpt_neo": Small(
@@ -221,7 +223,9 @@ TYPES: dict[str, Small] = {
         {"vocab_size": VOCABULARY, "d_model": 24, "ffn_dim": 36, "num_layers": 2, "attention_heads": 4}
         | SPECIAL,
     ),
-    "bloom": Small("BloomForCausalLM", {"vocab_size": VOCABULARY, "hidden_size": 24, "n_layer": 2, "n_head": 4}, masked),
+    "bloom": Small(
+        "BloomForCausalLM", {"vocab_size": VOCABULARY, "hidden_size": 24, "n_layer": 2, "n_head": 4}, masked
+    ),
     "mpt": Small("MptForCausalLM", {"vocab_size": VOCABULARY, "d_model": 24, "n_heads": 4, "n_layers": 2}),
     "falcon": Small(
         "FalconForCausalLM",
@@ -248,13 +252,17 @@ TYPES: dict[str, Small] = {
         "Gemma3ForConditionalGeneration",
         {"text_config": GEMMA, "vision_config": VISION | {"image_size": 28, "patch_size": 14}},
     ),
-    "gemma4_text": Small("Gemma4ForCausalLM", EVEN | {"layer_types": ["sliding_attention", "full_attention"]}),
+    "gemma4_text": Small(
+        "Gemma4ForCausalLM", EVEN | {"layer_types": ["sliding_attention", "full_attention"]}
+    ),
     "vaultgemma": Small("VaultGemmaForCausalLM", GEMMA),
     "gpt_oss": Small("GptOssForCausalLM", LOCAL),
     "glm": Small("GlmForCausalLM", EVEN),
     "glm4": Small("Glm4ForCausalLM", EVEN),
     "glm4_moe": Small("Glm4MoeForCausalLM", LATENT | {"num_key_value_heads": 2, "head_dim": 8}),
-    "llama4_text": Small("Llama4ForCausalLM", LOCAL | {"intermediate_size_mlp": 36, "num_experts_per_tok": 1}),
+    "llama4_text": Small(
+        "Llama4ForCausalLM", LOCAL | {"intermediate_size_mlp": 36, "num_experts_per_tok": 1}
+    ),
     "granite": Small("GraniteForCausalLM", GROUPED | {"attention_multiplier": 0.7}),
     "granitemoe": Small("GraniteMoeForCausalLM", MOE | {"attention_multiplier": 0.7}),
     "cohere": Small("CohereForCausalLM", GROUPED | {"use_qk_norm": True}),
@@ -306,6 +314,8 @@ TYPES: dict[str, Small] = {
     "wav2vec2": Small("Wav2Vec2Model", SPEECH, sound),
     "hubert": Small("HubertModel", SPEECH, sound),
     "wavlm": Small("WavLMModel", SPEECH, sound),
+    "unispeech-sat": Small("UniSpeechSatModel", SPEECH | {"num_codevectors_per_group": 4}, sound),
+    "data2vec-audio": Small("Data2VecAudioModel", SPEECH | {"num_conv_pos_embeddings": 2}, sound),
     "unispeech": Small("UniSpeechModel", SPEECH | {"num_codevectors_per_group": 4}, sound),
     # Vision.
     "vit": Small("ViTForImageClassification", VISION, pixels),
@@ -329,15 +339,15 @@ TYPES: dict[str, Small] = {
     "clip_text_model": Small("CLIPTextModel", TOWERS["text_config"]),
     "clip_vision_model": Small("CLIPVisionModel", VISION, pixels),
     "siglip": Small("SiglipModel", ALIKE, both),
+    "siglip_text_model": Small("SiglipTextModel", ALIKE["text_config"]),
     "siglip_vision_model": Small("SiglipVisionModel", VISION, pixels),
     "siglip2": Small(
         "Siglip2Model",
-        {
-            "text_config": TOWERS["text_config"],
-            "vision_config": PLAIN | {"patch_size": 4, "num_patches": 4},
-        },
-        patches,
+        {"text_config": TOWERS["text_config"], "vision_config": PLAIN | {"patch_size": 4, "num_patches": 4}},
+        lambda: {**tokens(), **patches()},
     ),
+    "siglip2_text_model": Small("Siglip2TextModel", ALIKE["text_config"]),
+    "siglip2_vision_model": Small("Siglip2VisionModel", PLAIN | {"patch_size": 4, "num_patches": 4}, patches),
 }
 
 
@@ -366,8 +376,6 @@ def outcome(name: str) -> Outcome:
 
 
 def main(names: list[str]) -> int:
-    logging.disable()
-    warnings.simplefilter("ignore")
     opened = wrong = 0
     for name in names:
         try:
@@ -385,4 +393,6 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable()
+    warnings.simplefilter("ignore")
     sys.exit(main(sys.argv[1:] or list(TYPES)))

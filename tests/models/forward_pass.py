@@ -38,8 +38,9 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 class Run:
     """What a real model did in one forward pass, in the order of the calls.
 
-    `owners` are the modules last entered before the scores. `norms` has the input and the output of every norm, `angles` the cosines and sines of its positions,
-    `routed` the input, the chosen experts, their weights and the output of every set of experts.
+    `owners` are the modules last entered before the scores. `norms` has the input and the output of every
+    norm, `angles` the cosines and sines of its positions, `outputs` what modules gave out, `routed` the
+    input, the chosen experts, their weights and the output of every set of experts.
     """
 
     module: torch.nn.Module
@@ -405,9 +406,7 @@ def check_feed_forward(
     close(projected(model, maps.outer, hidden.numpy()), outer(hidden).detach().numpy(), tolerance)
 
 
-def check_experts(
-    model: Model, layer: Blocks, run: Run, names: Names, tolerance: float = TOLERANCE
-) -> None:
+def check_experts(model: Model, layer: Blocks, run: Run, names: Names, tolerance: float = TOLERANCE) -> None:
     """What the experts of a layer add together, by the weights that the model's own router gave them."""
     first = layer.experts[0].outer
     state = run.module.state_dict()

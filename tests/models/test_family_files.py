@@ -96,13 +96,16 @@ LLAMA_CPP = [f"{part}.weight" for part in ("attn_q", "attn_k", "attn_v", "attn_o
 SHARED = {
     "a decoder": (
         named("decoder.layers.", *PROJECTED, "fc1.weight", "fc2.weight"),
-        ["opt", "whisper", "bart", "mbart"],
+        ["opt", "whisper", "bart", "mbart", "blenderbot_small", "led", "biogpt", "xglm"],
     ),
     "an encoder": (
         named("encoder.layers.", *PROJECTED, "fc1.weight", "fc2.weight"),
-        ["whisper", "bart", "mbart"],
+        ["whisper", "bart", "mbart", "blenderbot_small", "biogpt", "xglm", "clip_tower"],
     ),
-    "gpt2": (named("h.", "attn.c_attn.weight", "attn.c_proj.weight"), ["gpt2", "nanogpt"]),
+    "gpt2": (
+        named("h.", "attn.c_attn.weight", "attn.c_proj.weight"),
+        ["gpt2", "openai_gpt", "nanogpt", "gpt_bigcode"],
+    ),
     "llama.cpp": (named("blk.", *LLAMA_CPP), ["llama.cpp", "llama.cpp of bert"]),
     "torch": (
         named("layers.", *FUSED),

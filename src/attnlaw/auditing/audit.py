@@ -177,7 +177,7 @@ def audit(
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
     reason, towers = obstacle(spectra), tower_proxies(spectra)
     if towers:
-        reason = f"{reason}, spectrum-adaptive {in_words(towers)}"
+        reason = f"{reason}; each has its own (spectrum-adaptive: {in_words(towers)})"
     values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
     summary = summary_of(model.name, values, bounds, samples)
     if model.network.towers:

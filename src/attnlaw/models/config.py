@@ -35,7 +35,7 @@ class Config:
 
     def part(self, key: str | None) -> Config:
         """The sizes in the table under `key`; all of them where there is no such table."""
-        values = self.values.get(key)
+        values = None if key is None else self.values.get(key)
         return Config(values, f"{self.source}: {key}") if isinstance(values, Mapping) else self
 
     def size(self, *keys: str) -> int | None:

@@ -41,9 +41,7 @@ def build_model(
     match = match_family(tensors, config, families)
     family = match.family
     stranger = stranger_of(family, config, families)
-    shapes_of = [
-        Shapes(tensors, config.part(stack.stack.config), family, stranger) for stack in match.stacks
-    ]
+    shapes_of = [Shapes(tensors, config.part(stack.stack.config), family, stranger) for stack in match.stacks]
     for shapes, stack in zip(shapes_of, match.stacks, strict=True):
         _check_depth(shapes, stack)
     applications = _applications(match, config)

@@ -46,7 +46,7 @@ def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete:
 
 
 def _parallel(layer: Blocks) -> bool:
-    """Whether attention and feed-forward read one norm of the stream, which pre-norm layers do in parallel."""
+    """Whether attention and feed-forward read one norm of the stream, as parallel ones do."""
     norm = layer.attention.norm
     return bool(layer.feed_forward and norm and norm.gain and norm == layer.feed_forward.norm)
 
@@ -63,9 +63,7 @@ class Unread:
     of_network: bool
 
 
-def unread_layers(
-    match: Match, layers: Sequence[Blocks], tensors: Tensors, config: Config
-) -> list[Unread]:
+def unread_layers(match: Match, layers: Sequence[Blocks], tensors: Tensors, config: Config) -> list[Unread]:
     """Stacks of layers with attention that no table of the family names."""
     read = tuple(at for stack in match.stacks for at in stack.layers)
     known = {name for layer in layers for view in layer.views for name in view.tensors}

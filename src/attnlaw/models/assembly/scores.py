@@ -39,9 +39,7 @@ def scores_of(shapes: Shapes, stack: LayerTable, prefix: str, attention: Attenti
         if role in stack.inner_norms
     }
     last = shapes.is_among(shapes.family.norms_after_rotary)
-    return Scores(
-        scale, cap, _rotary(shapes, attention, depth), norms.get("query"), norms.get("key"), last
-    )
+    return Scores(scale, cap, _rotary(shapes, attention, depth), norms.get("query"), norms.get("key"), last)
 
 
 def is_rotary(family: Family, config: Config) -> bool:
@@ -73,7 +71,9 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
         return None
     neighbours = shapes.is_among(family.rotary_neighbours)
     values = _rope(config, depth)
-    base = next((values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base)
+    base = next(
+        (values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base
+    )
     base = None if values.text("rope_type", "type") not in (None, "default") else base
     d = attention.head_size
     if attention.shared_key is not None:

@@ -32,9 +32,7 @@ class Shapes:
         """(inputs, outputs) of a matrix, or of the members of a stack of matrices."""
         shape = self.tensors.shapes.get(name)
         if shape is None:
-            raise InputError(
-                f"{self.tensors.source}: tensor {name} is missing; {self.incomplete}"
-            )
+            raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.incomplete}")
         if len(shape) != 2 + stacked or 0 in shape:
             raise InputError(
                 f"{self.tensors.source}: tensor {name} has shape {list(shape)}, expected "

@@ -89,9 +89,9 @@ class Family:
     `norm` is the kind of its norms, `layer` or `rms`, `epsilon` the keys of config.json for what they add to
     the variance; `offset_gains` are the model types that store a gain less 1. Of a `rotary` family a share
     `rotary_share` of every head is turned unless config.json says otherwise, neighbours together in the
-    types `rotary_neighbours`, else halves, with the base that config.json has under a key of `rotary_base`; with `rotary_layers`, in layers of this type only, where
-    config.json has types of layers. Norms of queries and keys stand before that, or in the types
-    `norms_after_rotary` after it.
+    types `rotary_neighbours`, else halves, with the base that config.json has under a key of `rotary_base`;
+    with `rotary_layers`, in layers of this type only, where config.json has types of layers. Norms of
+    queries and keys stand before that, or in the types `norms_after_rotary` after it.
 
     Stacks that are `towers` are networks of their own beside each other (text and image).
 

@@ -124,10 +124,9 @@ def _whole(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     base = _whole(parse_toml(shipped[like].read_bytes(), str(shipped[like])), str(shipped[like]))
     merged = {key: value for key, value in base.items() if key not in OWN} | dict(values)
     own, others = values.get("stacks", []), base["stacks"]
+    nothing: dict[str, Any] = {}
     if STACKS.fits(own):
-        merged["stacks"] = [
-            {**other, **mine} for mine, other in zip_longest(own, others, fillvalue={})
-        ]
+        merged["stacks"] = [{**other, **mine} for mine, other in zip_longest(own, others, fillvalue=nothing)]
     return merged
 
 
