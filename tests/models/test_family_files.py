@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -135,3 +137,22 @@ def test_importing_reads_no_family_and_no_reader() -> None:
         "assert not [name for name in sys.modules if name.endswith('_file')], sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_pages_name_every_key_and_every_type() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    keys = {
+        name
+        for line in page.splitlines()
+        for name in re.findall(
+            r"`(?:\[\[stacks\]\] )?(\w+)`", line.split("|")[1] if line.startswith("| `") else ""
+        )
+    }
+    for record in (families.Family, families.LayerTable):
+        missing = {field.name for field in dataclasses.fields(record)} - keys - {"stacks"}
+        assert not missing
+    words = set(re.split(r"[|,\s*\\]+", page))
+    assert {name for family in known_families() for name in family.model_types} <= words | {
+        "qwen2moe",
+        "qwen3moe",
+    }
