@@ -35,6 +35,9 @@ FEW = (
     "modernbert",
     "videomae",
     "hunyuan_v1_dense",
+    "cohere2",
+    "smollm3",
+    "bloom",
     "clip",
     "gpt_oss",
 )

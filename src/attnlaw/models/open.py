@@ -23,7 +23,7 @@ from attnlaw.models.model import Model
 from attnlaw.models.scales import with_scales
 from attnlaw.models.tensors import InMemory, Tensors
 
-SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})$")  # the end of the name of one file of several
+SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several that an index joins
 NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Any
@@ -131,7 +131,7 @@ def _open_path(path: Path) -> Tensors:
 
 def _refuse_shard(path: Path) -> None:
     """Refuse one shard of several by itself: it holds some layers, or some matrices of each."""
-    hit = SHARD.search(path.stem)
+    hit = SHARD.search(path.name)
     if hit is None or int(hit[1]) < 2:
         return
     index = next(iter(sorted(path.parent.glob("*.index.json"))), None)
