@@ -45,6 +45,16 @@ def test_whole_checkpoints_that_were_called_incomplete_open(name: str, tmp_path:
     assert model.warnings == ()
 
 
+def test_without_a_config_the_family_whose_feed_forward_is_whole_is_taken() -> None:
+    """Nemotron has all names of LLaMA but the gate's."""
+    state = make("NemotronForCausalLM", **SIZES | {"hidden_size": 32}).state_dict()
+    assert open_model(state, heads=4).family == "nemotron"
+    llama = make("LlamaForCausalLM", **SIZES).state_dict()
+    assert open_model(llama, heads=4).family == "llama"
+    del llama["model.layers.0.mlp.gate_proj.weight"]
+    refusal(llama, "tensor model.layers.0.mlp.gate_proj.weight is missing", "incomplete", heads=4)
+
+
 def test_an_unsupported_layout_is_called_so(tmp_path: Path) -> None:
     saved(tmp_path, "GptOssForCausalLM", num_local_experts=3, num_experts_per_tok=2)
     message = refusal(tmp_path, "unsupported layout: in model type gpt_oss", "sinks", "audit another model")

@@ -53,7 +53,14 @@ def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -
     for group, whole in ((declared, True), (declared, False), (families, True)):
         matches = [Match(family, stacks) for family in group if (stacks := _stacks(family, tensors, whole))]
         if matches:
-            best = max(matches, key=lambda match: (_named_tensors(match, tensors), _oriented(match, tensors)))
+            best = max(
+                matches,
+                key=lambda match: (
+                    _named_tensors(match, tensors),
+                    _oriented(match, tensors),
+                    _whole_feed_forward(match, tensors),
+                ),
+            )
             break
     else:
         raise InputError(_unknown(tensors, named, families))
@@ -107,6 +114,16 @@ def _oriented(match: Match, tensors: Tensors) -> bool:
         tensors.shapes.get(found.layers[0] + name, ()) for name in (query, found.stack.attention["output"])
     ]
     return all(len(shape) == 2 for shape in sides) and sides[0][inputs] == sides[1][outputs]
+
+
+def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
+    """Whether the first layer has all tensors of a way to store its feed-forward block, or of none any."""
+    found = match.stacks[0]
+    ways = [
+        [found.layers[0] + name.replace("{expert}", "0") in tensors.shapes for name in roles.values()]
+        for roles in (*found.stack.feed_forward, *found.stack.experts)
+    ]
+    return any(all(way) for way in ways) or not any(any(way) for way in ways)
 
 
 def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) -> str:
