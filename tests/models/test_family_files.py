@@ -108,7 +108,7 @@ SHARED = {
         named("h.", "attn.c_attn.weight", "attn.c_proj.weight"),
         ["gpt2", "openai_gpt", "nanogpt", "gpt_bigcode"],
     ),
-    "llama.cpp": (named("blk.", *LLAMA_CPP), ["llama.cpp", "llama.cpp of bert"]),
+    "llama.cpp": (named("blk.", *LLAMA_CPP), ["llama.cpp of bert", "llama.cpp"]),
     "torch": (
         named("layers.", *FUSED),
         ["torch.nn.Transformer", "torch.nn.Transformer", "torch.nn.MultiheadAttention"],

@@ -67,7 +67,7 @@ def test_a_stranger_that_is_stored_otherwise_is_not_called_incomplete(tmp_path: 
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "newcomer"}))
     state = load_file(tmp_path / "model.safetensors")
-    renamed = {name.replace("mlp.gate_up_proj", "mlp.up_proj"): value for name, value in state.items()}
+    renamed = {name.replace("mlp.gate_up_proj", "mlp.gate_proj"): value for name, value in state.items()}
     save_file(renamed, tmp_path / "model.safetensors")
     message = refusal(
         tmp_path, "unsupported layout: model type newcomer is in no table", "as llama is", "with --map"
