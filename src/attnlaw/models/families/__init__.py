@@ -133,7 +133,7 @@ def known_families() -> tuple[Family, ...]:
     """The families that ship, of the highest priority first.
 
     >>> [family.name for family in known_families()][:3]
-    ['bert', 'mpnet', 'distilbert']
+    ['bert', 'xlm_roberta_xl', 'megatron_bert']
     """
     return families_in(FOLDER)
 
