@@ -36,7 +36,7 @@ def case_values(
     inside = {place.layer for place, _ in network.leaves() if place.layer is not None}
     values: dict[str, Any] = {
         "family": model.family,
-        "depth": network.depth or len(inside),
+        "depth": None if network.towers else network.depth or len(inside),
         "distinct_layers": len(inside),
         "hidden_size": network.hidden_size,
         "head_count": model.heads,
@@ -91,8 +91,8 @@ def summary_of(
         "not_random": {
             name: values[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
         },
-        "proxies": _proxies(values, "log10_"),
-        "per_application": _proxies(values, "per_application_log10_"),
+        "proxies": entries(values, "log10_"),
+        "per_application": entries(values, "per_application_log10_"),
         "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
         "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
         "log10_alpha_applied": _applied_alphas(bounds),
@@ -119,7 +119,8 @@ def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
     return [None if alpha is None else alpha.value for alpha in found]
 
 
-def _proxies(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+def entries(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+    """Every proxy by its name in summary.json; None where there are none."""
     if f"{prefix}spectrum_adaptive" not in values:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
