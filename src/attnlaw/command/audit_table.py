@@ -46,6 +46,13 @@ def show(audit: Audit, console: Console) -> None:
             f"{summary['family']}, {summary['layers']} layers, {hidden_size}, "
             f"{summary['heads']} heads, {matrices}, activation {summary['activation']}"
         )
+    elif towers := summary.get("towers"):
+        sizes = (
+            f"{own['tower']} of {own['layers']} layers, hidden size {own['hidden_size'] or 'varies'}, "
+            f"{own['heads']} heads"
+            for own in towers
+        )
+        facts = f"{summary['family']}, {'; '.join(sizes)}; {matrices}"
     console.print()
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
     console.print(Text(facts, style="dim"), soft_wrap=True)
