@@ -9,6 +9,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from real_checkpoints import NAMES, audited, real_checkpoint
 import attnlaw
 from attnlaw.auditing.findings import RULES, Subject, apply_rules
 from attnlaw.auditing.findings.evidence import Evidence
+from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 from attnlaw.models.tensors import InMemory
 
@@ -44,6 +46,11 @@ LEAST = {
     ("transposed V", "transposed"): 2,
     ("transposed O", "transposed"): 4,
 }
+
+
+@cache
+def opened(name: str) -> Model:
+    return open_model(real_checkpoint(name))
 
 
 def counts(of: Any) -> Counter[str]:
@@ -84,10 +91,11 @@ def test_damages_are_found(damage: str, printed: dict[str, list[str]]) -> None:
     cases = [(name, layer) for name, layers in LAYERS.items() for layer in layers]
     strangers: Counter[str] = Counter()
     for name, layer in cases:
-        found = attnlaw.findings(DAMAGES[damage](open_model(real_checkpoint(name)), layer))
-        here = {one.rule for one in found if one.place.layer == layer}
-        seen.update(here)
-        elsewhere = Counter(one.rule for one in found if one.place.layer != layer)
+        found = attnlaw.findings(DAMAGES[damage](opened(name), layer))
+        # Of two layers that are the same the later one is told.
+        told_at = {1, layer} if damage == "a duplicated layer" else {layer}
+        seen.update({one.rule for one in found if one.place.layer in told_at})
+        elsewhere = Counter(one.rule for one in found if one.place.layer not in told_at)
         strangers.update(elsewhere - Counter(BELIEVED.get(name, {})))
     hits = ", ".join(f"{rule} {seen[rule]}/{len(cases)}" for rule in DAMAGES[damage].rules)
     beside = f"; in other layers: {told(strangers)}" if strangers else ""
@@ -117,7 +125,7 @@ def test_wrong_scales_are_found(factor: float, printed: dict[str, list[str]]) ->
 
 def fresh(kind: str, seed: int) -> Any:
     """rxnfp with the weights of a fresh BERT."""
-    model, rng = open_model(real_checkpoint("rxnfp-pretrained")), np.random.default_rng(seed)
+    model, rng = opened("rxnfp-pretrained"), np.random.default_rng(seed)
     tensors = Weights(model).tensors
     for name, stored in tensors.items():
         if stored.ndim == 2:
