@@ -12,6 +12,9 @@ from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.fits.null import Rejections
 from attnlaw.models.model import Model
+from attnlaw.models.network import Network
+from attnlaw.models.norms import NO_NORM
+from attnlaw.spectra.spectrum import Spectrum
 
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
@@ -57,6 +60,18 @@ def case_values(
     return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
 
 
+def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
+    """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
+    unknown: dict[str, None] = {}
+    folded = False
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and spectrum.applied is None:
+            unknown[place.kind] = None
+        elif spectrum is not None:
+            folded |= product.norm != NO_NORM
+    return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
+
+
 def summary_of(
     model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
 ) -> dict[str, Any]:
@@ -80,6 +95,9 @@ def summary_of(
         "per_application": entries(values, "per_application_log10_"),
         "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
         "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
+        "log10_alpha_applied": _applied_alphas(bounds),
+        "norms": values["norms"],
+        "norms_unknown": values["norms_unknown"],
         "value_of_adaptivity": adaptivity and adaptivity.value,
         "value_of_adaptivity_error": adaptivity and adaptivity.error,
         "rank_count": values.get("rank_count"),
@@ -92,6 +110,13 @@ def summary_of(
         summary["samples"] = samples
         summary["proxy_over_sqrt_samples"] = _entry(values["proxy_over_sqrt_samples_log10"])
     return summary
+
+
+def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
+    if bounds is None or bounds.log_alpha_applied is None:
+        return None
+    found = [log10(alpha) for alpha in bounds.log_alpha_applied]
+    return [None if alpha is None else alpha.value for alpha in found]
 
 
 def entries(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
