@@ -1,0 +1,126 @@
+"""Heads and neurons that stand in another order, and rows that were scaled.
+
+Heads are assigned by the mean cosine of their QK and VO maps (Hungarian method; under grouped queries groups
+to groups, and heads within them). A layer's assignment holds only if every head that moves has a cosine above
+0.5 there and 0.1 more than at its own place: fresh weights would be reordered at cosines of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+Matrix = NDArray[np.float64]
+Factors = Sequence[tuple[Matrix, Matrix]]
+LEAST, GAIN = 0.5, 0.1
+# At cosines above this no head can gain enough elsewhere.
+SETTLED = 1 - GAIN
+
+
+def match_heads(base: Sequence[Factors], model: Sequence[Factors], groups: int = 0) -> list[int] | None:
+    """The model's head that each of the base's heads became; None where they kept their order.
+
+    `base` and `model` have the factors of every head for each kind of map (QK, VO), `groups` is the number
+    of key/value heads where that is not the number of heads.
+    """
+    own = np.mean([_own_cosines(*kinds) for kinds in zip(base, model, strict=True)], axis=0)
+    if len(base[0]) == len(model[0]) and (own > SETTLED).all():
+        return None
+    cosines = np.mean([head_cosines(*kinds) for kinds in zip(base, model, strict=True)], axis=0)
+    return _accepted(cosines, _assigned(cosines, groups))
+
+
+def head_cosines(base: Factors, model: Factors) -> Matrix:
+    """Cosine of every head of the base with every head of the model, of one kind of map."""
+    norms0, norms1 = ([_norm(*one) for one in heads] for heads in (base, model))
+    lefts, rights = (np.hstack([one[0] for one in model]), np.vstack([one[1] for one in model]))
+    size = model[0][0].shape[1]
+    found = np.zeros((len(base), len(model)))
+    for row, (left, right) in enumerate(base):
+        crossed = (left.T @ lefts) * (right @ rights.T)
+        inner = crossed.reshape(left.shape[1], len(model), size).sum(axis=(0, 2))
+        found[row] = inner / np.maximum(norms0[row] * np.array(norms1), np.finfo(float).tiny)
+    return found
+
+
+def match_neurons(base: Matrix, model: Matrix) -> NDArray[np.intp] | None:
+    """The model's column that each column of the base became; None where they kept their order.
+
+    By the largest cosine; it holds only if it is a permutation whose moved columns gain as heads must.
+    """
+    first, second = (part / np.maximum(np.linalg.norm(part, axis=0), 1e-300) for part in (base, model))
+    if (np.sum(first * second, axis=0) > SETTLED).all():
+        return None
+    cosines = first.T @ second
+    chosen = cosines.argmax(axis=1)
+    if np.unique(chosen).size < chosen.size:
+        return None
+    accepted = _accepted(cosines, chosen)
+    return None if accepted is None else np.array(accepted)
+
+
+def is_folded(base: Matrix, model: Matrix, rounding: float) -> bool:
+    """Whether the model is the base with its rows multiplied by numbers that differ: a gain was folded in.
+
+    `rounding` is the Frobenius norm of what rounding leaves in the model.
+    """
+    squares = np.sum(base**2, axis=1)
+    ratios = np.sum(base * model, axis=1) / np.maximum(squares, 1e-300)
+    left = float(np.linalg.norm(model - ratios[:, None] * base))
+    return bool(left <= 4 * rounding and np.ptp(ratios[squares > 0]) > 1e-3 * np.abs(ratios).max())
+
+
+def _own_cosines(base: Factors, model: Factors) -> Matrix:
+    """Cosines of heads of the same number."""
+    found = []
+    for (left0, right0), (left1, right1) in zip(base, model, strict=False):
+        inner = float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
+        norms = _norm(left0, right0) * _norm(left1, right1)
+        found.append(inner / norms if norms else 1.0)
+    return np.array(found)
+
+
+def _norm(left: Matrix, right: Matrix) -> float:
+    return float(np.sqrt(max(np.sum((left.T @ left) * (right @ right.T)), 0.0)))
+
+
+def _assigned(cosines: Matrix, groups: int) -> NDArray[np.intp]:
+    """The model's head for each of the base's, so that the sum of cosines is largest."""
+    heads, others = cosines.shape
+    if not groups or heads != others:
+        return _best(cosines)
+    size = heads // groups
+    blocks = cosines.reshape(groups, size, groups, size).transpose(0, 2, 1, 3)
+    within = np.array([[_best(block) for block in row] for row in blocks])
+    totals = np.array(
+        [
+            [float(blocks[one, other][np.arange(size), within[one, other]].sum()) for other in range(groups)]
+            for one in range(groups)
+        ]
+    )
+    chosen = _best(totals)
+    return np.concatenate([chosen[one] * size + within[one, chosen[one]] for one in range(groups)])
+
+
+def _best(cosines: Matrix) -> NDArray[np.intp]:
+    """The column of every row; -1 for rows that got none."""
+    rows, columns = linear_sum_assignment(-cosines)
+    found = np.full(cosines.shape[0], -1, dtype=np.intp)
+    found[rows] = columns
+    return found
+
+
+def _accepted(cosines: Matrix, chosen: NDArray[np.intp]) -> list[int] | None:
+    """The assignment; None where it moves nothing, or moves something without need."""
+    moved = False
+    for own, there in enumerate(chosen):
+        if there == own or there < 0:
+            continue
+        here = cosines[own, own] if own < cosines.shape[1] else -1.0
+        if cosines[own, there] <= LEAST or cosines[own, there] < here + GAIN:
+            return None
+        moved = True
+    return chosen.tolist() if moved else None
