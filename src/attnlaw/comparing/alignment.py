@@ -66,9 +66,12 @@ def matrix_share(directions: Matrix, update: Matrix, values: Matrix) -> Share:
     return Share(inside / float(np.sum(values**2)), alignment_null(values, n, k))
 
 
-def half_share(directions: Matrix, factor: Matrix, other: Matrix) -> Share | None:
-    """Of the half dA B (factor n x d, other d x m) of a head's update; None where that is zero."""
-    n, k = directions.shape
+def half_share(directions: Matrix, factor: Matrix, other: Matrix, n: int | None = None) -> Share | None:
+    """Of the half dA B (factor n x d, other d x m) of a head's update; None where that is zero.
+
+    `n` is the dimension of the space, where the rows are coordinates in a part of it.
+    """
+    n, k = n or directions.shape[0], directions.shape[1]
     gram = other @ other.T
     whole, inside = factor.T @ factor, directions.T @ factor
     total = float(np.sum(whole * gram))

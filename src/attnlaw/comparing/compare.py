@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
-from attnlaw.comparing.floor import Steps
+from attnlaw.comparing.floor import Steps, edge
 from attnlaw.comparing.joining import Joined, join
 from attnlaw.comparing.maps import MapChange, compare_heads, compare_matrices, unchanged_map
 from attnlaw.comparing.matching import is_folded, match_heads, match_neurons
@@ -85,6 +85,14 @@ class _Models:
         """The base with the steps of the formats that its tensors were rounded to."""
         formats = {name: one.format for name, (_, one) in self.changes.items() if one.format is not None}
         return replace(self.base, tensors=Steps(self.base.tensors, formats))
+
+    def whole(self, mine: View, theirs: View) -> Change | None:
+        """What became of a tensor that is the whole of a map in both models."""
+        known = self.changes.get(mine.tensor)
+        sizes = [int(np.prod(of.tensors.shapes[view.tensor])) for of, view in ((self.base, mine), (self.model, theirs))]
+        if known is None or known[0].views is not None or sizes != [mine.elements, theirs.elements]:
+            return None
+        return known[1]
 
     def was_rounded(self, view: View) -> bool:
         change = self.changes.get(view.tensor)
@@ -307,16 +315,13 @@ def _matrix_change(models: _Models, mine: View, theirs: View, along: Any) -> Map
         return MapChange({"rows": mine.shape[0], "cols": mine.shape[1]})
     if verdicts == {"identical"} and along is None:
         return unchanged_map(mine.shape, None)
-    before, after, steps = models.base.read(mine), models.model.read(theirs), models.stepped.read(theirs)
-    rounded = models.rounded.read(mine) if models.was_rounded(mine) else None
-    known = models.changes[mine.tensor] if mine.tensor in models.changes else None
-    whole = known is not None and known[0].views is None and mine.member is None and mine.start == 0
-    values = known[1].values if known is not None and whole and along is None else None
-    if values is not None and values.size != min(mine.shape):
-        values = None  # of a tensor that holds more than this map
+    before, after = models.base.read(mine), models.model.read(theirs)
+    known = models.whole(mine, theirs) if along is None else None
     if along is not None:
-        after, steps = after[along], steps[along]
-    return compare_matrices(before, after, steps, rounded, values)
+        after = after[along]
+    floor = known.floor if known is not None and known.floor is not None else edge(models.stepped.read(theirs))
+    rounded = models.rounded.read(mine) if models.was_rounded(mine) else None
+    return compare_matrices(before, after, floor, rounded, None if known is None else known.values)
 
 
 def _scaled_rows(models: _Models, mine: View, theirs: View) -> bool | None:

@@ -28,12 +28,11 @@ from attnlaw.comparing.alignment import (
     rounding_share_null,
 )
 from attnlaw.comparing.floor import edge, rank_above
-from attnlaw.comparing.moves import FAR, head_moves, intruders, matrix_moves, overlap
+from attnlaw.comparing.moves import FAR, FIRST, head_moves, intruders, matrix_moves, overlap
 from attnlaw.comparing.noise import noise_spectrum
-from attnlaw.comparing.update import product_inner, same_columns, update_spectrum
+from attnlaw.comparing.update import product_inner, same_columns, update_spectrum, update_values
 from attnlaw.comparing.vectors import SIDES, MatrixVectors, ProductVectors, Side, Vectors
 from attnlaw.fits.null import null_of
-from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
 
 Matrix = NDArray[np.float64]
@@ -62,52 +61,71 @@ def compare_heads(
     `steps` are those of the model's factors (None in latent attention, where a factor is a product itself),
     `rounded` the steps to which a factor of the base was rounded.
     """
-    left0, left1, scale = _in_range(*same_columns(base[0], model[0]))
-    *bottoms, right_scale = _in_range(*same_columns(base[1].T, model[1].T))
-    right0, right1 = (part.T for part in bottoms)
-    values = update_spectrum(left0, right0, left1, right1)
+    lefts, rights, scales = _coordinates(base, model)
+    (left0, left1), (right0, right1) = lefts, rights
+    shape, d = (base[0].shape[0], base[1].shape[1]), base[0].shape[1]
     before, after = ProductVectors.of(left0, right0), ProductVectors.of(left1, right1)
-    inner = product_inner(left0, right0, left1, right1)
     floor = None
     if steps is not None:
-        edges = edge(steps[0]) / scale, edge(steps[1]) / right_scale
-        norms = float(np.linalg.norm(left0, 2)), float(np.linalg.norm(right1, 2))
-        floor = edges[0] * norms[1] + norms[0] * edges[1]
-    d = base[0].shape[1]
-    shape = left0.shape[0], right0.shape[1]
-    k = _outliers(before.values, shape, d) if steps is not None else None
+        edges = [edge(part) / scale for part, scale in zip(steps, scales, strict=True)]
+        floor = edges[0] * after.factor_norm("right") + before.factor_norm("left") * edges[1]
     changes = left1 - left0, right1 - right0
-    sides: dict[Side, tuple[Matrix, Matrix, Matrix | None]] = {
-        "left": (changes[0], right1, rounded[0]),
-        "right": (changes[1].T, left0.T, None if rounded[1] is None else rounded[1].T),
+    sizes = float(np.linalg.norm(changes[0])), float(np.linalg.norm(changes[1]))
+    halves: dict[Side, tuple[Matrix, Matrix, int]] = {
+        "left": (changes[0], right1, shape[0]),
+        "right": (changes[1].T, left0.T, shape[1]),
+    }
+    grids: dict[Side, tuple[Matrix | None, Matrix, Matrix]] = {
+        "left": (rounded[0], base[0], model[1]),
+        "right": (_transposed(rounded[1]), base[1].T, base[0].T),
     }
 
     def share(side: Side, directions: Matrix) -> Share | None:
-        factor, other, stepped = sides[side]
-        found = half_share(directions, factor, other)
-        if found is None or stepped is None:
+        found = half_share(directions, *halves[side])
+        grid, factor, other = grids[side]
+        if found is None or grid is None:
             return found
-        return Share(found.value, rounded_half_null(directions, stepped, other, found.null))
+        # The directions lie in the span of the base's factor: there they have entries.
+        own = left0 if side == "left" else right0.T
+        placed = np.linalg.qr(factor @ np.linalg.lstsq(own, directions, rcond=None)[0])[0]
+        return Share(found.value, rounded_half_null(placed, grid, other, found.null))
 
     def moves(count: int) -> Matrix:
-        return head_moves((left0, right0), sizes, after.values, count)
+        return head_moves(before, (left0, right0), shape, sizes, after.values, count)
 
-    sizes = float(np.linalg.norm(changes[0])), float(np.linalg.norm(changes[1]))
-    found = _change(_Compared(before, after, values, inner, shape, d, k, floor), share, moves)
-    return replace(found, null=_relative(noise_spectrum((left0, right0), sizes), before) if any(sizes) else None)
+    found = _change(
+        _Compared(
+            before,
+            after,
+            update_spectrum(left0, right0, left1, right1),
+            norms=(_norm(before.values), _norm(after.values)),
+            inner=product_inner(left0, right0, left1, right1),
+            shape=shape,
+            d=d,
+            k=_outliers(before.values, shape, d) if steps is not None else None,
+            floor=floor,
+        ),
+        share,
+        moves,
+    )
+    noise = noise_spectrum(before.roots, shape, sizes) if any(sizes) else None
+    return replace(found, null=None if noise is None else _relative(noise, before))
 
 
 def compare_matrices(
-    base: Matrix, model: Matrix, steps: Matrix, rounded: Matrix | None = None, values: Matrix | None = None
+    base: Matrix, model: Matrix, floor: float, rounded: Matrix | None = None, values: Matrix | None = None
 ) -> MapChange:
-    """Compare two matrices; `values` are the singular values of their difference where these are known."""
+    """Compare two matrices; `floor` is what rounding leaves in the model.
+
+    `values` are the singular values of their difference where these are known.
+    """
     before_map, after_map, scale = _in_range(base, model)
     update = after_map - before_map
-    known = matrix_spectrum(update).values if values is None else values / scale
-    before, after = MatrixVectors.of(before_map), MatrixVectors.of(after_map)
-    inner = float(np.sum(before_map * after_map))
+    known = update_values(update, floor / scale) if values is None else values / scale
     shape = base.shape[0], base.shape[1]
+    before = MatrixVectors.of(before_map)
     k = _outliers(before.values, shape, None)
+    after = MatrixVectors.first(after_map, min(max(FIRST, k or 0), *shape))
 
     def share(side: Side, directions: Matrix) -> Share | None:
         turned, stepped = (update, rounded) if side == "left" else (update.T, _transposed(rounded))
@@ -117,8 +135,21 @@ def compare_matrices(
     def moves(count: int) -> Matrix:
         return matrix_moves(before.values, after.values, shape, float(np.linalg.norm(update)), count)
 
-    floor = edge(steps) / scale
-    found = _change(_Compared(before, after, known, inner, shape, None, k, floor), share, moves)
+    found = _change(
+        _Compared(
+            before,
+            after,
+            known,
+            norms=(_norm(before_map), _norm(after_map)),
+            inner=float(np.vdot(before_map, after_map)),
+            shape=shape,
+            d=None,
+            k=k,
+            floor=floor / scale,
+        ),
+        share,
+        moves,
+    )
     noise = null_of(*shape).mean * float(np.linalg.norm(known)) / np.sqrt(known.size)
     return replace(found, null=_relative(noise, before) if known[0] > 0 else None)
 
@@ -135,6 +166,7 @@ class _Compared:
     before: Vectors
     after: Vectors
     values: Matrix
+    norms: tuple[float, float]
     inner: float
     shape: tuple[int, int]
     d: int | None
@@ -144,7 +176,7 @@ class _Compared:
 
 def _change(found: _Compared, share: Any, moves: Any) -> MapChange:
     before, after, values, k = found.before, found.after, found.values, found.k
-    norm0, norm1, size = (float(np.linalg.norm(one)) for one in (before.values, after.values, values))
+    (norm0, norm1), size = found.norms, _norm(values)
     numbers: dict[str, Any] = {"rows": found.shape[0], "cols": found.shape[1], "inner": found.d, "k": k}
     if norm0 > 0:
         numbers |= {
@@ -158,7 +190,7 @@ def _change(found: _Compared, share: Any, moves: Any) -> MapChange:
             numbers |= {f"overlap_{side}": overlap(before, after, side, k) for side in SIDES}
     if size > 0:
         numbers |= _directions(found, share, moves)
-    gap = np.abs(before.values - after.values).max()
+    gap = np.abs(before.values[: after.values.size] - after.values).max()
     apart = None if not found.floor else float(gap) / found.floor
     return MapChange(numbers, _relative(values, before), apart=apart)
 
@@ -197,6 +229,26 @@ def _outliers(values: Matrix, shape: tuple[int, int], inner: int | None) -> int 
         return None
     kept = np.where(values > RANK_TOLERANCE * min(shape) * values[0], values, 0.0)
     return null_of(*shape, inner).compare(kept).outliers
+
+
+def _coordinates(base: Pair, model: Pair) -> tuple[Pair, Pair, tuple[float, float]]:
+    """Both heads in orthonormal bases of what their factors span: nothing of the model's width is left.
+
+    A0 and dA are the columns of one QR factorisation, which errs in each column by round-off of that column.
+    """
+    found, scales = [], []
+    for first, second in ((base[0], model[0]), (base[1].T, model[1].T)):
+        before, after, scale = _in_range(*same_columns(first, second))
+        root = np.linalg.qr(np.hstack([before, after - before]), mode="r")
+        d = before.shape[1]
+        found.append((root[:, :d], root[:, :d] + root[:, d:]))
+        scales.append(scale)
+    lefts, (bottom0, bottom1) = found
+    return lefts, (bottom0.T, bottom1.T), (scales[0], scales[1])
+
+
+def _norm(array: Matrix) -> float:
+    return float(np.linalg.norm(array))
 
 
 def _in_range(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix, float]:

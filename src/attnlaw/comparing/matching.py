@@ -16,8 +16,8 @@ from scipy.optimize import linear_sum_assignment
 Matrix = NDArray[np.float64]
 Factors = Sequence[tuple[Matrix, Matrix]]
 LEAST, GAIN = 0.5, 0.1
-# At cosines above this no head can gain enough elsewhere.
-SETTLED = 1 - GAIN
+# A head above this at its own place would have to be at 0.9 elsewhere: nearly the double of that head.
+SETTLED = 0.8
 
 
 def match_heads(base: Sequence[Factors], model: Sequence[Factors], groups: int = 0) -> list[int] | None:
@@ -35,31 +35,35 @@ def match_heads(base: Sequence[Factors], model: Sequence[Factors], groups: int =
 
 def head_cosines(base: Factors, model: Factors) -> Matrix:
     """Cosine of every head of the base with every head of the model, of one kind of map."""
-    norms0, norms1 = ([_norm(*one) for one in heads] for heads in (base, model))
-    lefts, rights = (np.hstack([one[0] for one in model]), np.vstack([one[1] for one in model]))
-    size = model[0][0].shape[1]
-    found = np.zeros((len(base), len(model)))
-    for row, (left, right) in enumerate(base):
-        crossed = (left.T @ lefts) * (right @ rights.T)
-        inner = crossed.reshape(left.shape[1], len(model), size).sum(axis=(0, 2))
-        found[row] = inner / np.maximum(norms0[row] * np.array(norms1), np.finfo(float).tiny)
-    return found
+    norms0, norms1 = (np.array([_norm(*one) for one in heads]) for heads in (base, model))
+    lefts0, rights0, lefts1, rights1 = (
+        np.hstack([one[side] if side == 0 else one[side].T for one in heads])
+        for heads in (base, model)
+        for side in (0, 1)
+    )
+    crossed = (lefts0.T @ lefts1) * (rights0.T @ rights1)
+    d0, d1 = base[0][0].shape[1], model[0][0].shape[1]
+    inner = crossed.reshape(len(base), d0, len(model), d1).sum(axis=(1, 3))
+    return np.asarray(inner / np.maximum(np.outer(norms0, norms1), np.finfo(float).tiny))
 
 
 def match_neurons(base: Matrix, model: Matrix) -> NDArray[np.intp] | None:
     """The model's column that each column of the base became; None where they kept their order.
 
-    By the largest cosine; it holds only if it is a permutation whose moved columns gain as heads must.
+    Columns whose cosine at their own place is below 0.5 are sought among themselves, by the largest cosine;
+    that holds only if it is a permutation and every one that moves gains as heads must.
     """
     first, second = (part / np.maximum(np.linalg.norm(part, axis=0), 1e-300) for part in (base, model))
-    if (np.sum(first * second, axis=0) > SETTLED).all():
+    lost = np.flatnonzero(np.einsum("ij,ij->j", first, second) < LEAST)
+    if lost.size < 2:
         return None
-    cosines = first.T @ second
+    cosines = first[:, lost].T @ second[:, lost]
     chosen = cosines.argmax(axis=1)
-    if np.unique(chosen).size < chosen.size:
+    if np.unique(chosen).size < chosen.size or _accepted(cosines, chosen) is None:
         return None
-    accepted = _accepted(cosines, chosen)
-    return None if accepted is None else np.array(accepted)
+    order = np.arange(base.shape[1])
+    order[lost] = lost[chosen]
+    return order
 
 
 def is_folded(base: Matrix, model: Matrix, rounding: float) -> bool:

@@ -4,9 +4,14 @@ Under independent noise of deviation tau in every entry of a matrix (n x m, valu
 
     sd of s_j = tau,    mean of its move = tau^2/2 (sum_{l != j} 2 s_j / (s_j^2 - s_l^2) + |n - m| / s_j)
 
-where the values lie further apart than tau (nearer ones repel each other alike and are left out of the sum).
-For a head A B no formula has the mean: moves are drawn, 60 times, with noise of the size of dA in A and of dB
-in B.
+and of a head A B with noise of variances va in A (n x d) and vb in B (d x m), with w_l = va |B v_l|^2 + vb
+|A^T u_l|^2, to second order (E of dM = E_A B + A E_B + E_A E_B, whose last term has mean zero)
+
+    sd of s_j = sqrt(w_j)
+    mean = (va (n - d) |B v_j|^2 + vb (m - d) |A^T u_j|^2) / (2 s_j)
+           + sum_{l != j} s_j (w_j + w_l) / (2 (s_j^2 - s_l^2))
+
+where the values lie further apart than that (nearer ones repel each other alike and are left out of the sum).
 
 Intruders (arXiv 2410.21228): vectors among the model's first 10 whose cosine with every vector of the base is
 below 1/2. Values that lie near each other mix under any update, and count. So `new` counts those of which
@@ -18,8 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.comparing.noise import noisy_squares, top_squares
-from attnlaw.comparing.vectors import SIDES, Side, Vectors
+from attnlaw.comparing.vectors import SIDES, ProductVectors, Side, Vectors
 
 Matrix = NDArray[np.float64]
 FAR = 4.0  # standard deviations from which a value has moved
@@ -44,14 +48,28 @@ def matrix_moves(before: Matrix, after: Matrix, shape: tuple[int, int], size: fl
 
 
 def head_moves(
-    factors: tuple[Matrix, Matrix], sizes: tuple[float, float], after: Matrix, count: int, seed: int = 0
+    base: ProductVectors,
+    factors: tuple[Matrix, Matrix],
+    shape: tuple[int, int],
+    sizes: tuple[float, float],
+    after: Matrix,
+    count: int,
 ) -> Matrix:
-    """z of the first moves of a head's values, by draws; `sizes` are |dA|_F and |dB|_F."""
+    """The same of a head A B of shape (n, m); `sizes` are |dA|_F and |dB|_F."""
     left, right = factors
-    rng = np.random.default_rng([seed, left.shape[0], right.shape[1], left.shape[1]])
-    before = np.sqrt(top_squares(left.T @ left, right @ right.T, count))
-    drawn = np.sqrt(noisy_squares(factors, sizes, count, rng)) - before
-    return np.asarray((after[:count] - before - drawn.mean(axis=0)) / drawn.std(axis=0, ddof=1))
+    (n, m), d, s, first = shape, left.shape[1], base.values, slice(0, count)
+    va, vb = sizes[0] ** 2 / (n * d), sizes[1] ** 2 / (m * d)
+    through_right = va * np.sum((right @ base.right) ** 2, axis=0)
+    through_left = vb * np.sum((left.T @ base.left) ** 2, axis=0)
+    variances = through_right + through_left
+    deviation = np.sqrt(variances[first])
+    own, others = s[first, None], s[None, :]
+    near = np.abs(own - others) <= deviation[:, None]
+    pairs = own * (variances[first, None] + variances[None, :])
+    repelled = np.where(near, 0.0, pairs / np.where(near, 1.0, 2 * (own**2 - others**2))).sum(axis=1)
+    beside = (n - d) * through_right[first] + (m - d) * through_left[first]
+    mean = beside / (2 * s[first]) + repelled
+    return np.asarray((after[first] - s[first] - mean) / deviation)
 
 
 def intruders(base: Vectors, model: Vectors) -> dict[Side, tuple[int, int]]:

@@ -29,6 +29,7 @@ from attnlaw.base.declare import table
 from attnlaw.base.estimate import Estimate
 
 Matrix = NDArray[np.float64]
+EXPONENT = np.uint64(0x7FF0000000000000)
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class FloatFormat:
         >>> FLOATS["bfloat16"].steps(np.array([1.0, 1.5, -4.0, 0.0])) * 2**7
         array([1.00000000e+000, 1.00000000e+000, 4.00000000e+000, 1.17549435e-038])
         """
-        exponents = np.frexp(weights)[1] - 1
-        exponents = np.where(weights == 0, self.least, np.maximum(exponents, self.least))
-        return np.asarray(np.ldexp(1.0, exponents - self.bits))
+        # The bits of the exponent alone are the power of two at or below a number.
+        powers = (weights.astype(np.float64).view(np.uint64) & EXPONENT).view(np.float64)
+        return np.asarray(np.maximum(powers, 2.0**self.least) * 2.0**-self.bits)
 
     def rounded(self, weights: NDArray[Any]) -> Matrix:
         """The weights cast to this format."""
@@ -135,8 +136,8 @@ Format = FloatFormat | IntegerFormat
 # Entries that a scheme must explain, to this share of their size: steps may be stored in float16, or the
 # result in bfloat16. Others agree in at most 65 percent of the entries.
 EXPLAINED, CLOSE = 0.99, 2.0**-8
-# Rows or columns on which a scheme is tried first, and the share that it must explain there.
-TRIED, TRIED_SHARE = 8, 0.9
+# Entries, in whole rows or columns, on which a scheme is tried first, and the share that it must explain.
+TRIED, TRIED_SHARE = 512, 0.85
 
 
 def rounding_null(weights: Matrix, form: Format) -> Estimate:
@@ -182,8 +183,8 @@ def _promising(base: NDArray[Any], model: NDArray[Any]) -> Iterator[IntegerForma
     """The schemes that explain most of a few rows, or of a few columns."""
     for form in INTEGERS.values():
         if form.fits(base.shape):
-            side = base.shape[1] if form.columns else base.shape[0]
-            some = np.unique(np.linspace(0, side - 1, TRIED).astype(int))
+            length, side = base.shape if form.columns else base.shape[::-1]
+            some = slice(None, None, max(1, side // -(-TRIED // length)))
             few = (slice(None), some) if form.columns else (some, slice(None))
             if _explained(base[few], model[few], form) >= TRIED_SHARE:
                 yield form

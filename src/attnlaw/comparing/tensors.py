@@ -23,7 +23,7 @@ from scipy.sparse.linalg import svds
 
 from attnlaw.comparing.floor import edge, rank_above, stored_steps
 from attnlaw.comparing.rounding import Format, found_format
-from attnlaw.spectra.exact import matrix_spectrum
+from attnlaw.comparing.update import update_values
 
 Matrix = NDArray[np.float64]
 LEAST_COSINE, CHANCE = 0.2, 4.0
@@ -36,7 +36,8 @@ SIGNED_ERROR = 1e-3
 class Change:
     """What became of a tensor; numbers are None where they have no meaning.
 
-    `values` are the singular values of the difference, where they were computed.
+    `values` are the singular values of the difference, `floor` what rounding leaves of them, where they were
+    computed.
     """
 
     verdict: str
@@ -47,6 +48,7 @@ class Change:
     unchanged: float | None = None
     max_change: float | None = None
     values: Matrix | None = None
+    floor: float | None = None
 
     @property
     def sqnr_db(self) -> float | None:
@@ -76,25 +78,28 @@ def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Chan
         return Change("rounded", form, **numbers)
     if base.ndim < 2 or min(base.shape) < 2:
         return Change("changed", **numbers)
-    update = after - before
-    values = matrix_spectrum(update).values
     steps = stored_steps(model, dtype)
-    rank = rank_above(values, edge(steps))
-    verdict = _verdict(before, update, values, rank, float(np.sum(steps**2)) / 12, numbers["cosine"])
-    return Change(verdict, None, rank, **numbers, values=values)
+    floor, rounding = edge(steps), float(np.sum(steps**2)) / 12
+    del steps
+    update = after - before
+    values = update_values(update, floor)
+    rank = rank_above(values, floor)
+    verdict = _verdict(before, update, values, rank, rounding, numbers["cosine"])
+    return Change(verdict, None, rank, **numbers, values=values, floor=floor)
 
 
 def _numbers(before: Matrix, after: Matrix) -> dict[str, Any] | None:
     """Size, cosine and entries that changed; None where an entry is not finite."""
     if not before.size:
         return {"unchanged": 1.0, "max_change": 0.0}
-    top = max(float(np.abs(one).max()) for one in (before, after))
+    top = float(np.max([np.abs(one).max() for one in (before, after)]))  # NaN stays
     if not np.isfinite(top):
         return None
-    scale = top or 1.0
-    update = (after - before) / scale
-    norms = [float(np.linalg.norm(one / scale)) for one in (before, after)]
-    inner = float(np.sum((before / scale) * (after / scale)))
+    scale = 1.0 if top == 0 or 1e-70 < top < 1e70 else top  # squares of others leave float64
+    update = (after - before) / scale if scale != 1 else after - before
+    sides = (before, after) if scale == 1 else (before / scale, after / scale)
+    norms = [float(np.linalg.norm(one)) for one in sides]
+    inner = float(np.vdot(*sides))
     changed = float(np.abs(update).max()) * scale
     return {
         "size": float(np.linalg.norm(update)) / norms[0] if norms[0] else None,
@@ -123,15 +128,22 @@ def _verdict(
     if cosine is None or abs(cosine) < max(LEAST_COSINE, CHANCE / np.sqrt(n * m)):
         return "unrelated"
     along = float(np.sum(update * base)) / float(np.linalg.norm(update) * np.linalg.norm(base))
-    if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _signed_norm(update):
-        return "noise"
+    if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _most_signed_norm(update):
+        return "noise" if values[0] < NOISE_EDGE * _signed_norm(update) else "dense"
     return "dense"
+
+
+def _most_signed_norm(update: Matrix) -> float:
+    """More than the largest singular value with random signs ever is (Bandeira and van Handel 2016)."""
+    squares = update**2
+    sides = float(np.sqrt(squares.sum(axis=0).max()) + np.sqrt(squares.sum(axis=1).max()))
+    return sides + 2 * float(np.sqrt(squares.max() * np.log(sum(update.shape))))
 
 
 def _signed_norm(update: Matrix, seed: int = 0) -> float:
     """The largest singular value of the update's entries with random signs."""
     rng = np.random.default_rng(seed)
-    signed = update * rng.choice([-1.0, 1.0], update.shape)
+    signed = np.where(rng.integers(0, 2, update.shape, dtype=bool), update, -update)
     if min(update.shape) < 16:  # too small for Lanczos
         return float(np.linalg.norm(signed, 2))
     start = rng.standard_normal(min(update.shape))

@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
+from attnlaw.comparing.floor import rank_above
+
 Matrix = NDArray[np.float64]
+RESOLVED = 1e-6
 
 
 def update_spectrum(left0: Matrix, right0: Matrix, left1: Matrix, right1: Matrix) -> Matrix:
@@ -32,6 +35,21 @@ def update_spectrum(left0: Matrix, right0: Matrix, left1: Matrix, right1: Matrix
     second = np.vstack([bottom1, bottom1 - bottom0])
     core = np.linalg.qr(first, mode="r") @ np.linalg.qr(second.T, mode="r").T
     return np.asarray(svdvals(core, check_finite=False))
+
+
+def update_values(update: Matrix, floor: float) -> Matrix:
+    """Singular values of the difference of two matrices, descending, exact enough to count those above a floor.
+
+    The Gram matrix resolves values down to 1e-6 of the largest. Where the floor, and a value, lie below
+    that, and in an update of low rank, whose tail is compared with rounding, the SVD is used.
+    """
+    short = update if update.shape[0] <= update.shape[1] else update.T
+    squares = np.linalg.eigvalsh(short @ short.T)[::-1]
+    resolved = int(np.count_nonzero(squares > RESOLVED**2 * squares[0]))
+    low = rank_above(np.sqrt(np.maximum(squares, 0.0)), floor) <= short.shape[0] / 4
+    if not low and (resolved == squares.size or floor > RESOLVED * np.sqrt(squares[0])):
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+    return np.asarray(svdvals(update, check_finite=False))
 
 
 def same_columns(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
