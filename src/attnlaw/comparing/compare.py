@@ -111,7 +111,7 @@ def compare(
     joined = _selected(join(base, model), base, model, selection)
     models = _Models(base, model)
     units = list(_units(models, selection, match))
-    if not units and not any(one.base and one.model for one in joined):
+    if not units and not any(_same_shape(one, base, model) for one in joined):
         raise InputError(
             f"{model.tensors.source}: shares no tensor and no map with {base.tensors.source}; "
             "give two checkpoints of one architecture"
@@ -162,6 +162,15 @@ def _selected(joined: list[Joined], base: Model, model: Model, selection: Select
         for one in (base, model)
     ]
     return [one for one in joined if one.base in chosen[0] or one.model in chosen[1]]
+
+
+def _same_shape(one: Joined, base: Model, model: Model) -> bool:
+    if one.views is not None:
+        return one.views[0].shape == one.views[1].shape
+    if one.base is None or one.model is None:
+        return False
+    mine, theirs = base.tensors.shapes[one.base], model.tensors.shapes[one.model]
+    return mine == (theirs[::-1] if one.transposed else theirs)
 
 
 def _elements(one: Joined, base: Model, model: Model) -> int:

@@ -31,13 +31,11 @@ class Joined:
 
     @property
     def name(self) -> str:
-        return str(self.base if self.views is None or self.model is None else self._finer)
-
-    @property
-    def _finer(self) -> str:
-        assert self.views is not None
-        parts = [view.tensor for view in self.views if not _is_part(view)]
-        return parts[0] if parts else self.views[0].tensor
+        """In the base; of an added tensor in the model, of a role in the finer of both."""
+        if self.views is not None:
+            whole = [view.tensor for view in self.views if not _is_part(view)]
+            return whole[0] if whole else self.views[0].tensor
+        return self.base or self.model or ""
 
     @property
     def tensors(self) -> tuple[str | None, str | None]:

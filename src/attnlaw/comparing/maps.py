@@ -241,7 +241,7 @@ def _coordinates(base: Pair, model: Pair) -> tuple[Pair, Pair, tuple[float, floa
         before, after, scale = _in_range(*same_columns(first, second))
         root = np.linalg.qr(np.hstack([before, after - before]), mode="r")
         d = before.shape[1]
-        found.append((root[:, :d], root[:, :d] + root[:, d:]))
+        found.append((root[:, :d], (root[:, :d] + root[:, d:]) * bool(after.any())))
         scales.append(scale)
     lefts, (bottom0, bottom1) = found
     return lefts, (bottom0.T, bottom1.T), (scales[0], scales[1])

@@ -50,19 +50,23 @@ def head_cosines(base: Factors, model: Factors) -> Matrix:
 def match_neurons(base: Matrix, model: Matrix) -> NDArray[np.intp] | None:
     """The model's column that each column of the base became; None where they kept their order.
 
-    Columns whose cosine at their own place is below 0.5 are sought among themselves, by the largest cosine;
-    that holds only if it is a permutation and every one that moves gains as heads must.
+    Columns whose cosine at their own place is below 0.8 are sought by the largest cosine, all of them where
+    that is so of most; it holds only if it is a permutation and every one that moves gains as heads must.
     """
     first, second = (part / np.maximum(np.linalg.norm(part, axis=0), 1e-300) for part in (base, model))
-    lost = np.flatnonzero(np.einsum("ij,ij->j", first, second) < LEAST)
+    lost = np.flatnonzero(np.einsum("ij,ij->j", first, second) < SETTLED)
+    order = np.arange(base.shape[1])
     if lost.size < 2:
         return None
-    cosines = first[:, lost].T @ second[:, lost]
-    chosen = cosines.argmax(axis=1)
-    if np.unique(chosen).size < chosen.size or _accepted(cosines, chosen) is None:
+    if lost.size > order.size / 2:
+        lost = order.copy()
+    cosines = first[:, lost].T @ second
+    order[lost] = cosines.argmax(axis=1)
+    gained = cosines[np.arange(lost.size), order[lost]]
+    moved = order[lost] != lost
+    enough = (gained > LEAST) & (gained >= cosines[np.arange(lost.size), lost] + GAIN)
+    if np.unique(order).size < order.size or not moved.any() or not enough[moved].all():
         return None
-    order = np.arange(base.shape[1])
-    order[lost] = lost[chosen]
     return order
 
 
