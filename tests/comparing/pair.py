@@ -1,4 +1,4 @@
-"""The real pair of checkpoints that the tests compare: opened once, its stored matrices, and damaged copies."""
+"""The real pair of checkpoints that the tests compare: opened once, its matrices, and damaged copies."""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ def test_the_share_of_uniform_vectors():
     values = np.linspace(3.0, 0.2, m)
     null = alignment_null(values, n, k)
     directions, right = uniform(rng, n, k), uniform(rng, m, m)
-    drawn = [matrix_share(directions, uniform(rng, n, m) * values @ right, values).value for _ in range(draws)]
+    drawn = [
+        matrix_share(directions, uniform(rng, n, m) * values @ right, values).value for _ in range(draws)
+    ]
     assert np.mean(drawn) == pytest.approx(null.value, abs=4 * null.error / np.sqrt(draws))
     assert np.std(drawn) == pytest.approx(null.error, rel=4 / np.sqrt(2 * draws))
 
@@ -35,7 +37,11 @@ def test_the_share_of_uniform_vectors():
 def test_the_half_of_a_head():
     """|P dA B|^2 / |dA B|^2 and its null against the dense matrix."""
     rng = np.random.default_rng(1)
-    directions, factor, other = uniform(rng, 20, 3), rng.standard_normal((20, 4)), rng.standard_normal((4, 15))
+    directions, factor, other = (
+        uniform(rng, 20, 3),
+        rng.standard_normal((20, 4)),
+        rng.standard_normal((4, 15)),
+    )
     found = half_share(directions, factor, other)
     dense = factor @ other
     expected = matrix_share(directions, dense, np.linalg.svd(dense, compute_uv=False)[:4])

@@ -144,7 +144,9 @@ def test_a_rounded_copy_is_not_called_regauged():
 
 def test_permuted_heads_and_neurons_leave_sizes():
     base = encoder()
-    model = {name: one + 0.02 * other for (name, one), other in zip(base.items(), encoder(1).values(), strict=True)}
+    model = {
+        name: one + 0.02 * other for (name, one), other in zip(base.items(), encoder(1).values(), strict=True)
+    }
     plain = compared(base, model)
     order, d = [2, 0, 3, 1], WIDTH // HEADS
     rows = np.concatenate([np.arange(d) + head * d for head in order])
@@ -211,7 +213,9 @@ def test_tensors_of_one_model_alone():
     model["head.weight"] = np.ones((3, WIDTH), np.float32)
     model["steps"] = np.array([3])
     found = compared(base, model)
-    told = dict(found.tensors.filter(pl.col("verdict") != "identical").select("tensor", "verdict").iter_rows())
+    told = dict(
+        found.tensors.filter(pl.col("verdict") != "identical").select("tensor", "verdict").iter_rows()
+    )
     assert told == {"bert.encoder.layer.1.output.dense.bias": "removed", "head.weight": "added"}
 
 
@@ -304,7 +308,7 @@ def test_a_model_that_fuses_its_queries_keys_and_values():
     at = "bert.encoder.layer.0"
     read = {part: base[f"{at}.attention.self.{part}.weight"] for part in ("query", "key", "value")}
     fused = {
-        "self_attn.in_proj_weight": np.vstack([read["query"], read["key"] + 1, read["value"]]),
+        "self_attn.in_proj_weight": np.vstack([read["query"], 2 * read["key"], read["value"]]),
         "self_attn.out_proj.weight": base[f"{at}.attention.output.dense.weight"],
         "linear1.weight": base[f"{at}.intermediate.dense.weight"],
         "linear2.weight": base[f"{at}.output.dense.weight"],
@@ -314,7 +318,7 @@ def test_a_model_that_fuses_its_queries_keys_and_values():
         rows = found.tensors.filter(~pl.col("verdict").is_in(["added", "removed"]))
         told = dict(rows.select("tensor", "verdict").iter_rows())
         assert told[f"{at}.attention.self.query.weight"] == "identical"
-        assert told[f"{at}.attention.self.key.weight"] == "low-rank"
+        assert told[f"{at}.attention.self.key.weight"] == "dense"
         assert told[f"{at}.attention.self.value.weight"] == "identical"
         assert rows.height == 6
         sizes = dict(found.maps.group_by("kind").agg(pl.col("size").max()).iter_rows())

@@ -17,7 +17,9 @@ def test_cosines_of_heads_against_dense_ones():
     for i, first in enumerate(base):
         for j, second in enumerate(model):
             one, other = first[0] @ first[1], second[0] @ second[1]
-            assert found[i, j] == pytest.approx(np.vdot(one, other) / np.linalg.norm(one) / np.linalg.norm(other))
+            assert found[i, j] == pytest.approx(
+                np.vdot(one, other) / np.linalg.norm(one) / np.linalg.norm(other)
+            )
 
 
 def test_a_permutation_is_found_and_inverted():

@@ -31,7 +31,9 @@ def test_relative_errors_of_gaussian_weights(name, least, most):
         assert 0.998 * least < found < 1.002 * most
 
 
-@pytest.mark.parametrize("name", [*NARROW, "int8/row absmax", "int4/32 absmax", "int4/32 min-max", "int3/64 absmax columns"])
+@pytest.mark.parametrize(
+    "name", [*NARROW, "int8/row absmax", "int4/32 absmax", "int4/32 min-max", "int3/64 absmax columns"]
+)
 def test_errors_by_recast_and_by_variance(name):
     form = FLOATS.get(name) or INTEGERS[name]
     base = np.random.default_rng(1).standard_normal((256, 256))
@@ -43,7 +45,11 @@ def test_errors_by_recast_and_by_variance(name):
 
 def test_a_grid_is_a_fixed_point():
     base = np.random.default_rng(2).standard_normal((64, 128))
-    for form in (IntegerFormat(4, 32), IntegerFormat(4, 32, min_max=True), IntegerFormat(8, None, columns=True)):
+    for form in (
+        IntegerFormat(4, 32),
+        IntegerFormat(4, 32, min_max=True),
+        IntegerFormat(8, None, columns=True),
+    ):
         once = form.rounded(base)
         assert form.rounded(once) == pytest.approx(once, abs=1e-12)
         assert np.abs(once - base).max() <= form.steps(base).max() / 2 * (1 + 1e-12)

@@ -1,16 +1,17 @@
 """Two opened models, unit by unit: first every stored tensor, then the maps that these make.
 
 A unit is what is read together: a tensor of both models, an attention block, a feed-forward block. Neither
-model is ever held whole. Maps whose tensors are all identical are not read again, and those with a tensor that
-is not finite have no numbers.
+model is ever held whole. Maps whose tensors are all identical are not read again, and those with a tensor
+that is not finite have no numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,35 +69,57 @@ class _Models:
 
     base: Model
     model: Model
-    changes: Mapping[str, tuple[Joined, Change]] = field(default_factory=dict)
+    changes: tuple[tuple[Joined, Change], ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[Joined, Change]]]:
+        found: dict[str, list[tuple[Joined, Change]]] = {}
+        for one, change in self.changes:
+            if one.base is not None and one.model is not None:
+                found.setdefault(one.base, []).append((one, change))
+        return found
+
+    def of(self, view: View) -> list[tuple[Joined, Change]]:
+        """What became of the tensor of a view of the base, or of its role alone where that was compared."""
+        every = self._by_name.get(view.tensor, [])
+        return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
 
     def verdicts(self, *views: View) -> set[str]:
         """What became of the tensors of some views of the base."""
-        names = [name for view in views for name in view.tensors]
-        return {self.changes[name][1].verdict if name in self.changes else "removed" for name in names}
+        chained = [part for view in views for part in _chain(view)]
+        found = [{change.verdict for _, change in self.of(view)} or {"removed"} for view in chained]
+        return set().union(*found)
 
-    @property
+    @cached_property
     def stepped(self) -> Model:
         """The model with the steps of its file in the place of its weights."""
         return replace(self.model, tensors=Steps(self.model.tensors))
 
-    @property
+    @cached_property
     def rounded(self) -> Model:
         """The base with the steps of the formats that its tensors were rounded to."""
-        formats = {name: one.format for name, (_, one) in self.changes.items() if one.format is not None}
+        formats = {
+            one.base: change.format
+            for one, change in self.changes
+            if one.base is not None and one.views is None and change.format is not None
+        }
         return replace(self.base, tensors=Steps(self.base.tensors, formats))
+
+    def was_rounded(self, view: View) -> bool:
+        """Whether the tensor of a view, as a whole, was rounded."""
+        return any(one.views is None and change.format is not None for one, change in self.of(view))
 
     def whole(self, mine: View, theirs: View) -> Change | None:
         """What became of a tensor that is the whole of a map in both models."""
-        known = self.changes.get(mine.tensor)
-        sizes = [int(np.prod(of.tensors.shapes[view.tensor])) for of, view in ((self.base, mine), (self.model, theirs))]
-        if known is None or known[0].views is not None or sizes != [mine.elements, theirs.elements]:
-            return None
-        return known[1]
+        pairs = (self.base, mine), (self.model, theirs)
+        sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
+        found = [change for one, change in self.of(mine) if one.views is None]
+        return found[0] if found and sizes == [mine.elements, theirs.elements] else None
 
-    def was_rounded(self, view: View) -> bool:
-        change = self.changes.get(view.tensor)
-        return change is not None and change[1].format is not None
+
+def _chain(view: View) -> list[View]:
+    """The view and those that are applied before it."""
+    return [view, *(_chain(view.after) if view.after else [])]
 
 
 def compare(
@@ -120,9 +143,12 @@ def compare(
     work = [(_elements(one, base, model), partial(_change, one, base, model)) for one in joined]
     changes = _in_threads(work, jobs, lambda done: progress(done, total))
     told = tuple(zip(joined, changes, strict=True))
-    known = {one.base: (one, change) for one, change in told if one.base is not None and one.model is not None}
-    after = replace(models, changes=known)
-    found = _in_threads([(one.elements, partial(one.run, after)) for one in units], jobs, lambda done: progress(len(joined) + done, total))
+    after = replace(models, changes=told)
+    found = _in_threads(
+        [(one.elements, partial(one.run, after)) for one in units],
+        jobs,
+        lambda done: progress(len(joined) + done, total),
+    )
     inside = frozenset(name for layer in base.layers for view in layer.views for name in view.tensors)
     return Compared(told, tuple(found), inside)
 
@@ -175,9 +201,11 @@ def _same_shape(one: Joined, base: Model, model: Model) -> bool:
 
 def _elements(one: Joined, base: Model, model: Model) -> int:
     shapes = [
-        of.tensors.shapes[name] for of, name in zip((base, model), one.tensors, strict=True) if name is not None
+        of.tensors.shapes[name]
+        for of, name in zip((base, model), one.tensors, strict=True)
+        if name is not None
     ]
-    return 3 * sum(int(np.prod(shape)) for shape in shapes)
+    return 3 * sum(prod(shape) for shape in shapes)
 
 
 def _change(one: Joined, base: Model, model: Model) -> Change:
@@ -222,18 +250,16 @@ class _AttentionUnit:
         verdicts = models.verdicts(*views)
         order: list[int] | None = None
         if self.match and verdicts - {"identical"} and "non-finite" not in verdicts:
-            read = [[list(block.factors(of, kind)) for kind in self.kinds] for block, of in self._both(models)]
+            mine = [list(self.base.factors(models.base, kind)) for kind in self.kinds]
+            theirs = [list(self.model.factors(models.model, kind)) for kind in self.kinds]
             groups = self.base.kv_heads if self.base.kv_heads < self.base.heads else 0
-            order = match_heads(read[0], read[1], groups)
+            order = match_heads(mine, theirs, groups)
         chosen = order or list(range(heads)) + [-1] * (self.base.heads - heads)
         maps = [pair for kind in self.kinds for pair in self._maps(models, kind, chosen)]
         ranks = [one.numbers.get("rank") for _, one in maps]
         regauged = order is None and bool(verdicts - {*QUIET, "non-finite"}) and not any(ranks)
         folded = self._folded(models)
         return Found(tuple(maps), order is not None, regauged, folded)
-
-    def _both(self, models: _Models) -> list[tuple[Attention, Model]]:
-        return [(self.base, models.base), (self.model, models.model)]
 
     def _maps(self, models: _Models, kind: str, chosen: list[int]) -> Iterator[tuple[Place, MapChange]]:
         views = self.base.views(kind)
@@ -297,7 +323,9 @@ class _FeedForwardUnit:
         maps = []
         for part, (mine, theirs) in pairs.items():
             place = Place(self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert)
-            along = None if order is None else (order, slice(None)) if part == "outer" else (slice(None), order)
+            along = (
+                None if order is None else (order, slice(None)) if part == "outer" else (slice(None), order)
+            )
             maps.append((place, _matrix_change(models, mine, theirs, along)))
         return Found(tuple(maps), order is not None)
 
@@ -328,7 +356,9 @@ def _matrix_change(models: _Models, mine: View, theirs: View, along: Any) -> Map
     known = models.whole(mine, theirs) if along is None else None
     if along is not None:
         after = after[along]
-    floor = known.floor if known is not None and known.floor is not None else edge(models.stepped.read(theirs))
+    floor = (
+        known.floor if known is not None and known.floor is not None else edge(models.stepped.read(theirs))
+    )
     rounded = models.rounded.read(mine) if models.was_rounded(mine) else None
     return compare_matrices(before, after, floor, rounded, None if known is None else known.values)
 
@@ -361,7 +391,10 @@ def _layer_units(layer: Blocks, other: Blocks, selection: Selection, match: bool
     def taken(kind: str) -> bool:
         return selection.takes(Place(layer.index, kind, layer.stack))
 
-    for mine, theirs, prefix in ((layer.attention, other.attention, ""), (layer.cross, other.cross, "cross_")):
+    for mine, theirs, prefix in (
+        (layer.attention, other.attention, ""),
+        (layer.cross, other.cross, "cross_"),
+    ):
         if mine is not None and theirs is not None:
             kinds = [
                 f"{prefix}{kind}"
@@ -370,11 +403,18 @@ def _layer_units(layer: Blocks, other: Blocks, selection: Selection, match: bool
             ]
             if kinds:
                 yield _AttentionUnit(layer, mine, theirs, tuple(kinds), match)
-    blocks = [(None, layer.feed_forward, other.feed_forward)]
-    blocks += [(number, *pair) for number, pair in enumerate(zip(layer.experts, other.experts, strict=False))]
+    experts = enumerate(zip(layer.experts, other.experts, strict=False))
+    blocks: list[tuple[int | None, FeedForward | None, FeedForward | None]] = [
+        (None, layer.feed_forward, other.feed_forward),
+        *((number, *pair) for number, pair in experts),
+    ]
     for expert, mine_ff, theirs_ff in blocks:
         if mine_ff is not None and theirs_ff is not None:
-            parts = [part for part, kind in FEED_FORWARD.items() if taken(kind) and _alike(mine_ff, theirs_ff, part)]
+            parts = [
+                part
+                for part, kind in FEED_FORWARD.items()
+                if taken(kind) and _alike(mine_ff, theirs_ff, part)
+            ]
             if parts:
                 yield _FeedForwardUnit(layer, expert, mine_ff, theirs_ff, tuple(parts), match)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -72,11 +71,13 @@ class Diff:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
         names = distinct_names(self.names, other.names)
         renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
-        tables = [
-            stacked(mine, theirs, names)
-            for mine, theirs in zip(self.tables().values(), other.tables().values(), strict=True)
-        ]
-        return Diff(self.summaries + renamed, *tables, cases=self.cases + other.cases)
+        return Diff(
+            self.summaries + renamed,
+            stacked(self.maps, other.maps, names),
+            stacked(self.tensors, other.tensors, names),
+            stacked(self.spectra, other.spectra, names),
+            self.cases + other.cases,
+        )
 
     def save(
         self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
@@ -113,15 +114,15 @@ def diff(
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
     >>> found = diff(block, ModelSettings(model={**block, "out_proj.weight": 3 * np.eye(4)}, heads=2))
-    >>> found.maps.select("kind", "head", "size", "scale").rows()
+    >>> found.maps.select("kind", "head", pl.col("size", "scale").round(9)).rows()
     [('qk', 0, 0.0, 1.0), ('qk', 1, 0.0, 1.0), ('vo', 0, 0.5, 1.5), ('vo', 1, 0.5, 1.5)]
     """
     first, second = opened(base, settings)
     if not first.network.layers:
-        raise InputError(f"{first.tensors.source}: has no layers to compare with; give a whole model as the base")
-    found = compare(
-        first, second, Selection.of(settings, first.network), settings.jobs, match, progress
-    )
+        raise InputError(
+            f"{first.tensors.source}: has no layers to compare with; give a whole model as the base"
+        )
+    found = compare(first, second, Selection.of(settings, first.network), settings.jobs, match, progress)
     name = printable(settings.title if settings.name or not _is_path(settings.model) else second.name)
     values = summarize(found)
     tensors = [_tensor_row(name, pair, first, second) for pair in found.tensors]
@@ -154,9 +155,7 @@ def _map_row(model: str, place: Place) -> dict[str, Any]:
     return {"model": model, **vars(place)}
 
 
-def _tensor_row(
-    name: str, pair: tuple[Joined, Change], base: Model, model: Model
-) -> Mapping[str, Any]:
+def _tensor_row(name: str, pair: tuple[Joined, Change], base: Model, model: Model) -> dict[str, Any]:
     one, change = pair
     sides = zip((base, model), one.tensors, strict=True)
     known = [None if tensor is None else (of.tensors, tensor) for of, tensor in sides]

@@ -43,7 +43,7 @@ def rank_above(values: Matrix, floor: float) -> int:
 
 
 def stored_steps(array: NDArray[Any], dtype: str) -> Matrix:
-    """The step of each entry in the type that a file says; of codes that were decoded, their blocks' steps."""
+    """The step of each entry in the type that a file says; of decoded codes that of their block."""
     weights = array.astype(np.float64)
     if dtype.endswith(SCALED):
         # The scale moves exponents by what is not a power of two: right to a factor of two.

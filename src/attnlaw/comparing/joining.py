@@ -21,29 +21,24 @@ NOT_REAL = ("int", "uint", "bool", "complex", "i8", "i16", "i32", "i64")
 class Joined:
     """A tensor of both models, of one alone (the other is None), or one role of them (`views`).
 
-    `transposed`: they are stored (out, in) in one model and (in, out) in the other.
+    `transposed`: they are stored (out, in) in one model and (in, out) in the other. `finer`: of a role, the
+    name of the tensor that holds no other.
     """
 
     base: str | None
     model: str | None
     transposed: bool = False
     views: tuple[View, View] | None = None
+    finer: str | None = None
 
     @property
     def name(self) -> str:
         """In the base; of an added tensor in the model, of a role in the finer of both."""
-        if self.views is not None:
-            whole = [view.tensor for view in self.views if not _is_part(view)]
-            return whole[0] if whole else self.views[0].tensor
-        return self.base or self.model or ""
+        return self.finer or self.base or self.model or ""
 
     @property
     def tensors(self) -> tuple[str | None, str | None]:
         return self.base, self.model
-
-
-def _is_part(view: View) -> bool:
-    return view.start > 0 or view.block is not None or view.member is not None
 
 
 def join(base: Model, model: Model) -> list[Joined]:
@@ -101,7 +96,7 @@ def _by_role(
         views = mine[role], theirs[role]
         one, other = (view.tensor for view in views)
         if len(ahead[one]) > 1 or len(back[other]) > 1:
-            yield Joined(one, other, views=views)
+            yield Joined(one, other, views=views, finer=other if len(ahead[one]) > 1 else one)
         elif one not in told:
             told.add(one)
             yield Joined(one, other, transposed=views[0].stored_out_in != views[1].stored_out_in)
@@ -133,7 +128,7 @@ def _common_end(first: str, second: str) -> str:
 
 
 def _candidates(name: str, pairs: list[Joined], prefixes: list[tuple[str, str]]) -> Iterator[str]:
-    """Names under which the other model may hold a tensor: the same, beside its weight, or under its prefix."""
+    """Names that the other model may have for a tensor: the same, beside its weight, under its prefix."""
     yield name
     stem, _, end = name.rpartition(".")
     for one in pairs:

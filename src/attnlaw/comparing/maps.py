@@ -30,7 +30,7 @@ from attnlaw.comparing.alignment import (
 from attnlaw.comparing.floor import edge, rank_above
 from attnlaw.comparing.moves import FAR, FIRST, head_moves, intruders, matrix_moves, overlap
 from attnlaw.comparing.noise import noise_spectrum
-from attnlaw.comparing.update import product_inner, same_columns, update_spectrum, update_values
+from attnlaw.comparing.update import product_inner, same_columns, triangle, update_spectrum, update_values
 from attnlaw.comparing.vectors import SIDES, MatrixVectors, ProductVectors, Side, Vectors
 from attnlaw.fits.null import null_of
 from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
@@ -157,7 +157,14 @@ def compare_matrices(
 def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
     """A map whose tensors are all identical."""
     rows, cols = shape
-    same = {"size": 0.0, "size_2": 0.0, "cosine": 1.0, "scale": 1.0, "overlap_left": 1.0, "overlap_right": 1.0}
+    same = {
+        "size": 0.0,
+        "size_2": 0.0,
+        "cosine": 1.0,
+        "scale": 1.0,
+        "overlap_left": 1.0,
+        "overlap_right": 1.0,
+    }
     return MapChange({"rows": rows, "cols": cols, "inner": inner, "matched_head": matched, **same}, apart=0.0)
 
 
@@ -236,10 +243,11 @@ def _coordinates(base: Pair, model: Pair) -> tuple[Pair, Pair, tuple[float, floa
 
     A0 and dA are the columns of one QR factorisation, which errs in each column by round-off of that column.
     """
-    found, scales = [], []
+    found: list[Pair] = []
+    scales = []
     for first, second in ((base[0], model[0]), (base[1].T, model[1].T)):
         before, after, scale = _in_range(*same_columns(first, second))
-        root = np.linalg.qr(np.hstack([before, after - before]), mode="r")
+        root = triangle(np.hstack([before, after - before]))
         d = before.shape[1]
         found.append((root[:, :d], (root[:, :d] + root[:, d:]) * bool(after.any())))
         scales.append(scale)

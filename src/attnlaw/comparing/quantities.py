@@ -42,9 +42,17 @@ DIFF = (
     Quantity("z_right", "that share against chance", called="z, outputs"),
     Quantity("overlap_left", "of the k leading input directions of both models; unrelated: k/n"),
     Quantity("overlap_right", "of the k leading output directions of both models"),
-    Quantity("z_top", "move of the largest singular value, against noise of the update's size", called="z of s₁"),
-    Quantity("moved", "of the k leading singular values, those that moved by more than 4 deviations", kind="small"),
-    Quantity("intruders_left", "of the model's first 10 input directions, those that no base vector is near", kind="small"),
+    Quantity(
+        "z_top", "move of the largest singular value, against noise of the update's size", called="z of s₁"
+    ),
+    Quantity(
+        "moved", "of the k leading singular values, those that moved by more than 4 deviations", kind="small"
+    ),
+    Quantity(
+        "intruders_left",
+        "of the model's first 10 input directions, those that no base vector is near",
+        kind="small",
+    ),
     Quantity("intruders_right", "of its first 10 output directions", kind="small"),
     Quantity("new_left", "of them, those that lie outside the base's directions of like size", kind="small"),
     Quantity("new_right", "of its output directions", kind="small"),

@@ -138,7 +138,9 @@ def _most_in(found: Compared) -> list[str]:
     sizes: dict[str, list[float]] = {}
     for place, one in found.maps:
         if place.layer is not None and one.numbers.get("size") is not None:
-            sizes.setdefault(f"{place.stack or ''} layer {place.layer}".strip(), []).append(one.numbers["size"])
+            sizes.setdefault(f"{place.stack or ''} layer {place.layer}".strip(), []).append(
+                one.numbers["size"]
+            )
     medians = {layer: float(np.median(own)) for layer, own in sizes.items()}
     if len(medians) < 2:
         return []

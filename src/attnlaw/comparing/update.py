@@ -33,12 +33,12 @@ def update_spectrum(left0: Matrix, right0: Matrix, left1: Matrix, right1: Matrix
     bottom0, bottom1 = (part.T for part in same_columns(right0.T, right1.T))
     first = np.hstack([left1 - left0, left0])
     second = np.vstack([bottom1, bottom1 - bottom0])
-    core = np.linalg.qr(first, mode="r") @ np.linalg.qr(second.T, mode="r").T
+    core = triangle(first) @ triangle(second.T).T
     return np.asarray(svdvals(core, check_finite=False))
 
 
 def update_values(update: Matrix, floor: float) -> Matrix:
-    """Singular values of the difference of two matrices, descending, exact enough to count those above a floor.
+    """Singular values of the difference of two matrices, descending: those above a floor can be counted.
 
     The Gram matrix resolves values down to 1e-6 of the largest. Where the floor, and a value, lie below
     that, and in an update of low rank, whose tail is compared with rounding, the SVD is used.
@@ -50,6 +50,11 @@ def update_values(update: Matrix, floor: float) -> Matrix:
     if not low and (resolved == squares.size or floor > RESOLVED * np.sqrt(squares[0])):
         return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
     return np.asarray(svdvals(update, check_finite=False))
+
+
+def triangle(matrix: Matrix) -> Matrix:
+    """R of the QR factorisation."""
+    return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
 def same_columns(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:

@@ -111,7 +111,7 @@ class MatrixVectors:
         return self._inverse[:, None] * (self.short.T @ (self._wide @ vectors))
 
     def _is_short(self, side: Side) -> bool:
-        return (side == "left") == (self.matrix.shape[0] <= self.matrix.shape[1])
+        return (side == "left") == bool(self.matrix.shape[0] <= self.matrix.shape[1])
 
     @property
     def _wide(self) -> Matrix:
