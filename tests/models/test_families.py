@@ -147,7 +147,7 @@ def test_a_multiplier_of_the_scores_is_followed(tmp_path: Path, monkeypatch: pyt
     module.save_pretrained(tmp_path)
     model = open_model(tmp_path)
     check(model, run)
-    assert {layer.score_scale for layer in model.layers} == {0.7}
+    assert {layer.attention.scores.scale for layer in model.layers} == {0.7}
 
 
 @pytest.mark.parametrize(

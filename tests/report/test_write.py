@@ -11,10 +11,12 @@ from safetensors.numpy import save_file
 
 import attnlaw
 from attnlaw import study
-from attnlaw.report.saved import read_audit, read_saved
+from attnlaw.base.results import STORE
+from attnlaw.bounds import BOUNDS
+from attnlaw.report.read import read_saved
+from attnlaw.report.read_audit import read_audit
 from attnlaw.report.write import write_report
 from attnlaw.study.file import read_study
-from attnlaw.study.store import STORE
 
 ALPHAS = (0.1, 0.2, 0.4)
 SETTING = {"tokens": 1, "output": "linear", "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1}
@@ -218,6 +220,20 @@ def test_rows_of_an_older_version_lack_columns_and_are_shown(audited, tmp_path):
     assert set(columns["expert"]) == set(columns["effective_rank"]) == {None}
 
 
+def test_a_proxy_that_an_older_summary_lacks_is_missing_and_moves_no_other(audited, tmp_path):
+    folder = copied(audited, tmp_path)
+    whole = json.loads((folder / "summary.json").read_text())
+    lost, kept = "spectrum_adaptive_continuous", whole["proxies"]["edelman"]["log10"]
+    proxies = {name: entry for name, entry in whole["proxies"].items() if name != lost}
+    (folder / "summary.json").write_text(json.dumps(whole | {"proxies": proxies}))
+    for order in ([audited, folder], [folder, audited]):
+        source = write_report(order, tmp_path / "both").read_text(encoding="utf-8")
+        rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)</td>', source)
+        cells = {name: set(values) for name, *values in rows}
+        assert cells[BOUNDS["edelman"].label] == {f"{kept:.4f}"}
+        assert cells[BOUNDS[lost].label] == {f"{whole['proxies'][lost]['log10']:.4f}", "–"}
+
+
 @pytest.mark.parametrize(
     "summary", ["5", "[]", "{}", '[{"model": 1}]', "no-proxies", "wrong-proxies", "not-a-number"]
 )
@@ -243,11 +259,13 @@ def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
         write_report([folder])
 
 
-@pytest.mark.parametrize("lost", ["fits", "curves"])
-def test_half_of_the_fits_draws_no_curves(lost, tmp_path):
+def test_half_of_the_fits_draws_no_curves(tmp_path):
     rng = np.random.default_rng(2)
     state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
-    folder = attnlaw.audit(state, heads=2).fitted().save(tmp_path)
-    assert data_of(folder / "report.html")["fits"] is not None
-    (folder / f"{lost}.parquet").unlink()
-    assert data_of(write_report([folder]))["fits"] is None
+    whole = attnlaw.audit(state, heads=2).fitted().save(tmp_path / "whole")
+    assert data_of(whole / "report.html")["fits"] is not None
+    for lost in ("fits", "curves"):
+        (tmp_path / lost).mkdir()
+        folder = copied(whole, tmp_path / lost)
+        (folder / f"{lost}.parquet").unlink()
+        assert data_of(write_report([folder]))["fits"] is None

@@ -2,7 +2,7 @@
 
 The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
 a real head the logits of all pairs of tokens are taken, `s q_i . k_j` with s the model's own factor
-(`Blocks.score_scale`, mostly 1/sqrt(d_head)), and beta_i is the standard deviation over j; it needs no
+(`Scores.scale`, mostly 1/sqrt(d_head)), and beta_i is the standard deviation over j; it needs no
 logits, since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
 
 | letter | meaning |
@@ -103,6 +103,6 @@ def _of_layer(
         if head not in heads:
             continue
         q, of_keys = X @ W_Q, transposed @ covariance @ transposed.T
-        beta = part.score_scale * np.sqrt(np.maximum(np.einsum("ij,ij->i", q @ of_keys, q), 0.0))
+        beta = part.attention.scores.scale * np.sqrt(np.maximum(np.einsum("ij,ij->i", q @ of_keys, q), 0.0))
         found.append(EffectiveBeta(layer, head, float(beta.mean()), float(beta.std()), X.shape[0]))
     return found

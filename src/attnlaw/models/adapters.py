@@ -98,6 +98,9 @@ class LowRank:
     def factors(self, model: Model, kind: str) -> Iterator[tuple[Matrix, Matrix]]:
         yield self.adapter.factors(self.update)
 
+    def applied(self, model: Model, kind: str, left: Matrix, right: Matrix) -> None:
+        """An adapter does not say which norm its weights read."""
+
     def product(self) -> Product:
         shapes = self.adapter.tensors.shapes
         (rank, inputs), outputs = shapes[self.update.down], shapes[self.update.up][0]

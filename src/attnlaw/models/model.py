@@ -16,16 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place
+from attnlaw.models.norms import LAYER, NO_NORM, UNSCALED, Norm, Scores
 from attnlaw.models.tensors import Tensors, require_real
 
 Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,11 @@ class View:
     """A stored tensor, or some columns of it, as a map on row vectors of shape (in, out).
 
     The columns are [start, start + out), or, with `block` and `stride`, runs of `block` columns that
-    begin `stride` apart. `member` picks one matrix of a stack of them (an expert). With `after`, the
-    map is the product of that view and this one: `after` is applied first.
+    begin `stride` apart. `member` picks one matrix of a stack of them (an expert). `bias` is the tensor
+    that is added to its outputs, with the same columns.
+
+    With `after`, the map is the product of that view and this one: `after` is applied first. `norm` stands
+    between the two, and is no part of the product.
     """
 
     tensor: str
@@ -44,7 +49,9 @@ class View:
     block: int | None = None
     stride: int | None = None
     member: int | None = None
+    bias: str | None = None
     after: View | None = None
+    norm: Norm | None = None
 
     @property
     def elements(self) -> int:
@@ -66,9 +73,11 @@ class View:
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention block: four maps and how they split into heads.
+    """One attention block: four maps, how they split into heads, and what they read.
 
-    `shared_key` is the part of the key that is the same for all heads (latent attention only).
+    `shared_key` is the part of the key that is the same for all heads (latent attention only). Queries read
+    what `norm` makes of the stream, keys and values the same, or in cross attention what `memory_norm` makes
+    of the other stack's; both are None where they are not known.
     """
 
     query: View
@@ -79,6 +88,18 @@ class Attention:
     kv_heads: int
     cross: bool = False
     shared_key: View | None = None
+    scores: Scores = UNSCALED
+    norm: Norm | None = None
+    memory_norm: Norm | None = None
+
+    @property
+    def source_norm(self) -> Norm | None:
+        """The norm that keys and values read."""
+        return self.memory_norm if self.cross else self.norm
+
+    def norms(self, kind: str) -> tuple[Norm | None, Norm | None]:
+        """The norms before both sides of the QK (or VO) products; the output side of VO reads none."""
+        return (self.norm, self.source_norm) if KINDS[kind].scores else (self.source_norm, NO_NORM)
 
     @property
     def head_size(self) -> int:
@@ -110,6 +131,13 @@ class Attention:
             else:
                 yield _part(first, group, self.kv_heads), _part(second.T, head, self.heads).T
 
+    def applied(self, model: Model, kind: str, left: Matrix, right: Matrix) -> tuple[Matrix, Matrix] | None:
+        """The factors of a head with the norms before both sides folded in; None where one is not known."""
+        before, behind = self.norms(kind)
+        if before is None or behind is None:
+            return None
+        return model.applied(before, left), model.applied(behind, right.T).T
+
     def products(self) -> Heads[Product]:
         """QK and VO of every head, those of one kind read together."""
         d, d_v = self.head_size, self.output.shape[0] // self.heads
@@ -120,29 +148,31 @@ class Attention:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out when there is a gate."""
+    """x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out when there is a gate.
+
+    x is what `norm` makes of the stream; None where it is not known.
+    """
 
     inner: View
     outer: View
     gate: View | None = None
+    norm: Norm | None = None
 
     def products(self) -> Maps[Product]:
-        inner, outer = Product.of(self.inner), Product.of(self.outer)
-        return Maps(inner, outer, None if self.gate is None else Product.of(self.gate))
+        inner, outer = Product.of(self.inner, self.norm), Product.of(self.outer, NO_NORM)
+        return Maps(inner, outer, None if self.gate is None else Product.of(self.gate, self.norm))
 
 
 @dataclass(frozen=True)
 class Blocks:
     """One layer as it is stored: its attention blocks (self, then cross) and its feed-forward block.
 
-    The scores of its self-attention are `score_scale * q . k`, before biases, caps and masks.
     In a mixture of experts, `feed_forward` is what every token passes (a shared expert, or None) and
     `experts` are those a router chooses from; `router_sum` is the most that its weights add up to.
     """
 
     index: int
     attention: Attention
-    score_scale: float
     cross: Attention | None = None
     feed_forward: FeedForward | None = None
     stack: str | None = None
@@ -178,13 +208,17 @@ class Block(Protocol):
     def factors(self, model: Model, kind: str) -> Iterable[tuple[Matrix, Matrix]]:
         """Their thin factors, one pair for each."""
 
+    def applied(self, model: Model, kind: str, left: Matrix, right: Matrix) -> tuple[Matrix, Matrix] | None:
+        """A pair with the norms before it folded in; None where they are not known."""
+
 
 @dataclass(frozen=True)
 class Product:
     """One matrix of a model, not read yet: the map of a view, or a product of thin factors of a `block`.
 
     `inner` is the dimension that a product passes (d_head, or the rank of an update), None of a map.
-    `latent` says that a factor of it is a product itself (latent attention).
+    `latent` says that a factor of it is a product itself (latent attention). `norm` is what a map reads;
+    None where it is not known, and of products, whose block knows.
     """
 
     views: tuple[View, ...]
@@ -192,10 +226,11 @@ class Product:
     inner: int | None = None
     block: Block | None = None
     latent: bool = False
+    norm: Norm | None = None
 
     @classmethod
-    def of(cls, view: View) -> Product:
-        return cls((view,), view.shape)
+    def of(cls, view: View, norm: Norm | None) -> Product:
+        return cls((view,), view.shape, norm=norm)
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -237,19 +272,48 @@ class Model:
 
     def read(self, view: View) -> Matrix:
         """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
-        stored = require_real(self.tensors.read(view.tensor, view.member), self.tensors.source, view.tensor)
+        stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
-        matrix: Matrix = part.astype(np.float64)
+        matrix = self._finite(part.astype(np.float64), view.tensor)
+        return matrix if view.after is None else self.read(view.after) @ matrix
+
+    def bias(self, view: View) -> Vector:
+        """What is added to the outputs of a map."""
+        if view.bias is None:
+            return np.zeros(view.shape[1])
+        return self._finite(self._stored(view.bias, view.member)[view.columns].astype(np.float64), view.bias)
+
+    def gain(self, norm: Norm) -> Vector:
+        """What a norm multiplies zhat by; the number 1 where it has no gain."""
+        return np.ones(1) if norm.gain is None else self._vector(norm.gain) + norm.offset
+
+    def shift(self, norm: Norm) -> Vector:
+        """What a norm adds in the end; the number 0 where it has no bias."""
+        return np.zeros(1) if norm.bias is None else self._vector(norm.bias)
+
+    def applied(self, norm: Norm, matrix: Matrix) -> Matrix:
+        """The map from zhat: the gain of the norm folded in, and the mean projected out that it takes off."""
+        if norm.gain is not None:
+            matrix = self.gain(norm)[:, None] * matrix
+        return matrix - matrix.mean(axis=0) if norm.kind == LAYER else matrix
+
+    def _vector(self, name: str) -> Vector:
+        return self._finite(self._stored(name).astype(np.float64), name)
+
+    def _stored(self, name: str, member: int | None = None) -> NDArray[Any]:
+        return require_real(self.tensors.read(name, member), self.tensors.source, name)
+
+    def _finite(self, array: Matrix, name: str) -> Matrix:
         # One pass without a temporary array: only where the sum is not finite can an entry be so.
         with np.errstate(invalid="ignore", over="ignore"):
-            total = matrix.sum()
-        if not np.isfinite(total) and not np.isfinite(matrix).all():
-            bad = int(matrix.size - np.count_nonzero(np.isfinite(matrix)))
+            total = array.sum()
+        if not np.isfinite(total) and not np.isfinite(array).all():
+            bad = int(array.size - np.count_nonzero(np.isfinite(array)))
             raise InputError(
-                f"{self.tensors.source}: tensor {view.tensor} has {bad} NaN or infinite entries; "
+                f"{self.tensors.source}: tensor {name} has {bad} NaN or infinite entries; "
                 "the checkpoint is damaged or training diverged, use an earlier one"
             )
-        return matrix if view.after is None else self.read(view.after) @ matrix
+        return array
 
     def embedding(self) -> Matrix:
         """The token embeddings, one row per token, float64."""
@@ -271,7 +335,7 @@ def network_of(
     layers: Sequence[Blocks],
     applications: Sequence[int],
     activation: str,
-    beside: Mapping[str, View | None],
+    beside: Mapping[str, Product | None],
     complete: bool,
 ) -> Network[Product]:
     """The tree of a model's products; `beside` has the maps beside the layers, by kind."""
@@ -282,6 +346,6 @@ def network_of(
         tuple(applications),
         tuple(sorted(widths)),
         activation,
-        tuple((Place(None, kind), Product.of(view)) for kind, view in beside.items() if view is not None),
+        tuple((Place(None, kind), product) for kind, product in beside.items() if product is not None),
         complete,
     )

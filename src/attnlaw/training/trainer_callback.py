@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import needing
 from attnlaw.training.monitor import SpectralMonitor
 
 
@@ -17,12 +17,8 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
     that TensorBoard, or whatever `report_to` names, receives them. A Trainer that resumes from a checkpoint
     resumes the rows too. The callback's `monitor` is None until training begins.
     """
-    try:
+    with needing("monitoring a Trainer", "lens"):
         from transformers import TrainerCallback
-    except ImportError as error:
-        raise InputError(
-            "monitoring a Trainer needs transformers; install it with: pip install 'attnlaw[lens]'"
-        ) from error
 
     class SpectralCallback(TrainerCallback):  # type: ignore[misc]
         monitor: SpectralMonitor | None = None

@@ -8,8 +8,8 @@
 
 Latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values are `x A B_k` and `x A B_v` with a narrow
 A, each head's key is its own part beside a rotary part `x A_r` that all heads share, and queries may be
-`x A_q B_q`. QK of a head is `(query) (own key, shared key)^T`: thin factors as ever. The normalisation
-between A and B is ignored, as all norms are.
+`x A_q B_q`. QK of a head is `(query) (own key, shared key)^T`: thin factors as ever. The norm between A
+and B is no part of the product.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def build_attention(
     width = shapes.matrix(output)[0]  # heads * head size, however query, key and value are stored
     heads = _heads(shapes, output, width, stack.heads, given_heads)
     if any("latent" in keys.split(",") for keys in roles):
-        return _latent(shapes, prefix, roles, heads, width)
+        return _latent(shapes, prefix, stack, heads, width)
     size = width // heads
     kv_heads = _key_value_heads(shapes, prefix, roles, heads, size)
     sizes = {"query": width, "key": kv_heads * size, "value": kv_heads * size}
@@ -40,11 +40,14 @@ def build_attention(
     shapes.agree(output, "inputs per head", size, "head_dim")
     for role in ("query",) if cross else ("query", "key", "value"):
         _check_inputs(shapes, views[role], views["output"])
-    return Attention(**views, heads=heads, kv_heads=kv_heads, cross=cross)
+    query, key, value = (views[role] for role in ("query", "key", "value"))
+    return Attention(query, key, value, views["output"], heads, kv_heads, cross)
 
 
-def _latent(shapes: Shapes, prefix: str, roles: Roles, heads: int, width: int) -> Attention:
+def _latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, width: int) -> Attention:
     """Sizes by elimination: the narrow width from `key,value`, the shared key's from what is left of A."""
+    roles = stack.attention
+    norms = {role: shapes.norm(prefix + name) for role, name in stack.inner_norms.items()}
     narrow, pairs = shapes.matrix(prefix + roles["key,value"])
     own = pairs - width
     shared = shapes.matrix(prefix + roles["latent,shared_key"])[1] - narrow
@@ -68,13 +71,18 @@ def _latent(shapes: Shapes, prefix: str, roles: Roles, heads: int, width: int) -
     hidden = views["latent"].shape[0]
     for role, view in pair.items():
         pair[role] = replace(
-            view, shape=(hidden, view.shape[1]), stride=pairs // heads, after=views["latent"]
+            view,
+            shape=(hidden, view.shape[1]),
+            stride=pairs // heads,
+            after=views["latent"],
+            norm=shapes.feeds(norms.get("latent"), view),
         )
     query = views["query"]
     if "query_latent" in views:
         first = views["query_latent"]
         shapes.match(query, "inputs", query.shape[0], first.shape[1])
-        query = replace(query, shape=(first.shape[0], query.shape[1]), after=first)
+        inner = shapes.feeds(norms.get("query_latent"), query)
+        query = replace(query, shape=(first.shape[0], query.shape[1]), after=first, norm=inner)
     for view, key in ((pair["key"], "qk_nope_head_dim"), (pair["value"], "v_head_dim")):
         shapes.agree(view.tensor, "outputs per head", view.shape[1] // heads, key)
     shapes.agree(views["shared_key"].tensor, "shared outputs", shared, "qk_rope_head_dim")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from attnlaw.base.errors import InputError, printable
 from attnlaw.models.assembly.attention import build_attention
 from attnlaw.models.assembly.feed_forward import build_experts, build_feed_forward, missing
 from attnlaw.models.assembly.match import Match, MatchedStack, match_family
+from attnlaw.models.assembly.norms import StackNorms, stack_norms
 from attnlaw.models.assembly.remarks import extensions, matrices_left_out, warnings
-from attnlaw.models.assembly.scores import score_scale
+from attnlaw.models.assembly.scores import scores_of
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
-from attnlaw.models.model import Blocks, Model, View, network_of
+from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View, network_of
+from attnlaw.models.norms import NO_NORM, Norm
 from attnlaw.models.tensors import Tensors
 
 MOST_DEPTH = 1000  # of layers that share their weights, so that files do not bound their number
@@ -30,10 +33,17 @@ def build_model(
     """Read names, shapes and sizes (no weights) into a `Model` of one of the families."""
     match = match_family(tensors, config, families)
     shapes = Shapes(tensors, config, match.family)
+    for stack in match.stacks:
+        _check_depth(shapes, stack)
+    applications = _applications(match, config)
     layers: list[Blocks] = []
+    memory: Norm | None = None
     for stack in match.stacks:
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
-        layers += _layers(shapes, stack, heads, label and printable(label), first=len(layers))
+        order = applications if match.family.shared_layers else range(len(stack.layers))
+        norms = stack_norms(shapes, stack, order)
+        layers += _layers(shapes, stack, heads, label and printable(label), len(layers), norms, memory)
+        memory = norms.last
     left_out = matrices_left_out(match, layers, tensors)
     # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
     complete = not left_out or all(layer.feed_forward or layer.experts for layer in layers)
@@ -46,9 +56,12 @@ def build_model(
         tensors=tensors,
         network=network_of(
             layers,
-            _applications(match, config, len(layers)),
+            applications,
             printable(activation.removeprefix("gated-")),  # T5 writes "gated-gelu"
-            {"embedding": embedding, "unembedding": unembedding},
+            {
+                "embedding": None if embedding is None else Product.of(embedding, NO_NORM),
+                "unembedding": None if unembedding is None else Product.of(unembedding, None),
+            },
             complete,
         ),
         layers=tuple(layers),
@@ -60,31 +73,62 @@ def build_model(
 
 
 def _layers(
-    shapes: Shapes, matched: MatchedStack, heads: int | None, label: str | None, first: int
+    shapes: Shapes,
+    matched: MatchedStack,
+    heads: int | None,
+    label: str | None,
+    first: int,
+    norms: StackNorms,
+    memory: Norm | None,
 ) -> list[Blocks]:
-    _check_depth(shapes, matched)
+    """The layers of one stack; `memory` is the norm that ends the stack before it."""
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
     layers = []
-    for index, prefix in enumerate(matched.layers, start=first):
+    for depth, (prefix, fed) in enumerate(zip(matched.layers, norms.layers, strict=True)):
         experts = build_experts(shapes, prefix, stack)
-        attention = build_attention(shapes, prefix, stack.attention, stack, heads)
-        layers.append(
-            Blocks(
-                index=index,
-                attention=attention,
-                score_scale=score_scale(shapes.config, shapes.family, attention, index - first),
-                cross=build_attention(shapes, prefix, stack.cross, stack, heads, True) if has_cross else None,
-                feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
-                stack=label,
-                experts=experts,
-                router_sum=_router_sum(shapes, len(experts)),
+
+        def attention(cross: bool, at: str = prefix, depth: int = depth) -> Attention:
+            block = build_attention(
+                shapes, at, stack.cross if cross else stack.attention, stack, heads, cross
             )
+            return replace(block, scores=scores_of(shapes, stack, at, block, depth))
+
+        blocks = Blocks(
+            index=first + depth,
+            attention=attention(cross=False),
+            cross=attention(cross=True) if has_cross else None,
+            feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
+            stack=label,
+            experts=experts,
+            router_sum=_router_sum(shapes, len(experts)),
         )
+        layers.append(_fed(shapes, blocks, fed, memory))
     having = [bool(layer.feed_forward or layer.experts) for layer in layers]
     if any(having) and not all(having):
         raise missing(shapes, matched.layers[having.index(False)], stack)
     return layers
+
+
+def _fed(shapes: Shapes, layer: Blocks, norms: Mapping[str, Norm | None], memory: Norm | None) -> Blocks:
+    """The layer with the norm that each of its blocks reads."""
+
+    def reading(block: FeedForward) -> FeedForward:
+        return replace(block, norm=shapes.feeds(norms["feed_forward"], block.inner))
+
+    own, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
+    return replace(
+        layer,
+        attention=replace(own, norm=shapes.feeds(norms["attention"], own.query)),
+        cross=cross
+        and replace(
+            cross,
+            norm=shapes.feeds(norms["cross"], cross.query),
+            memory_norm=shapes.feeds(memory, cross.key),
+        ),
+        feed_forward=feed_forward and reading(feed_forward),
+        experts=tuple(reading(expert) for expert in layer.experts),
+    )
 
 
 def _router_sum(shapes: Shapes, experts: int) -> float:
@@ -121,9 +165,9 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
         )
 
 
-def _applications(match: Match, config: Config, layers: int) -> tuple[int, ...]:
+def _applications(match: Match, config: Config) -> tuple[int, ...]:
     """The layer used at each depth; ALBERT's depth i uses group int(i / (L / G)), all its inner layers."""
-    positions = match.stacks[0].positions
+    positions, layers = match.stacks[0].positions, sum(len(stack.layers) for stack in match.stacks)
     depth = config.size("num_hidden_layers")
     if len(positions[0]) < 2 or depth is None:
         return tuple(range(layers))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from attnlaw.base.errors import printable
 from attnlaw.models.assembly.match import NUMBER, Match, is_decoder
+from attnlaw.models.assembly.norms import is_pre_norm
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
 from attnlaw.models.model import Blocks
@@ -31,8 +32,7 @@ def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete:
         "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
         "parallel attention and feed-forward": config.values.get("use_parallel_residual") is True,
         "shared layers": family.shared_layers,
-        "pre-norm": (family.pre_norm and config.values.get("do_layer_norm_before") is not False)
-        or config.values.get("norm_first") is True,
+        "pre-norm": is_pre_norm(family, config),
         "rotary positions": family.rotary,
     }
     return tuple(name for name, there in present.items() if there)
@@ -48,15 +48,12 @@ def warnings(
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
     found = []
-    if any(
-        stack.stack.query_norm and stack.layers[0] + stack.stack.query_norm in tensors.shapes
-        for stack in match.stacks
-    ):
+    if any(layer.attention.scores.query_norm for layer in layers):
         found.append(
             "queries and keys are normalised before their product: QK is the map of the weights, "
             "not the scores of the model"
         )
-    if config.values.get("attn_logit_softcapping") is not None:
+    if any(layer.attention.scores.cap for layer in layers):
         found.append("scores are soft-capped after QK (attn_logit_softcapping)")
     if match.family.shared_layers and "num_hidden_layers" not in config:
         found.append(

@@ -17,9 +17,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import log
 
+from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
-from attnlaw.models.families import Family
+from attnlaw.models.families import Family, LayerTable
 from attnlaw.models.model import Attention
+from attnlaw.models.norms import Rotary, Scores
+
+
+def scores_of(shapes: Shapes, stack: LayerTable, prefix: str, attention: Attention, depth: int) -> Scores:
+    """How the layer at `depth` of its stack makes scores; cross attention has no positions and no norms."""
+    scale = score_scale(shapes.config, shapes.family, attention, depth)
+    cap = shapes.config.number("attn_logit_softcapping")
+    if attention.cross:
+        return Scores(scale, cap)
+    d = attention.head_size
+    norms = {
+        role: shapes.norm(prefix + stack.inner_norms[role], size=d * heads)
+        for role, heads in (("query", attention.heads), ("key", attention.kv_heads))
+        if role in stack.inner_norms
+    }
+    rotary = _rotary(shapes.config, shapes.family, attention, depth) if shapes.family.rotary else None
+    return Scores(scale, cap, rotary, norms.get("query"), norms.get("key"))
+
+
+def _rotary(config: Config, family: Family, attention: Attention, depth: int) -> Rotary:
+    """What of a head is turned; in latent attention the part that all keys share, which comes last."""
+    neighbours = config.text("model_type") in family.rotary_neighbours
+    values = _rope(config, depth)
+    base = None if values.text("rope_type", "type") not in (None, "default") else values.number("rope_theta")
+    d = attention.head_size
+    if attention.shared_key is not None:
+        shared = attention.shared_key.shape[1]
+        return Rotary(shared, neighbours, base, d - shared)
+    share = values.number("partial_rotary_factor") or config.number("rotary_pct") or family.rotary_share
+    size = min(config.size("rotary_dim") or int(d * share), d)
+    return Rotary(size + size % 2, neighbours, base)  # in pairs
+
+
+def _rope(config: Config, depth: int) -> Config:
+    """The keys of rotary positions: beside the others, in a table, or in one for each type of layer."""
+    values = dict(config.values)
+    for key in ("rope_scaling", "rope_parameters"):
+        own = config.values.get(key)
+        types = config.values.get("layer_types")
+        kind = types[depth] if isinstance(types, list) and depth < len(types) else None
+        if isinstance(own, Mapping) and isinstance(own.get(kind), Mapping):
+            own = own[kind]
+        if isinstance(own, Mapping):
+            values |= own
+    return Config(values, config.source)
 
 
 def score_scale(config: Config, family: Family, attention: Attention, depth: int) -> float:

@@ -9,6 +9,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family, Roles
 from attnlaw.models.model import View
+from attnlaw.models.norms import Norm
 from attnlaw.models.tensors import Tensors
 
 
@@ -54,12 +55,56 @@ class Shapes:
             for role in parts:
                 size = sizes.get(role, outputs)
                 view = View(prefix + name, (inputs, size), self.family.stored_out_in, start, member=member)
+                view = replace(view, bias=self._bias(prefix + name, outputs, stacked=member is not None))
                 if several > 1:
                     view = replace(view, block=size // several, stride=outputs // several)
                 views[role] = view
                 start += size // several
             self.match(views[role], "outputs", outputs, start * several)
         return views
+
+    def _bias(self, name: str, outputs: int, stacked: bool) -> str | None:
+        """The tensor of a map's bias, where there is one."""
+        bias = name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
+        shape = self.tensors.shapes.get(bias)
+        if shape is None:
+            return None
+        if len(shape) != 1 + stacked or shape[-1] != outputs:
+            raise InputError(
+                f"{self.tensors.source}: tensor {bias} has shape {list(shape)}, expected {outputs} entries, "
+                f"one for each output of {name}; {self.remedy}"
+            )
+        return bias
+
+    def norm(self, name: str, size: int | None = None) -> Norm | None:
+        """The norm of that name, without tensors if the name is empty; None where it is not there.
+
+        Of the heads' norms, `size` numbers are those of all heads together.
+        """
+        config, family = self.config, self.family
+        epsilon = next((config.number(key) for key in family.epsilon if key in config), None)
+        offset = float(config.text("model_type") in family.offset_gains)
+        kind, epsilon = family.norm, epsilon or family.default_epsilon
+        if not name:
+            return Norm(kind, epsilon=epsilon)
+        gain, bias = (
+            next((name + end for end in ends if name + end in self), None)
+            for ends in ((".weight", ".gamma"), (".bias", ".beta"))
+        )
+        if gain is None:
+            return None
+        joint = size is not None and self.tensors.shapes[gain] == (size,)
+        return Norm(kind, gain, bias, epsilon, offset, joint)
+
+    def feeds(self, norm: Norm | None, view: View) -> Norm | None:
+        """The norm, if it gives what the map reads."""
+        for name in (norm.gain, norm.bias) if norm else ():
+            if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
+                raise InputError(
+                    f"{self.tensors.source}: tensor {name} has shape {list(shape)}, expected "
+                    f"[{view.shape[0]}], the inputs of {view.tensors[0]}; {self.remedy}"
+                )
+        return norm
 
     def agree(self, name: str, what: str, found: int, key: str) -> None:
         """Refuse a shape that contradicts the size that the config declares under `key`, if any."""

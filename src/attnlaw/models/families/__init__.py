@@ -11,6 +11,10 @@ names the parts fused in one tensor, in the order in which they lie along its ou
 | `attention`, `cross` | `query`, `key`, `value`, `output` |
 | latent attention, besides | `query_latent` before `query`, `latent` before `key` and `value`, `shared_key` |
 | `feed_forward`, `experts` | `in`, `out`, and `gate` where there is one |
+| `norms` | `attention`, `cross`, `feed_forward`: of each block; `after_...`: of what it adds to the stream |
+| `inner_norms` | `query`, `key` of every head; `query_latent`, `latent` between latent maps |
+
+Norms are named without `.weight` and `.bias`; the name "" is a norm that has neither.
 """
 
 from __future__ import annotations
@@ -33,6 +37,10 @@ class LayerTable:
     parts of a fused tensor lie head by head: query, key and value of head 0, then of head 1, and so on.
     `ignored` are matrices inside a layer that are known and no part of these maps (routers).
 
+    `norms` lists the ways in which a layer may be normalised; the first whose tensors are all there is taken.
+    The norm of a block stands before it (`pre_norm`), or after its sum with the stream, where the next block
+    reads it. `first_norm` stands before all layers, `last_norm` after them.
+
     `heads`, `depth` and `inner_size` are the keys of config.json that must agree with the tensors;
     `depth` has one key for each number in `layer`.
     """
@@ -44,7 +52,10 @@ class LayerTable:
     cross: Roles = field(default_factory=dict)
     interleaved: bool = False
     ignored: tuple[str, ...] = ()
-    query_norm: str | None = None
+    norms: tuple[Roles, ...] = ()
+    inner_norms: Roles = field(default_factory=dict)
+    first_norm: str | None = None
+    last_norm: str | None = None
     name: str | None = None
     heads: str = "num_attention_heads"
     depth: tuple[str, ...] = ("num_hidden_layers",)
@@ -65,6 +76,11 @@ class Family:
     is False where scores are not divided by the root of the head's size; `shared_layers` are applied several
     times each; `separate_prefixes` lets several prefixes be stacks of one model.
 
+    `norm` is the kind of its norms, `layer` or `rms`, `epsilon` the keys of config.json for what they add to
+    the variance; `offset_gains` are the model types that store a gain less 1. Of a `rotary` family a share
+    `rotary_share` of every head is turned unless config.json says otherwise, neighbours together in the
+    types `rotary_neighbours`, else halves.
+
     Of families that name as many tensors of a checkpoint, the one of the highest `priority` is taken.
     """
 
@@ -80,7 +96,13 @@ class Family:
     embedding: tuple[str, ...] = ()
     unembedding: tuple[str, ...] = ("lm_head.weight",)
     pre_norm: bool = False
+    norm: str = "layer"
+    epsilon: tuple[str, ...] = ("layer_norm_eps",)
+    default_epsilon: float = 1e-5
+    offset_gains: tuple[str, ...] = ()
     rotary: bool = False
+    rotary_share: float = 1.0
+    rotary_neighbours: tuple[str, ...] = ()
     scaled_scores: bool = True
     shared_layers: bool = False
     sigmoid_routers: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parse_toml, read_bounded
 from attnlaw.models.families import Family, LayerTable, Roles
+from attnlaw.models.norms import LAYER, RMS
 
 PLAIN = {"query", "key", "value", "output"}
 LATENT = {*PLAIN, "latent", "shared_key"}
@@ -31,6 +32,12 @@ WHOLE: dict[str, tuple[set[str], ...]] = {
     "cross": (PLAIN, set()),
     "feed_forward": ({"in", "out"}, {"gate", "in", "out"}),
     "experts": ({"in", "out"}, {"gate", "in", "out"}),
+}
+BLOCKS = ("attention", "cross", "feed_forward")
+# Roles of which a table may have any.
+ANY: dict[str, set[str]] = {
+    "norms": {*BLOCKS, *(f"after_{block}" for block in BLOCKS)},
+    "inner_norms": {"query", "key", "query_latent", "latent"},
 }
 Fits = Callable[[Any], bool]
 Record = TypeVar("Record", Family, LayerTable)
@@ -66,6 +73,7 @@ KINDS: dict[Any, Kind] = {
     str | None: Kind("text", _is_text),
     bool: Kind("true or false", lambda value: isinstance(value, bool)),
     int: Kind("a whole number", _is_whole),
+    float: Kind("a positive number", lambda value: isinstance(value, float) and value > 0),
     int | None: Kind("a positive whole number", lambda value: _is_whole(value) and value > 0),
     tuple[str, ...]: Kind("a list of texts", _list_of(_is_text)),
     Roles: Kind("a table of tensor names by role", _is_roles),
@@ -89,6 +97,8 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     family = _record(Family, parse_toml(data, str(file)), str(file))
     if not family.stacks:
         raise InputError(f"{file}: stacks: none given; describe the layers in [[stacks]]")
+    if family.norm not in (LAYER, RMS):
+        raise InputError(f"{file}: norm: found {family.norm!r:.80}, expected {LAYER} or {RMS}")
     return family
 
 
@@ -121,6 +131,10 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
         if set(parts) not in WHOLE[name] or len(parts) != len(set(parts)):
             sets = " or ".join(", ".join(sorted(whole)) for whole in WHOLE[name] if whole)
             raise InputError(f"{place}: {name}: has the roles {', '.join(parts) or 'none'}; expected {sets}")
+    for name, roles in _norm_roles(table):
+        if unknown := set(roles) - ANY[name]:
+            known = ", ".join(sorted(ANY[name]))
+            raise InputError(f"{place}: {name}: has the role {min(unknown)}; expected some of {known}")
     numbers = table.layer.count("{layer}") + table.layer.count("{group}")
     if numbers != len(table.depth):
         raise InputError(
@@ -134,6 +148,11 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
             f"{place}: layer: {table.layer!r} has indices without text between them; put a dot there"
         )
     return table
+
+
+def _norm_roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:
+    yield from (("norms", roles) for roles in table.norms)
+    yield "inner_norms", table.inner_norms
 
 
 def _roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:

@@ -27,7 +27,11 @@ SIZES = {
     "attention.head_count": "num_attention_heads",
     "attention.head_count_kv": "num_key_value_heads",
     "attention.key_length": "head_dim",
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "attn_logit_softcapping": "attn_logit_softcapping",
+    "rope.dimension_count": "rotary_dim",
+    "rope.freq_base": "rope_theta",
     "expert_count": "num_experts",
     "expert_weights_scale": "routed_scaling_factor",
 }

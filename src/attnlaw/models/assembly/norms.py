@@ -1,0 +1,85 @@
+"""Which norm feeds each block of a stack.
+
+| layers | a block reads |
+|---|---|
+| pre-norm | what its own norm makes of the stream |
+| post-norm | the norm of the sum before it: of the block before, or what stands before the first layer |
+| norms after the blocks only | the stream itself: no norm |
+
+Where a table says nothing of norms, or a layer has none of the ways it knows, they are not known: None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnlaw.models.assembly.match import MatchedStack
+from attnlaw.models.assembly.shapes import Shapes
+from attnlaw.models.config import Config
+from attnlaw.models.families import Family, Roles
+from attnlaw.models.norms import NO_NORM, Norm
+
+BLOCKS = ("attention", "cross", "feed_forward")
+
+
+@dataclass(frozen=True)
+class StackNorms:
+    """The norm that feeds each block of each layer, by the block's name, and what the stack ends in."""
+
+    layers: tuple[dict[str, Norm | None], ...]
+    last: Norm | None
+
+
+def is_pre_norm(family: Family, config: Config) -> bool:
+    """Whether the norm of a block stands before it; OPT and torch's layers say so themselves."""
+    declared = config.values.get("norm_first", config.values.get("do_layer_norm_before"))
+    return declared if isinstance(declared, bool) else family.pre_norm
+
+
+def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> StackNorms:
+    """The norms of one stack, from the names of its table; its layers are applied in this order.
+
+    A layer that is applied several times reads what it reads at the last: only the first may differ.
+    """
+    stack = found.stack
+    first, last = (
+        None if name is None else shapes.norm(found.prefix + name)
+        for name in (stack.first_norm, stack.last_norm)
+    )
+    before = is_pre_norm(shapes.family, shapes.config)
+    layers: dict[int, dict[str, Norm | None]] = {}
+    fed: Norm | None = first if first and _of_width(shapes, first, found) else NO_NORM
+    for number in order:
+        at = found.layers[number]
+        way = _way(shapes, at, stack.norms)
+        if way is None:
+            fed, layers[number] = None, dict.fromkeys(BLOCKS)
+        elif before:
+            layers[number] = {block: _of(shapes, at, way, block) or NO_NORM for block in BLOCKS}
+        else:
+            layers[number] = {}
+            for block in BLOCKS:
+                layers[number][block] = fed
+                fed = _of(shapes, at, way, block) or fed
+    in_place = tuple(layers[number] for number in range(len(found.layers)))
+    return StackNorms(in_place, last or (None if before else fed))
+
+
+def _of_width(shapes: Shapes, norm: Norm, found: MatchedStack) -> bool:
+    """Whether a norm of embeddings has the stream's width; narrower ones pass another map first."""
+    width = shapes.matrix(found.layers[0] + found.stack.attention["output"])[1]
+    return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
+
+
+def _way(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
+    """The first way whose norms are all there."""
+    return next((way for way in ways if all(_there(shapes, at, name) for name in way.values())), None)
+
+
+def _there(shapes: Shapes, at: str, name: str) -> bool:
+    return not name or shapes.norm(at + name) is not None
+
+
+def _of(shapes: Shapes, at: str, way: Roles, block: str) -> Norm | None:
+    return shapes.norm(at + way[block] if way[block] else "") if block in way else None

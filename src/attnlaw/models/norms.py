@@ -1,0 +1,67 @@
+"""Norms of a model: x = g * zhat + b, where zhat has root mean square at most one.
+
+| kind | zhat of z | g applied to a map M on row vectors |
+|---|---|---|
+| `layer` | (z - mean) / sqrt(variance + epsilon) | C diag(g) M, since zhat C = zhat |
+| `rms` | z / sqrt(mean square + epsilon) | diag(g) M |
+| `none` | z: nothing is normalised | M |
+
+C = I - 11^T / N takes the mean over the inputs off every column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LAYER, RMS, NONE = KINDS = ("layer", "rms", "none")
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A norm as it is stored: the tensors of its gain and bias, None where it has none.
+
+    `offset` is added to the stored gain (Gemma stores g - 1). Of queries and keys it normalises every head
+    by itself, or with `joint` all heads together.
+    """
+
+    kind: str
+    gain: str | None = None
+    bias: str | None = None
+    epsilon: float = 0.0
+    offset: float = 0.0
+    joint: bool = False
+
+
+# Read by a block that nothing is normalised for; of a block whose norm is not known, None stands.
+NO_NORM = Norm(NONE)
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Which numbers of a head are turned with the position, and which of them together.
+
+    Of `size` numbers from `start` on, number i turns with i + size / 2, or (`adjacent`) 2i with 2i + 1,
+    by position * base^(-2i / size); `base` is None where the config does not say or rescales it.
+    """
+
+    size: int
+    adjacent: bool = False
+    base: float | None = None
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How scores come from queries and keys: norms of both, positions, `scale * q . k`, then a cap.
+
+    A cap c makes c tanh(s / c) of a score s.
+    """
+
+    scale: float
+    cap: float | None = None
+    rotary: Rotary | None = None
+    query_norm: Norm | None = None
+    key_norm: Norm | None = None
+
+
+UNSCALED = Scores(1.0)
