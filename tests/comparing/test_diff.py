@@ -41,7 +41,7 @@ def compared(base, model, **settings):
 
 
 def verdicts(found):
-    return found.summary["quantities"]["verdicts"]
+    return found.quantities["verdicts"]
 
 
 def matrices_of(state, *parts):
@@ -55,7 +55,7 @@ def test_a_model_against_itself():
     assert found.maps["size"].to_list() == [0.0] * found.maps.height
     assert found.maps["cosine"].to_list() == [1.0] * found.maps.height
     assert found.maps["rank"].null_count() == found.maps.height
-    assert "identical: all" in found.summary["quantities"]["verdict"]
+    assert "identical: all" in found.quantities["verdict"]
 
 
 def test_the_columns_are_those_that_are_declared():
@@ -139,7 +139,7 @@ def test_a_rounded_copy_is_not_called_regauged():
     found = compared(base, model)
     assert verdicts(found) == ["rounded"]
     assert set(found.maps["rank"].drop_nulls()) == {0}
-    assert "rounded to bfloat16: 12 of 12 matrices" in found.summary["quantities"]["verdict"]
+    assert "rounded to bfloat16: 12 of 12 matrices" in found.quantities["verdict"]
 
 
 def test_permuted_heads_and_neurons_leave_sizes():
@@ -288,7 +288,7 @@ def test_an_adapter_against_its_own_rows(folders):
     sizes = [row["size"] * np.linalg.norm(stored[row["tensor"]]) for row in changed.iter_rows(named=True)]
     assert sizes == pytest.approx(lora["frobenius_norm"].to_list(), rel=1e-5)
     assert set(found.maps.filter(pl.col("kind") == "qk")["rank"]) == {2}
-    assert "low-rank updates in 4 of 12 matrices, rank 2" in found.summary["quantities"]["verdict"]
+    assert "low-rank updates in 4 of 12 matrices, rank 2" in found.quantities["verdict"]
 
 
 def test_files_of_other_types(folders, tmp_path):

@@ -142,10 +142,10 @@ def test_fine_tuning_shrank_the_weights():
 
 
 def test_the_sentence_of_the_pair():
-    told = compared("finetuned").summary["quantities"]["verdict"]
+    told = compared("finetuned").quantities["verdict"]
     assert told.startswith("fine-tuned: dense updates in 72 of 72 matrices, 12 to 35 percent")
-    assert "most in layer 11" in told
-    assert "everything shrank, by 4.7 to 12 percent" in told
+    assert "heads up to 63 percent, most in layer 11" in told
+    assert "everything shrank by 4.7 to 12 percent" in told
     assert "2 new directions" in told
 
 
@@ -164,7 +164,7 @@ def test_permuted_heads_are_told_and_recovered():
     state |= {name: change(name, state[name]) for name in attention}
     base = damaged(lambda matrix, rng: matrix, [])
     found = diff(base, ModelSettings(model=state, heads=4, only=("qk", "vo")))
-    assert found.summary["quantities"]["verdicts"][0] == "permuted"
+    assert found.quantities["verdicts"][0] == "permuted"
     assert found.maps["cosine"].min() == pytest.approx(1.0)
     matched = found.maps.filter(pl.col("kind") == "qk").group_by("layer", maintain_order=True)
     for (layer,), rows in matched:

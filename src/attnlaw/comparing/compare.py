@@ -7,7 +7,7 @@ that is not finite have no numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -22,16 +22,18 @@ from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.comparing.floor import Steps, edge
 from attnlaw.comparing.joining import Joined, join
-from attnlaw.comparing.maps import MapChange, compare_heads, compare_matrices, unchanged_map
+from attnlaw.comparing.maps import MapChange, Pair, compare_heads, compare_matrices, unchanged_map
 from attnlaw.comparing.matching import is_folded, match_heads, match_neurons
 from attnlaw.comparing.tensors import Change, compare_tensors
 from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Place
+from attnlaw.models.norms import NO_NORM, Norm
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.gate import Gate
 from attnlaw.spectra.measure import IN_FLIGHT, Selection
 
 Matrix = NDArray[np.float64]
+Norms = tuple[Norm | None, Norm | None]
 R = TypeVar("R")
 QUIET = ("identical", "rounded", "below-floor")
 FEED_FORWARD = {"inner": "ffn_in", "gate": "ffn_gate", "outer": "ffn_out"}
@@ -69,6 +71,7 @@ class _Models:
 
     base: Model
     model: Model
+    applied: bool = False
     changes: tuple[tuple[Joined, Change], ...] = ()
 
     @cached_property
@@ -89,6 +92,12 @@ class _Models:
         chained = [part for view in views for part in _chain(view)]
         found = [{change.verdict for _, change in self.of(view)} or {"removed"} for view in chained]
         return set().union(*found)
+
+    def norm_verdicts(self, *norms: Norm | None) -> set[str]:
+        """What became of the gains that are folded in."""
+        gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
+        found = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
+        return set().union(*(one or {"removed"} for one in found))
 
     @cached_property
     def stepped(self) -> Model:
@@ -128,11 +137,15 @@ def compare(
     selection: Selection,
     jobs: int | None = None,
     match: bool = True,
+    applied: bool = False,
     progress: Progress = silent,
 ) -> Compared:
-    """Compare every stored tensor and every selected map that both models have."""
+    """Compare every stored tensor and every selected map that both models have.
+
+    `applied` folds the norm before a map into it: its gain, and the mean that a LayerNorm takes off.
+    """
     joined = _selected(join(base, model), base, model, selection)
-    models = _Models(base, model)
+    models = _Models(base, model, applied)
     units = list(_units(models, selection, match))
     if not units and not any(_same_shape(one, base, model) for one in joined):
         raise InputError(
@@ -247,11 +260,11 @@ class _AttentionUnit:
     def run(self, models: _Models) -> Found:
         heads = min(self.base.heads, self.model.heads)
         views = [view for kind in self.kinds for view in self.base.views(kind)]
-        verdicts = models.verdicts(*views)
+        verdicts = models.verdicts(*views) | self._norm_verdicts(models)
         order: list[int] | None = None
         if self.match and verdicts - {"identical"} and "non-finite" not in verdicts:
-            mine = [list(self.base.factors(models.base, kind)) for kind in self.kinds]
-            theirs = [list(self.model.factors(models.model, kind)) for kind in self.kinds]
+            mine = [_factors(models, self.base, models.base, kind) for kind in self.kinds]
+            theirs = [_factors(models, self.model, models.model, kind) for kind in self.kinds]
             groups = self.base.kv_heads if self.base.kv_heads < self.base.heads else 0
             order = match_heads(mine, theirs, groups)
         chosen = order or list(range(heads)) + [-1] * (self.base.heads - heads)
@@ -262,8 +275,7 @@ class _AttentionUnit:
         return Found(tuple(maps), order is not None, regauged, folded)
 
     def _maps(self, models: _Models, kind: str, chosen: list[int]) -> Iterator[tuple[Place, MapChange]]:
-        views = self.base.views(kind)
-        verdicts = models.verdicts(*views)
+        verdicts = models.verdicts(*self.base.views(kind)) | self._norm_verdicts(models)
         places = [Place(self.layer.index, kind, self.layer.stack, head) for head in range(len(chosen))]
         product = _product(self.base, kind)
         shape, d = product.shape, product.inner
@@ -274,9 +286,12 @@ class _AttentionUnit:
                     yield place, empty if "non-finite" in verdicts else unchanged_map(shape, d, there)
             return
         latent = self.base.latent or self.model.latent
-        before = list(self.base.factors(models.base, kind))
-        after = list(self.model.factors(models.model, kind))
-        steps = [None] * len(after) if latent else list(self.model.factors(models.stepped, kind))
+        before = _factors(models, self.base, models.base, kind)
+        after = _factors(models, self.model, models.model, kind)
+        steps: list[Pair | None] = [None] * len(after)
+        if not latent:
+            stored = self.model.factors(models.stepped, kind)
+            steps = [*_scaled(models, self.model, models.model, kind, stored)]
         rounds = self._rounded(models, kind) if not latent else [(None, None)] * len(before)
         for place, there, own, grid in zip(places, chosen, before, rounds, strict=True):
             if there >= 0:
@@ -288,8 +303,11 @@ class _AttentionUnit:
         first, second = (models.was_rounded(view) for view in self.base.views(kind)[:2])
         if not (first or second):
             return [(None, None)] * self.base.heads
-        factors = self.base.factors(models.rounded, kind)
+        factors = _scaled(models, self.base, models.base, kind, self.base.factors(models.rounded, kind))
         return [(one if first else None, other if second else None) for one, other in factors]
+
+    def _norm_verdicts(self, models: _Models) -> set[str]:
+        return models.norm_verdicts(*(norm for kind in self.kinds for norm in self.base.norms(kind)))
 
     def _folded(self, models: _Models) -> bool | None:
         """Whether the rows of the query were scaled; None where it is what it was, or cannot be told."""
@@ -297,6 +315,38 @@ class _AttentionUnit:
         if models.verdicts(query) & {*QUIET, "non-finite", "removed"}:
             return None
         return _scaled_rows(models, query, self.model.query)
+
+
+def _factors(models: _Models, block: Attention, of: Model, kind: str) -> list[Pair]:
+    """The factors of every head, as they are stored or with the norms before them folded in."""
+    if not models.applied:
+        return list(block.factors(of, kind))
+    found = [block.applied(of, kind, *pair) for pair in block.factors(of, kind)]
+    known = [pair for pair in found if pair is not None]
+    if len(known) < len(found):
+        raise _unknown_norm(of)
+    return known
+
+
+def _scaled(models: _Models, block: Attention, of: Model, kind: str, steps: Iterable[Pair]) -> Iterator[Pair]:
+    """Steps of factors, times the gains that are folded into these."""
+    left, right = (_gain(models, of, norm) for norm in block.norms(kind))
+    for first, second in steps:
+        yield left * first, (right * second.T).T
+
+
+def _gain(models: _Models, of: Model, norm: Norm | None) -> Matrix:
+    """What steps are multiplied by: 1 where nothing is folded in."""
+    if not models.applied or norm is None:
+        return np.ones((1, 1))
+    return np.abs(of.gain(norm))[:, None]
+
+
+def _unknown_norm(of: Model) -> InputError:
+    return InputError(
+        f"{of.tensors.source}: the norms before its maps are not known; leave applied out to compare them as "
+        "they are stored"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +376,8 @@ class _FeedForwardUnit:
             along = (
                 None if order is None else (order, slice(None)) if part == "outer" else (slice(None), order)
             )
-            maps.append((place, _matrix_change(models, mine, theirs, along)))
+            norms = (NO_NORM, NO_NORM) if part == "outer" else (self.base.norm, self.model.norm)
+            maps.append((place, _matrix_change(models, mine, theirs, norms, along)))
         return Found(tuple(maps), order is not None)
 
 
@@ -337,30 +388,36 @@ class _MatrixUnit:
     place: Place
     base: View
     model: View
+    norms: Norms
 
     @property
     def elements(self) -> int:
         return 5 * self.base.elements
 
     def run(self, models: _Models) -> Found:
-        return Found(((self.place, _matrix_change(models, self.base, self.model, None)),))
+        return Found(((self.place, _matrix_change(models, self.base, self.model, self.norms, None)),))
 
 
-def _matrix_change(models: _Models, mine: View, theirs: View, along: Any) -> MapChange:
-    verdicts = models.verdicts(mine)
+def _matrix_change(models: _Models, mine: View, theirs: View, norms: Norms, along: Any) -> MapChange:
+    verdicts = models.verdicts(mine) | models.norm_verdicts(norms[0])
     if "non-finite" in verdicts:
         return MapChange({"rows": mine.shape[0], "cols": mine.shape[1]})
     if verdicts == {"identical"} and along is None:
         return unchanged_map(mine.shape, None)
     before, after = models.base.read(mine), models.model.read(theirs)
-    known = models.whole(mine, theirs) if along is None else None
+    known = None if along is not None or models.applied else models.whole(mine, theirs)
+    rounded = models.rounded.read(mine) if models.was_rounded(mine) else None
+    if models.applied:
+        if norms[0] is None or norms[1] is None:
+            raise _unknown_norm(models.base if norms[0] is None else models.model)
+        before, after = models.base.applied(norms[0], before), models.model.applied(norms[1], after)
+        rounded = None if rounded is None else rounded * _gain(models, models.base, norms[0])
     if along is not None:
         after = after[along]
-    floor = (
-        known.floor if known is not None and known.floor is not None else edge(models.stepped.read(theirs))
-    )
-    rounded = models.rounded.read(mine) if models.was_rounded(mine) else None
-    return compare_matrices(before, after, floor, rounded, None if known is None else known.values)
+    if known is None or known.floor is None:
+        steps = models.stepped.read(theirs) * _gain(models, models.model, norms[1])
+        return compare_matrices(before, after, edge(steps), rounded)
+    return compare_matrices(before, after, known.floor, rounded, known.values)
 
 
 def _scaled_rows(models: _Models, mine: View, theirs: View) -> bool | None:
@@ -384,7 +441,8 @@ def _units(models: _Models, selection: Selection, match: bool) -> Iterator[Unit]
     for place, product in models.base.network.beside:
         there = beside.get(place)
         if selection.takes(place) and there is not None and product.shape == there.shape:
-            yield _MatrixUnit(place, product.views[0], there.views[0])
+            norms = product.norm, there.norm
+            yield _MatrixUnit(place, product.views[0], there.views[0], norms)
 
 
 def _layer_units(layer: Blocks, other: Blocks, selection: Selection, match: bool) -> Iterator[Unit]:

@@ -13,12 +13,12 @@ import polars as pl
 from attnlaw.base.declare import Progress, Quantity, columns, flatten, silent
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import parquet, to_json
-from attnlaw.base.results import save_results
+from attnlaw.base.results import ROWS, save_results
 from attnlaw.base.tables import distinct_names, frame, schema_of, stacked
 from attnlaw.comparing.compare import Compared, compare
 from attnlaw.comparing.joining import Joined
 from attnlaw.comparing.quantities import DIFF, DIFF_SPECTRA, DIFF_TENSORS
-from attnlaw.comparing.summary import summarize
+from attnlaw.comparing.summary import summarize, summary_of
 from attnlaw.comparing.tensors import Change
 from attnlaw.models.adapters import is_adapter
 from attnlaw.models.model import Model
@@ -35,7 +35,7 @@ class Diff:
     """One or several models compared with a base: rows of maps, of tensors, of spectra, a summary each.
 
     `maps`, `tensors` and `spectra` are polars tables whose columns `attnlaw.comparing.quantities` lists;
-    `cases` are the quantities of each model by name, `summaries` dicts of plain values.
+    `cases` are the quantities of each model by name, `summaries` and `rows` what is saved of them.
     """
 
     summaries: tuple[dict[str, Any], ...]
@@ -43,6 +43,7 @@ class Diff:
     tensors: pl.DataFrame
     spectra: pl.DataFrame
     cases: tuple[dict[str, Any], ...] = ()
+    rows: tuple[dict[str, Any], ...] = ()
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -63,9 +64,9 @@ class Diff:
     def tables(self) -> dict[str, pl.DataFrame]:
         return dict(zip(TABLES, (self.maps, self.tensors, self.spectra), strict=True))
 
-    def summarized(self, summary: dict[str, Any]) -> Diff:
-        """The same comparison of one model with this summary."""
-        return replace(self, summaries=(summary,))
+    def written(self, summary: dict[str, Any], row: dict[str, Any]) -> Diff:
+        """The same comparison of one model with the summary and the row that are saved of it."""
+        return replace(self, summaries=(summary,), rows=(row,))
 
     def __add__(self, other: Diff) -> Diff:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
@@ -77,26 +78,29 @@ class Diff:
             stacked(self.tensors, other.tensors, names),
             stacked(self.spectra, other.spectra, names),
             self.cases + other.cases,
+            self.rows + tuple({**row, "model": names[row["model"]]} for row in other.rows),
         )
 
     def save(
         self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
     ) -> Path:
         """Write the tables (parquet), summary.json and report.html; with `figures` ("pdf") figures/ too."""
-        files = {f"{name}.parquet": parquet(table) for name, table in self.tables().items()}
+        places = {name: place for place, name in enumerate(self.names)}
+        case = pl.col("model").replace_strict(places, return_dtype=pl.Int64)
+        files = {
+            f"{name}.parquet": parquet(table.with_columns(case=case)) for name, table in self.tables().items()
+        }
+        files[ROWS] = parquet(pl.DataFrame(self.rows, infer_schema_length=None))
         found = list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
         files["summary.json"] = f"{to_json(found)}\n".encode()
         return save_results(directory, "diff", files, figures)
 
     def __repr__(self) -> str:
-        told = (f"{one['model']}: {one['quantities']['verdict']}" for one in self.summaries)
+        told = (f"{one['model']}: {one['sentence']}" for one in self.summaries)
         return f"<Diff {'; '.join(told)}>"
 
     def _repr_html_(self) -> str:
-        lines = (
-            f"<p><b>{escape(one['model'])}</b>: {escape(one['quantities']['verdict'])}</p>"
-            for one in self.summaries
-        )
+        lines = (f"<p><b>{escape(one['model'])}</b>: {escape(one['sentence'])}</p>" for one in self.summaries)
         return f"{''.join(lines)}{self.maps._repr_html_()}"
 
 
@@ -104,12 +108,13 @@ def diff(
     base: Source,
     settings: ModelSettings,
     match: bool = True,
+    applied: bool = False,
     progress: Progress = silent,
 ) -> Diff:
     """Compare a checkpoint with its base: every stored tensor, every head and feed-forward map.
 
     A LoRA adapter in the place of the model is added to the base. `match` finds heads and neurons that stand
-    in another order.
+    in another order, `applied` compares maps with the norms before them folded in.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -122,16 +127,17 @@ def diff(
         raise InputError(
             f"{first.tensors.source}: has no layers to compare with; give a whole model as the base"
         )
-    found = compare(first, second, Selection.of(settings, first.network), settings.jobs, match, progress)
-    name = printable(settings.title if settings.name or not _is_path(settings.model) else second.name)
+    selection = Selection.of(settings, first.network)
+    found = compare(first, second, selection, settings.jobs, match, applied, progress)
+    name = printable(settings.title)
     values = summarize(found)
     tensors = [_tensor_row(name, pair, first, second) for pair in found.tensors]
     return Diff(
-        ({"base": first.name, "model": name, "quantities": values},),
+        ({"base": first.name, "model": name, **summary_of(values)},),
         _table(DIFF, [_map_row(name, place) | dict(one.numbers) for place, one in found.maps]),
         _table(DIFF_TENSORS, tensors),
         _table(DIFF_SPECTRA, _spectra(name, found)),
-        cases=({**values, "base_family": first.family, "model_family": second.family},),
+        cases=(values,),
     )
 
 

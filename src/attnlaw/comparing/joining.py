@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from attnlaw.models.model import Model, View
+from attnlaw.models.norms import Norm
 from attnlaw.models.tensors import Tensors
 
 Role = tuple[object, ...]
@@ -44,7 +45,8 @@ class Joined:
 def join(base: Model, model: Model) -> list[Joined]:
     """Every stored tensor of both models, in the base's order, then what the model added."""
     mine, theirs = roles(base), roles(model)
-    pairs = list(_by_role(base.tensors, model.tensors, mine, theirs))
+    pairs = list(_by_role(mine, theirs))
+    pairs += _vectors(base, model, mine, theirs)
     known = {name: {one.tensors[place] for one in pairs} for place, name in enumerate(("base", "model"))}
     left0 = [name for name in _weights(base.tensors) if name not in known["base"]]
     left1 = {name for name in _weights(model.tensors) if name not in known["model"]}
@@ -81,9 +83,7 @@ def _chained(role: Role, view: View) -> dict[Role, View]:
     return own if view.after is None else own | _chained((*role, "after"), view.after)
 
 
-def _by_role(
-    base: Tensors, model: Tensors, mine: Mapping[Role, View], theirs: Mapping[Role, View]
-) -> Iterator[Joined]:
+def _by_role(mine: Mapping[Role, View], theirs: Mapping[Role, View]) -> Iterator[Joined]:
     """Tensors that fill the same roles; one by one the roles that are stored together in one model alone."""
     shared = [role for role in mine if role in theirs]
     ahead: dict[str, set[str]] = {}
@@ -100,6 +100,42 @@ def _by_role(
         elif one not in told:
             told.add(one)
             yield Joined(one, other, transposed=views[0].stored_out_in != views[1].stored_out_in)
+
+
+def _vectors(
+    base: Model, model: Model, mine: Mapping[Role, View], theirs: Mapping[Role, View]
+) -> list[Joined]:
+    """Biases of the same roles, gains and shifts of the norms that the same blocks read, of equal shapes."""
+    named0, named1 = (
+        {**_norms(of), **{(*role, "bias"): view.bias for role, view in own.items()}}
+        for of, own in ((base, mine), (model, theirs))
+    )
+    found: dict[str, str] = {}
+    for role, name in named0.items():
+        other = named1.get(role)
+        if name is None or other is None or name in found or other in found.values():
+            continue
+        if base.tensors.shapes.get(name) == model.tensors.shapes.get(other):
+            found[name] = other
+    return [Joined(name, other) for name, other in found.items()]
+
+
+def _norms(model: Model) -> dict[Role, str | None]:
+    found: dict[Role, str | None] = {}
+    for layer in model.layers:
+        attentions = {"attention": layer.attention, "cross": layer.cross}
+        norms: dict[str, Norm | None] = {}
+        for block, one in attentions.items():
+            if one is not None:
+                norms |= {f"{block} norm": one.norm, f"{block} memory": one.memory_norm}
+                norms |= {f"{block} query": one.scores.query_norm, f"{block} key": one.scores.key_norm}
+        if layer.feed_forwards:
+            norms["feed_forward norm"] = layer.feed_forwards[0].norm
+        for name, norm in norms.items():
+            if norm is not None:
+                found[layer.stack, layer.index, name, "gain"] = norm.gain
+                found[layer.stack, layer.index, name, "bias"] = norm.bias
+    return found
 
 
 def _prefixes(pairs: list[Joined]) -> list[tuple[str, str]]:

@@ -87,6 +87,20 @@ def summarize(found: Compared) -> dict[str, Any]:
     return values
 
 
+def summary_of(values: dict[str, Any]) -> dict[str, Any]:
+    """The quantities as summary.json groups them."""
+    return {
+        "sentence": values["verdict"],
+        "verdicts": {one.name: values[one.column] for one in TENSORS.values() if values[one.column]},
+        "model_verdicts": [name for name in values["verdicts"] if name in MODELS],
+        "median_size": {
+            name: values[f"size_{name}"] for name in KINDS if values.get(f"size_{name}") is not None
+        },
+        "worst_map": {"place": values["worst_map"], "size": values["largest_size"]},
+        "worst_tensor": {"tensor": values["worst_tensor"], "size": values["worst_tensor_size"]},
+    }
+
+
 def place_name(place: Place) -> str:
     """A map in words.
 
@@ -109,15 +123,16 @@ def sentence(found: Compared, verdicts: Sequence[str]) -> str:
     parts = [f"{name}: {MODELS[name].says}" for name in verdicts if name in MODELS]
     parts += [_told(name, own, len(inside)) for name, own in by.items() if own]
     if len(by["dense"]) > len(inside) / 2:
-        parts = [f"fine-tuned: {part}" if part.startswith("dense") else part for part in parts]
-        parts += [*_most_in(found), *_scaled(found)]
+        more = "".join(f", {text}" for text in (*_heads(found), *_most_in(found)))
+        parts = [f"fine-tuned: {part}{more}" if part.startswith("dense") else part for part in parts]
+        parts += _scaled(found)
     new = _total(found, "new")
     if new and not by["unrelated"]:
         parts.append(f"{new} new {_plural('direction', new)}")
     outside = [change for one, change in found.tensors if one.base not in found.inside]
     counts = Counter(change.verdict for change in outside if change.verdict != "identical")
     if counts:
-        parts.append("beside them: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+        parts.append("other tensors: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     return "; ".join(parts)
 
 
@@ -131,6 +146,12 @@ def _told(name: str, own: Sequence[Change], total: int) -> str:
         text = f"{text}, rank {_span([change.rank or 0 for change in own], 'd')}"
     sizes = [change.size for change in own if change.size]
     return f"{text}, {_percent(sizes)}" if sizes and name != "unrelated" else text
+
+
+def _heads(found: Compared) -> list[str]:
+    """How much the products of heads changed at most."""
+    sizes = [one.numbers.get("size") or 0.0 for place, one in found.maps if place.head is not None]
+    return [f"heads up to {_percent([max(sizes)])}"] if sizes else []
 
 
 def _most_in(found: Compared) -> list[str]:
@@ -155,9 +176,9 @@ def _scaled(found: Compared) -> list[str]:
             scales.setdefault(place.kind, []).append(one.numbers["scale"])
     changes = [float(np.median(own)) - 1 for own in scales.values()]
     if changes and max(changes) < -SCALED:
-        return [f"weight decay: everything shrank, by {_percent([-one for one in changes])}"]
+        return [f"weight decay: everything shrank by {_percent([-one for one in changes])}"]
     if changes and min(changes) > SCALED:
-        return [f"everything grew, by {_percent(changes)}"]
+        return [f"everything grew by {_percent(changes)}"]
     return []
 
 
