@@ -41,8 +41,8 @@ class Quantity:
 
     `kind` is one of `attnlaw.base.tables.KINDS`. `error` says that it carries an error, `range` that it
     carries an interval. `brief`: it stands in the terminal's table of several
-    cases, `quiet`: in none of its tables. `headline`: it is a sentence that heads a page. `log`: its axis is
-    logarithmic. `called`: how tables and axes call it, where the words of its name would not do. `choices`: the table of
+    cases, `quiet`: in none of its tables. `log`: its axis is logarithmic.
+    `called`: how tables and axes call it, where the words of its name would not do. `choices`: the table of
     variants whose names it holds.
     """
 
@@ -54,7 +54,6 @@ class Quantity:
     range: bool = False
     brief: bool = False
     quiet: bool = False
-    headline: bool = False
     log: bool = False
     called: str = ""
     choices: Mapping[str, Any] | None = None

@@ -66,6 +66,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
         "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
         "fits": None if curves is None or "null_shape" not in rows.columns else _fits(rows, curves),
         "shown": [(name, SHORT.get(name, AUDIT.label(name))) for name in SHOWN],
+        "leading": "spectral_norm",
     }
 
 

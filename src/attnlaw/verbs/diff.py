@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Curves, Own
@@ -59,7 +59,7 @@ class DiffSettings(ModelSettings, Based):
 
 LAYER_KINDS = [KINDS[name] for group in LAYER_GROUPS.values() for name in group]
 QUANTITIES = (
-    Quantity("verdict", "what happened, in one sentence", kind="text", headline=True),
+    Quantity("verdict", "what happened, in one sentence", kind="text"),
     Quantity("verdicts", "of the model and of its tensors", kind="texts"),
     Quantity("map_count", "heads and feed-forward maps that were compared", kind="int"),
     Quantity("tensor_count", "stored tensors of either model", kind="int"),
@@ -133,7 +133,7 @@ CHARTS = (
 
 def _require_both(case: DiffSettings) -> None:
     require_there(case)
-    require_there(ModelSettings(model=case.base))
+    require_there(replace(case, model=case.base))
 
 
 class DiffVerb(Verb[DiffSettings, "Diff"]):
