@@ -24,8 +24,8 @@ LESS = ("scale", "intruders", "z", "rank")
 LEGEND = (
     "size: |update| / |base| by head, and the largest. Medians of a layer: rank, singular values of an "
     "update above the rounding of the file; scale, below 1 the maps shrank; z, how far updates keep to the "
-    "base's leading directions, in deviations of chance. intruders: of the model's first 10 directions of each map, "
-    "those that no vector of the base is near; new: those outside its directions of like size."
+    "base's leading directions, in deviations of chance. intruders: of the model's first 10 directions of "
+    "each map, those that no vector of the base is near; new: those outside its directions of like size."
 )
 
 

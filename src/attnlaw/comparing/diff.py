@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Diff:
     tensors: pl.DataFrame
     spectra: pl.DataFrame
     cases: tuple[dict[str, Any], ...] = ()
-    rows: tuple[dict[str, Any], ...] = ()
+    rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -64,9 +64,9 @@ class Diff:
     def tables(self) -> dict[str, pl.DataFrame]:
         return dict(zip(TABLES, (self.maps, self.tensors, self.spectra), strict=True))
 
-    def written(self, summary: dict[str, Any], row: dict[str, Any]) -> Diff:
+    def written(self, summary: dict[str, Any], rows: pl.DataFrame) -> Diff:
         """The same comparison of one model with the summary and the row that are saved of it."""
-        return replace(self, summaries=(summary,), rows=(row,))
+        return replace(self, summaries=(summary,), rows=rows)
 
     def __add__(self, other: Diff) -> Diff:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
@@ -78,7 +78,7 @@ class Diff:
             stacked(self.tensors, other.tensors, names),
             stacked(self.spectra, other.spectra, names),
             self.cases + other.cases,
-            self.rows + tuple({**row, "model": names[row["model"]]} for row in other.rows),
+            stacked(self.rows, other.rows, names),
         )
 
     def save(
@@ -90,7 +90,7 @@ class Diff:
         files = {
             f"{name}.parquet": parquet(table.with_columns(case=case)) for name, table in self.tables().items()
         }
-        files[ROWS] = parquet(pl.DataFrame(self.rows, infer_schema_length=None))
+        files[ROWS] = parquet(self.rows)
         found = list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
         files["summary.json"] = f"{to_json(found)}\n".encode()
         return save_results(directory, "diff", files, figures)

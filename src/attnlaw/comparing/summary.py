@@ -144,6 +144,9 @@ def _told(name: str, own: Sequence[Change], total: int) -> str:
         text = f"rounded to {', '.join(formats)}: {text}"
     if name == "low-rank":
         text = f"{text}, rank {_span([change.rank or 0 for change in own], 'd')}"
+    decibels = [change.sqnr_db for change in own if change.sqnr_db is not None]
+    if name == "rounded" and decibels:
+        return f"{text}, {_span(decibels, '.1f')} dB"
     sizes = [change.size for change in own if change.size]
     return f"{text}, {_percent(sizes)}" if sizes and name != "unrelated" else text
 

@@ -144,10 +144,12 @@ class DiffVerb(Verb[DiffSettings, "Diff"]):
 
 
 def run(case: DiffSettings, progress: Progress) -> Diff:
+    from attnlaw.base.tables import frame, schema_of
     from attnlaw.comparing.diff import diff
 
     found = diff(case.base, case, not case.no_match, case.applied, progress)
-    return found.written(VERB.json(case, found), VERB.row(case, found))
+    rows = frame([VERB.row(case, found)], schema_of(VERB.schema))
+    return found.written(VERB.json(case, found), rows)
 
 
 VERB = DiffVerb(
