@@ -55,7 +55,7 @@ def test_the_spectrum_of_noise_in_a_head():
         update = (left + first) @ (right + second) - left @ right
         values.append(np.linalg.svd(update, compute_uv=False)[: 2 * d])
     spread = np.std(values, axis=0)
-    assert np.abs(found - np.mean(values, axis=0)) == pytest.approx(0, abs=4 * spread.max() / np.sqrt(2))
+    assert np.abs(found - np.mean(values, axis=0)) == pytest.approx(0, abs=4 * spread.max())
     assert found.sum() == pytest.approx(np.mean(values, axis=0).sum(), rel=0.05)
 
 

@@ -30,11 +30,13 @@ from attnlaw.models.network import KINDS, LAYER_GROUPS, Place
 from attnlaw.models.norms import NO_NORM, Norm
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.gate import Gate
-from attnlaw.spectra.measure import IN_FLIGHT, Selection
+from attnlaw.spectra.measure import Selection
 
 Matrix = NDArray[np.float64]
 Norms = tuple[Norm | None, Norm | None]
 R = TypeVar("R")
+# Elements of float64 matrices in flight at a time: 160 MB; one unit alone may be larger.
+IN_FLIGHT = 2 * 10**7
 QUIET = ("identical", "rounded", "below-floor")
 FEED_FORWARD = {"inner": "ffn_in", "gate": "ffn_gate", "outer": "ffn_out"}
 

@@ -11,7 +11,7 @@ and the rank above the floor counts singular values beyond 1.1 times that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from attnlaw.comparing.rounding import FLOATS, Format
 from attnlaw.models.tensors import Tensors
+from attnlaw.spectra.exact import BLOCK
 
 Matrix = NDArray[np.float64]
 ABOVE = 1.1
@@ -31,6 +32,27 @@ def edge(steps: Matrix) -> float:
     """About the largest singular value of the errors of rounding with these steps."""
     variances = steps**2 / 12
     return float(np.sqrt(variances.sum(axis=0).max()) + np.sqrt(variances.sum(axis=1).max()))
+
+
+def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
+    """The edge of a stored matrix's own rounding, and the sum of its variances, some rows at a time."""
+    columns, largest, total = np.zeros(array.shape[1]), 0.0, 0.0
+    for rows in row_blocks(array.shape):
+        variances = stored_steps(array[rows], dtype) ** 2 / 12
+        columns += variances.sum(axis=0)
+        own = variances.sum(axis=1)
+        largest, total = max(largest, float(own.max())), total + float(own.sum())
+    return float(np.sqrt(columns.max()) + np.sqrt(largest)), total
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Runs of rows of a matrix that stay in a core's cache.
+
+    >>> list(row_blocks((3, 200_000)))
+    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
+    """
+    size = max(1, BLOCK // max(shape[1], 1))
+    return (slice(start, start + size) for start in range(0, shape[0], size))
 
 
 def rank_above(values: Matrix, floor: float) -> int:

@@ -43,7 +43,7 @@ Pair = tuple[Matrix, Matrix]
 class MapChange:
     """The numbers of one map by their columns, and what only the verdict on the model asks for.
 
-    `values` are the singular values of D over s_1(M0), `null` the mean of those of noise of the same size.
+    `values` are the singular values of D over s_1(M0), `null` those of noise of the same size.
     `apart` is how far the singular values of both maps lie apart at most, in units of the floor.
     """
 
@@ -261,7 +261,7 @@ def _norm(array: Matrix) -> float:
 
 def _in_range(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix, float]:
     """Both over one power of two, where squares of squares of their entries could leave float64."""
-    peak = max(float(np.abs(first).max()), float(np.abs(second).max()))
+    peak = max(max(float(one.max()), -float(one.min())) for one in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:
         return first, second, 1.0
     scale = 2.0 ** int(np.frexp(peak)[1])

@@ -53,14 +53,15 @@ def match_neurons(base: Matrix, model: Matrix) -> NDArray[np.intp] | None:
     Columns whose cosine at their own place is below 0.8 are sought by the largest cosine, all of them where
     that is so of most; it holds only if it is a permutation and every one that moves gains as heads must.
     """
-    first, second = (part / np.maximum(np.linalg.norm(part, axis=0), 1e-300) for part in (base, model))
-    lost = np.flatnonzero(np.einsum("ij,ij->j", first, second) < SETTLED)
+    norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
+    own = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
+    lost = np.flatnonzero(own < SETTLED)
     order = np.arange(base.shape[1])
     if lost.size < 2:
         return None
     if lost.size > order.size / 2:
         lost = order.copy()
-    cosines = first[:, lost].T @ second
+    cosines = base[:, lost].T @ model / norms[0][lost, None] / norms[1]
     order[lost] = cosines.argmax(axis=1)
     gained = cosines[np.arange(lost.size), order[lost]]
     moved = order[lost] != lost

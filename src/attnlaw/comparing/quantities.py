@@ -75,5 +75,5 @@ DIFF_TENSORS = (
 DIFF_SPECTRA = (
     *PLACE,
     Quantity("update_values", "singular values of the update over s₁ of the base, descending", kind="floats"),
-    Quantity("noise_values", "mean of those of noise of the same size", kind="floats"),
+    Quantity("noise_values", "those of noise of the same size", kind="floats"),
 )

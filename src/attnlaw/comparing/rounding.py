@@ -128,6 +128,8 @@ Format = FloatFormat | IntegerFormat
 EXPLAINED, CLOSE = 0.99, 2.0**-8
 # Entries, in whole rows or columns, on which a scheme is tried first, and the share that it must explain.
 TRIED, TRIED_SHARE = 512, 0.85
+# Rounding to 8 bits in blocks of 32 leaves three times this.
+LEAST_SIZE = 1e-3
 
 
 def rounding_null(weights: Matrix, form: Format) -> Estimate:
@@ -151,18 +153,17 @@ def _exact_share(weights: Matrix, form: Format) -> float:
     return (2 if form.min_max else 1) / length
 
 
-def found_format(base: NDArray[Any], model: NDArray[Any]) -> Format | None:
+def found_format(base: NDArray[Any], model: NDArray[Any], size: float | None = None) -> Format | None:
     """The format that rounding the base to gives the model; None where no known one does.
 
-    A float format must give every entry, a scheme of integers 99 percent of them.
+    A float format must give every entry, a scheme of integers 99 percent of them. `size` is |d|/|W0| where
+    it is known: no scheme changes a matrix as little as some updates do.
     """
+    blocks = range(0, len(base), 64)
     for form in FLOATS.values():
-        first = slice(0, 64)
-        if np.array_equal(form.rounded(base[first]), model[first]) and np.array_equal(
-            form.rounded(base), model
-        ):
+        if all(np.array_equal(form.rounded(base[at : at + 64]), model[at : at + 64]) for at in blocks):
             return form
-    if base.ndim != 2:
+    if base.ndim != 2 or min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
         return None
     shares = {one: _explained(base, model, one) for one in _promising(base, model)}
     best = max(shares, key=lambda one: shares[one], default=None)

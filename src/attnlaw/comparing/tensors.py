@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from attnlaw.comparing.floor import edge, rank_above, stored_steps
+from attnlaw.comparing.floor import file_rounding, rank_above, row_blocks
 from attnlaw.comparing.rounding import Format, found_format
 from attnlaw.comparing.update import update_values
 
@@ -66,47 +66,83 @@ def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Chan
     """
     if base.shape != model.shape:
         return _reshaped(base, model)
-    if base.ndim > 2:
-        base, model = (one.reshape(-1, one.shape[-1]) for one in (base, model))
-    before, after = (one.astype(np.float64) for one in (base, model))
-    numbers = _numbers(before, after)
-    if numbers is None:
+    if base.ndim != 2:
+        base, model = (one.reshape(-1, one.shape[-1] if one.ndim > 2 else 1) for one in (base, model))
+    sums = _summed(base, model)
+    if sums is None:
         return Change("non-finite")
-    if numbers["max_change"] == 0:
-        return Change("identical", **numbers)
-    if (form := found_format(base, after)) is not None:
-        return Change("rounded", form, **numbers)
-    if base.ndim < 2 or min(base.shape) < 2:
-        return Change("changed", **numbers)
-    steps = stored_steps(model, dtype)
-    floor, rounding = edge(steps), float(np.sum(steps**2)) / 12
-    del steps
-    update = after - before
-    values = update_values(update, floor)
-    rank = rank_above(values, floor)
-    verdict = _verdict(before, update, values, rank, rounding, numbers["cosine"])
-    return Change(verdict, None, rank, **numbers, values=values, floor=floor)
+    if sums.largest == 0:
+        return Change("identical", **sums.numbers)
+    if (form := found_format(base, model, sums.size)) is not None:
+        return Change("rounded", form, **sums.numbers)
+    if min(base.shape) < 2:
+        return Change("changed", **sums.numbers)
+    floor, rounding = file_rounding(model, dtype)
+    update = np.empty(base.shape)
+    for rows in row_blocks(base.shape):
+        np.subtract(model[rows], base[rows], out=update[rows], dtype=np.float64)
+    update /= sums.scale
+    values = update_values(update, floor / sums.scale)
+    rank = rank_above(values, floor / sums.scale)
+    verdict = _verdict(update, values, rank, rounding / sums.scale**2, sums)
+    return Change(verdict, None, rank, **sums.numbers, values=values * sums.scale, floor=floor)
 
 
-def _numbers(before: Matrix, after: Matrix) -> dict[str, Any] | None:
-    """Size, cosine and entries that changed; None where an entry is not finite."""
-    if not before.size:
-        return {"unchanged": 1.0, "max_change": 0.0}
-    top = float(np.max([np.abs(one).max() for one in (before, after)]))  # NaN stays
+@dataclass(frozen=True)
+class _Sums:
+    """Over the entries of two matrices, in units of `scale`: |W0|^2, |W1|^2, |d|^2, <W0, W1>, <W0, d>."""
+
+    before: float
+    after: float
+    update: float
+    inner: float
+    along: float
+    largest: float
+    unchanged: float
+    scale: float
+
+    @property
+    def size(self) -> float | None:
+        return float(np.sqrt(self.update / self.before)) if self.before else None
+
+    @property
+    def cosine(self) -> float | None:
+        if not self.before or not self.after:
+            return None
+        return self.inner / float(np.sqrt(self.before * self.after)) if self.largest else 1.0
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        changed = self.largest * self.scale
+        return {
+            "size": self.size,
+            "cosine": self.cosine,
+            "unchanged": self.unchanged,
+            "max_change": changed,
+        }
+
+
+def _summed(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
+    """The sums, some rows at a time; None where an entry is not finite."""
+    if not base.size:
+        return _Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
+    top = float(np.max([np.max([one.max(), -one.min()]) for one in (base, model)]))  # NaN stays
     if not np.isfinite(top):
         return None
     scale = 1.0 if top == 0 or 1e-70 < top < 1e70 else top  # squares of others leave float64
-    update = (after - before) / scale if scale != 1 else after - before
-    sides = (before, after) if scale == 1 else (before / scale, after / scale)
-    norms = [float(np.linalg.norm(one)) for one in sides]
-    inner = float(np.vdot(*sides))
-    changed = float(np.abs(update).max()) * scale
-    return {
-        "size": float(np.linalg.norm(update)) / norms[0] if norms[0] else None,
-        "cosine": (inner / norms[0] / norms[1] if changed else 1.0) if all(norms) else None,
-        "unchanged": float(np.mean(before == after)),
-        "max_change": changed,
-    }
+    before2 = after2 = update2 = inner = along = largest = 0.0
+    equal = 0
+    for rows in row_blocks(base.shape):
+        before, after = (one[rows].astype(np.float64) / scale for one in (base, model))
+        update = after - before
+        before2 += float(np.vdot(before, before))
+        after2 += float(np.vdot(after, after))
+        update2 += float(np.vdot(update, update))
+        inner += float(np.vdot(before, after))
+        along += float(np.vdot(before, update))
+        largest = max(largest, float(update.max()), -float(update.min()))
+        equal += update.size - int(np.count_nonzero(update))
+    return _Sums(before2, after2, update2, inner, along, largest, equal / base.size, scale)
 
 
 def _reshaped(base: NDArray[Any], model: NDArray[Any]) -> Change:
@@ -114,20 +150,19 @@ def _reshaped(base: NDArray[Any], model: NDArray[Any]) -> Change:
     if base.ndim != model.ndim or base.shape[1:] != model.shape[1:]:
         return Change("reshaped")
     rows = min(len(base), len(model))
-    numbers = _numbers(*(one[:rows].astype(np.float64) for one in (base, model)))
-    return Change("non-finite") if numbers is None else Change("reshaped", **numbers)
+    both = [one[:rows].reshape(-1, one.shape[-1] if one.ndim > 1 else 1) for one in (base, model)]
+    sums = _summed(*both)
+    return Change("non-finite") if sums is None else Change("reshaped", **sums.numbers)
 
 
-def _verdict(
-    base: Matrix, update: Matrix, values: Matrix, rank: int, rounding: float, cosine: float | None
-) -> str:
-    (n, m), least = base.shape, min(base.shape)
+def _verdict(update: Matrix, values: Matrix, rank: int, rounding: float, sums: _Sums) -> str:
+    (n, m), least = update.shape, min(update.shape)
     left = 2 * (1 - rank / n) * (1 - rank / m) * rounding
     if rank <= least / 4 and float(np.sum(values[rank:] ** 2)) <= left:
         return "low-rank" if rank else "below-floor"
-    if cosine is None or abs(cosine) < max(LEAST_COSINE, CHANCE / np.sqrt(n * m)):
+    if sums.cosine is None or abs(sums.cosine) < max(LEAST_COSINE, CHANCE / np.sqrt(n * m)):
         return "unrelated"
-    along = float(np.sum(update * base)) / float(np.linalg.norm(update) * np.linalg.norm(base))
+    along = sums.along / float(np.sqrt(sums.update * sums.before))
     if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _most_signed_norm(update):
         return "noise" if values[0] < NOISE_EDGE * _signed_norm(update) else "dense"
     return "dense"
@@ -135,9 +170,9 @@ def _verdict(
 
 def _most_signed_norm(update: Matrix) -> float:
     """More than the largest singular value with random signs ever is (Bandeira and van Handel 2016)."""
-    squares = update**2
-    sides = float(np.sqrt(squares.sum(axis=0).max()) + np.sqrt(squares.sum(axis=1).max()))
-    return sides + 2 * float(np.sqrt(squares.max() * np.log(sum(update.shape))))
+    columns, rows = (np.einsum(f"ij,ij->{side}", update, update).max() for side in "ji")
+    largest = max(float(update.max()), -float(update.min()))
+    return float(np.sqrt(columns) + np.sqrt(rows) + 2 * largest * np.sqrt(np.log(sum(update.shape))))
 
 
 def _signed_norm(update: Matrix, seed: int = 0) -> float:
