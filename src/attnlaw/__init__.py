@@ -15,6 +15,7 @@ _PUBLIC: dict[str, str] = {
     "AttentionLayer": "attnlaw.limits",
     "Audit": "attnlaw.auditing.audit",
     "Depth": "attnlaw.limits",
+    "Diff": "attnlaw.comparing.diff",
     "Estimate": "attnlaw.base.estimate",
     "Fit": "attnlaw.fits.fit",
     "Fits": "attnlaw.auditing.fits",

@@ -88,11 +88,11 @@ def _of(settings: type[Settings], name: str, function: Callable[[Any], int]) -> 
 
 def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], body: Body) -> App:
     """A command whose options are declared settings; its body gets the words that were given."""
-    place = next((one for one in known.values() if one.rule.positional), None)
+    places = [one for one in known.values() if one.rule.positional]
 
     def call(*words: str, **given: Any) -> int:
-        if place is not None:
-            given[place.name] = list(words) if _is_list(place) else words[0]
+        for number, place in enumerate(places):  # only the last may be a list
+            given[place.name] = list(words[number:]) if _is_list(place) else words[number]
         return body(given)
 
     panels = dict.fromkeys(one.rule.panel for one in known.values())

@@ -20,6 +20,7 @@ from attnlaw.base.settings import Declared, Settings, declared, setting, setting
 # `save` where these are its own, too.
 TABLES = {
     "audit": "attnlaw.command.audit_table",
+    "diff": "attnlaw.command.diff_table",
     "fit": "attnlaw.command.fit_table",
     "lens": "attnlaw.command.lens_table",
 }

@@ -61,10 +61,10 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = (), note: str = "") -
     rest = figure_section("figures", "Figures", [one for one in drawn if one.name not in (*SUMMARY, *LAYERS)])
     sections = [
         Section("summary", "Summary", summary_html(audit, proxies)),
-        Section("heads", "Heads", _template("explorer.html")),
+        explorer_section("Heads"),
         *(section for section in (layers, rest) if section is not None),
         *more,
-        _rows_section("Matrices", "qk layer=3 stable_rank<2"),
+        rows_section("Matrices", "qk layer=3 stable_rank<2"),
     ]
     count = len(audit.summaries)
     lead = (
@@ -98,7 +98,7 @@ def rows_page(
         "names": _variants(verbs, shown),
         "errors": {one.name: f"{one.name}_error" for one in quantities if one.error},
     }
-    return page(title, lead, [*sections, _rows_section("Rows", _example(rows.select(shown)))], data)
+    return page(title, lead, [*sections, rows_section("Rows", _example(rows.select(shown)))], data)
 
 
 def _label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
@@ -194,7 +194,12 @@ def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, 
     )
 
 
-def _rows_section(title: str, example: str) -> Section:
+def explorer_section(title: str) -> Section:
+    """Maps of layers by heads, and beside them what was chosen."""
+    return Section("heads", title, _template("explorer.html"))
+
+
+def rows_section(title: str, example: str) -> Section:
     """The table of all rows, with a filter of which `example` is one."""
     words = {"title": f"All {title.lower()}", "example": escape(f"such as: {example}")}
     return Section("rows", title, _filled(_template("rows.html"), words))
