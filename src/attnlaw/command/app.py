@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from attnlaw.base.errors import as_option
 from attnlaw.base.settings import Declared, Settings, declared
-from attnlaw.command.perform import Shown, perform, read_words
+from attnlaw.command.perform import perform, read_words, shown_by
 from attnlaw.verbs import VERBS, verb
 
 PLAIN: Literal["plaintext"] = "plaintext"  # without markup it starts a third faster
@@ -64,7 +64,7 @@ def _command(name: str, module: str) -> App:
     """The command of a verb, or the commands over verbs that a module of this room declares."""
     if name in VERBS:
         one = verb(name)
-        known = declared(one.settings) | declared(Shown)
+        known = declared(one.settings) | declared(shown_by(name))
         if one.beside is not None:  # what it must be given plays a part only where it is given
             more = declared(one.beside.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known
@@ -91,7 +91,7 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
     place = next((one for one in known.values() if one.rule.positional), None)
 
     def call(*words: str, **given: Any) -> int:
-        if place is not None:
+        if words and place is not None:
             given[place.name] = list(words) if _is_list(place) else words[0]
         return body(given)
 

@@ -114,7 +114,7 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
 def _open_path(path: Path) -> Tensors:
     try:
         if path.is_dir():
-            return open_file(_in_directory(path))
+            return open_file(checkpoint_in(path))
         if path.is_file():
             return open_file(path)
     except OSError as error:
@@ -142,7 +142,8 @@ def _endings() -> list[str]:
     return [ending for kind in FORMATS for ending in kind.endings]
 
 
-def _in_directory(folder: Path) -> Path:
+def checkpoint_in(folder: Path) -> Path:
+    """The file of weights in a directory, or its index of shards."""
     patterns = [pattern for kind in FORMATS for pattern in kind.in_directory]
     for pattern in patterns:
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
