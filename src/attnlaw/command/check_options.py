@@ -1,4 +1,4 @@
-"""Where the verdicts of `attnlaw check` go beside the table: files for other tools, GitHub, one rule explained."""
+"""Where the verdicts of `attnlaw check` go beside the table: files for other tools, GitHub."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CheckShown(Shown):
     def finish(self, results: Sequence[Any]) -> int:
         from attnlaw.base.files import replace_all
         from attnlaw.command.console import say
-        from attnlaw.gating.github import add_to_summary, annotations
+        from attnlaw.gating.github import add_to_summary, commands
         from attnlaw.gating.junit import junit
         from attnlaw.gating.markdown import markdown
         from attnlaw.gating.sarif import sarif
@@ -72,7 +72,7 @@ class CheckShown(Shown):
         if self.github:
             # The runner reads both outputs; with --json one of them carries JSON alone.
             stream = sys.stderr if self.json else sys.stdout
-            for line in (line for one in results for line in annotations(one)):
+            for line in (line for one in results for line in commands(one)):
                 stream.write(f"{line}\n")
             add_to_summary(results)
-        return max(one.status for one in results)
+        return max(int(one.status) for one in results)

@@ -1,4 +1,4 @@
-"""A baseline: a directory of `audit --out` (or `diff --out`) whose rows are old and whose findings are known."""
+"""A baseline: a directory of `audit --out` (or `diff --out`), its rows old and its findings known."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Condition:
         """How far a value is from what it must be: failures are told with the largest first."""
         if not self.ordered:
             return 0.0
-        apart = float(value) - self.values[0]
+        apart = float(value) - float(self.values[0])
         return {"<": apart, "<=": apart, ">": -apart, ">=": -apart, "==": abs(apart)}[self.operator]
 
 

@@ -42,13 +42,13 @@ def evaluate(rule: Rule, rows: pl.DataFrame, old: pl.DataFrame | None = None) ->
         return Verdict(rule.name, rule.of, str(rule), rule.level, FAILED, failures=gone, remark=remark)
     missing = tuple(Failure(place_of(row), why="missing") for row in nulls.iter_rows(named=True))
     if rule.over is not None:
-        return _of_one_number(rule, known, (*gone, *missing))
+        return _of_one_number(rule, rule.over, known, (*gone, *missing))
     return _of_every_row(rule, known, gone, missing)
 
 
-def _of_one_number(rule: Rule, known: pl.DataFrame, lost: tuple[Failure, ...]) -> Verdict:
+def _of_one_number(rule: Rule, over: str, known: pl.DataFrame, lost: tuple[Failure, ...]) -> Verdict:
     """The verdict on one number of all rows; it cannot be had where some are missing or gone."""
-    value = AGGREGATES[rule.over](known[COMPARED]) if known.height else None
+    value = AGGREGATES[over](known[COMPARED]) if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
     return Verdict(
         rule.name,

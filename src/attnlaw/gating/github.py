@@ -28,7 +28,7 @@ def escaped(text: str, value: bool = False) -> str:
     return "".join(marks.get(char, char) for char in text)
 
 
-def annotations(verdicts: Verdicts) -> list[str]:
+def commands(verdicts: Verdicts) -> list[str]:
     """The commands, the gravest first: a step shows ten of each level."""
     found: dict[str, tuple[str, str]] = {}
     for rule in verdicts.failed_rules:

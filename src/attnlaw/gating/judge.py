@@ -66,7 +66,6 @@ def _found(asked: RuleFile, findings: pl.DataFrame, known: set[Any]) -> tuple[Fo
         level = _level(asked, row["rule"], row["level"])
         if level != OFF:
             seen = identity(row["rule"], place) in known
-            found.append(
-                Found(row["rule"], level, place, row["value"], row["threshold"], row["meaning"], seen)
-            )
+            value, threshold, meaning = (row[name] for name in ("value", "threshold", "meaning"))
+            found.append(Found(row["rule"], level, place, value, threshold, meaning, seen))
     return tuple(found)

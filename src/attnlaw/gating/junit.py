@@ -11,7 +11,7 @@ from attnlaw.gating.verdicts import FAILED, Found, Verdict, Verdicts
 
 
 def junit(models: Sequence[Verdicts]) -> str:
-    """The XML text. What counts is a failure; what does not (a lower level, known) is the output of its case."""
+    """The XML text. What counts is a failure; what does not (a lower level, known) is printed by its case."""
     root = ElementTree.Element("testsuites", name="attnlaw check")
     for one in models:
         root.append(_suite(one))

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.auditing.audit import Audit, audit
+from attnlaw.auditing.fits import fit_tree
 from attnlaw.base.declare import Progress, columns, flatten, silent
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.gating.rule_file import Tables
@@ -47,8 +48,9 @@ class Measured:
         return audit(self.settings, None, self.approximate, self.progress)
 
     @cached_property
-    def fitted(self) -> Audit:
-        return self.audit.fitted(progress=self.progress)
+    def fits(self) -> pl.DataFrame:
+        trees = list(zip(self.audit.names, self.audit.trees, strict=True))
+        return fit_tree(trees, progress=self.progress).matrices
 
     @property
     def summary(self) -> pl.DataFrame:
@@ -60,9 +62,9 @@ class Measured:
         return getattr(self.audit, "findings", None)
 
 
-SOURCES: dict[str, Callable[[Measured], Any]] = {
+SOURCES: dict[str, Callable[[Measured], pl.DataFrame]] = {
     "matrices": lambda model: model.audit.matrices,
     "layers": lambda model: model.audit.layers,
-    "fits": lambda model: model.fitted.fits,
+    "fits": lambda model: model.fits,
     "summary": lambda model: model.summary,
 }

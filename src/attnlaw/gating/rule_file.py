@@ -48,8 +48,8 @@ EXAMPLES = Path(__file__).parent / "examples"
 OVER = ("max", "min", "median", "mean", "sum", "count")
 BASELINE, FIRST = "baseline", "first"
 SECTIONS = ("version", "fail_on", "base", "findings", "rule")
-SPELLED = {"condition": "is", "layers": "where.layer"}  # fields that Python, or another room, calls otherwise
-
+# Keys whose fields, here or in another room, are called otherwise.
+SPELLED = {"table": "of", "condition": "is", "layers": "where.layer"}
 # Columns of tables, by their names: those that rules may be about.
 Tables = Mapping[str, Iterable[Quantity]]
 
@@ -72,7 +72,7 @@ class Written(Settings):
     """A table [[rule]] as it is written."""
 
     name: str = setting(help="What reports call it.")
-    of: str = setting(help="The table.", choices=KEYS)
+    table: str = setting(help="The table.", choices=KEYS)
     where: Any = setting(None, "The rows: allowed values by column.")
     column: str = setting(help="The column.")
     condition: Any = setting(help="What its values must be.")
@@ -149,10 +149,9 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     with _told(str(path), f"{path}: "):
         for name in content:
             _known(name, SECTIONS)
-        if content.get("version") != VERSION or isinstance(content["version"], bool):
-            raise BadSetting(
-                "version", f"expected {VERSION}: write version = {VERSION}", content.get("version")
-            )
+        version = content.get("version")
+        if version != VERSION or isinstance(version, bool):
+            raise BadSetting("version", f"expected version = {VERSION}, on the first line", version)
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
         told = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])
@@ -246,13 +245,13 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> Rule:
     one = Written.of({fields[name]: value for name, value in written.items()}, "a rule")
     if not one.name.strip():
         raise BadSetting("name", "expected a name", one.name)
-    if one.of not in tables:
-        raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", one.of)
-    columns = _columns(tables[one.of])
-    column = _column(one.column, columns, one.of)
-    if one.against == FIRST and one.of != "steps":
+    if one.table not in tables:
+        raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", one.table)
+    columns = _columns(tables[one.table])
+    column = _column(one.column, columns, one.table)
+    if one.against == FIRST and one.table != "steps":
         raise BadSetting("against", 'is for of = "steps"; expected baseline', FIRST)
-    if one.against == BASELINE and one.of == "steps":
+    if one.against == BASELINE and one.table == "steps":
         raise BadSetting("against", "steps have none; expected first", BASELINE)
     counts = one.over == "count"
     if column.kind not in (*NUMBERS, "bool") and one.over is not None and not counts:
@@ -260,10 +259,10 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> Rule:
     if column.kind not in NUMBERS and one.against is not None:
         raise BadSetting("against", f"but {column.name} holds no numbers", one.against)
     condition = read_condition(one.condition, column, one.over is not None or one.against is not None)
-    where, layers = _where(one.where, columns, one.of)
+    where, layers = _where(one.where, columns, one.table)
     return Rule(
         one.name,
-        one.of,
+        one.table,
         column,
         condition,
         where,

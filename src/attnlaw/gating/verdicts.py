@@ -94,7 +94,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The verdict on one model. `location` is the file that reports point at, `looked_for` the findings' rules.
+    """The verdict on one model. `location` is the file that reports point at, `looked_for` findings' rules.
 
     `known_of` is the baseline whose findings are known, where there is one.
     """
@@ -121,7 +121,7 @@ class Verdicts:
     @property
     def counted(self) -> tuple[Verdict | Found, ...]:
         """What the gate fails for."""
-        every = (*self.failed_rules, *self.new_findings)
+        every: list[Verdict | Found] = [*self.failed_rules, *self.new_findings]
         return tuple(one for one in every if reaches(one.level, self.fail_on))
 
     @property
@@ -159,13 +159,9 @@ class Verdicts:
             parts.append(f"{len(failed) or 'none'} of {_many(judged, 'rule')} failed")
         if self.looked_for:
             which = " or ".join(level for level in LEVELS if reaches(level, self.fail_on))
-            new = " new" if self.known_of is not None else ""
-            nothing = f"no{new} finding of level {which} by {_many(len(self.looked_for), 'rule')}"
-            parts.append(
-                f"{_many(len(found), f'{new.strip()} finding'.strip())} of level {which}"
-                if found
-                else nothing
-            )
+            what = "finding" if self.known_of is None else "new finding"
+            nothing = f"no {what} of level {which} by {_many(len(self.looked_for), 'rule')}"
+            parts.append(f"{_many(len(found), what)} of level {which}" if found else nothing)
         return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
 
     def rule_table(self) -> pl.DataFrame:

@@ -26,7 +26,7 @@ TABLES = {"matrices": MATRICES, "layers": LAYERS, "fits": FITS, "summary": SUMMA
 class CheckSettings(ModelSettings):
     """Judge a checkpoint: findings by level, and rules over the numbers of its audit and its diff.
 
-    Exit status 0: passed; 1: something could not be read; 2: bad usage or a bad rule file; 3: the gate failed.
+    Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
     """
 
     model: Any = setting(
@@ -94,7 +94,7 @@ def refuse(case: CheckSettings) -> None:
     asked = asked_of(case)
     require_there(case)
     if isinstance(asked.base, str):
-        require_there(ModelSettings(model=asked.base))
+        require_there(ModelSettings.of({"model": asked.base}, "check"))
 
 
 def run(case: CheckSettings, progress: Progress) -> Verdicts:
