@@ -217,6 +217,8 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     """The table [findings]: names of rules that are ignored, and other levels and thresholds by name."""
     if not isinstance(written, dict):
         raise BadSetting("findings", "expected a table [findings]", written)
+    if written and not findings:
+        raise InputError("[findings] is for attnlaw check; there are none here")
     for key in written:
         _known(key, ("ignore", "levels", "thresholds"), "key of [findings]")
     ignore, levels, thresholds = (written.get(key, {}) for key in ("ignore", "levels", "thresholds"))
