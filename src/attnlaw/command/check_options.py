@@ -38,8 +38,8 @@ class CheckShown(Shown):
     def instead(self) -> int | None:
         if self.explain is None:
             return None
+        from attnlaw.gating.condition import nearest
         from attnlaw.gating.measured import finding_rules
-        from attnlaw.gating.rule_file import nearest
 
         rules = finding_rules()
         if self.explain not in rules:

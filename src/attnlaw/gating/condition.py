@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,7 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Con
     """
     kind = "float" if numeric else column.kind
     if isinstance(written, list) and written:
-        return Condition("in", tuple(read_value("is", value, kind, column.name) for value in written))
+        return Condition("in", tuple(read_value("is", value, kind, column) for value in written))
     found = WRITTEN.fullmatch(written) if isinstance(written, str) else None
     if found is None:
         raise BadSetting("is", EXPECTED, written)
@@ -73,17 +74,30 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Con
     if operator not in ("==", "!="):
         raise BadSetting("is", f"but {column.name} holds no numbers; expected == or !=, or a list", written)
     value = {"true": True, "false": False}.get(text, text) if kind == "bool" else text.strip("\"'")
-    return Condition(operator, (read_value("is", value, kind, column.name),))
+    return Condition(operator, (read_value("is", value, kind, column),))
 
 
-def read_value(key: str, value: Any, kind: str, column: str) -> Any:
-    """A value of TOML as one that a column of this kind can hold; a `BadSetting` where it cannot."""
+def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
+    """A value of TOML as one that a column can hold, as this kind; a `BadSetting` where it cannot."""
     fits = {"text": isinstance(value, str), "bool": isinstance(value, bool)}
     number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     if not fits.get(kind, number):
         words = {"text": "texts", "bool": "true or false"}.get(kind, "numbers")
-        raise BadSetting(key, f"but {column} holds {words}", value)
+        raise BadSetting(key, f"but {column.name} holds {words}", value)
+    if kind == "text" and column.choices is not None and value not in column.choices:
+        raise BadSetting(key, nearest(value, column.choices), value)
     return value if kind in fits else float(value)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What might have been meant, or all that is known.
+
+    >>> nearest("densse", ["dense", "noise"]), nearest("?", ["dense", "noise"])
+    ('did you mean dense?', 'expected one of dense, noise')
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
 
 
 def _number(text: str, written: str) -> float:

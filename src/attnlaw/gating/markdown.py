@@ -24,16 +24,18 @@ def markdown(models: Sequence[Verdicts]) -> str:
 
 
 def code(text: str) -> str:
-    """A code span that the text cannot leave, also inside a table.
+    r"""A code span that the text cannot leave, also inside a table.
 
-    >>> print(code("a|b`c"))
-    ``a\\|b`c``
+    Backticks would end a span, and a bar ends a cell even there: with one of them all marks are references.
+
+    >>> print(code("a.weight"), code("a|b"))
+    `a.weight` <code>a&#124;b</code>
     """
     plain = printable(text)
     plain = plain if len(plain) <= LONGEST else f"{plain[:LONGEST]} ..."
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", plain)), default=0))
-    pad = " " if plain.startswith("`") or plain.endswith("`") else ""
-    return f"{fence}{pad}{plain}{pad}{fence}".replace("|", "\\|") if plain else ""
+    if not plain or not re.search("[`|]", plain):
+        return f"`{plain}`" if plain else ""
+    return f"<code>{re.sub('[^A-Za-z0-9 ,]', lambda char: f'&#{ord(char[0])};', plain)}</code>"
 
 
 def _section(verdicts: Verdicts) -> str:

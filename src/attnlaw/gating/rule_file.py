@@ -25,7 +25,6 @@ exit status 2.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +36,7 @@ from attnlaw.base.declare import Quantity
 from attnlaw.base.errors import BadSetting, InputError, printable
 from attnlaw.base.files import parse_toml, read_bounded
 from attnlaw.base.settings import Settings, declared, setting, settings
-from attnlaw.gating.condition import NUMBERS, Condition, read_condition, read_value
+from attnlaw.gating.condition import NUMBERS, Condition, nearest, read_condition, read_value
 from attnlaw.gating.levels import FAIL_ON, LEVELS, OFF
 from attnlaw.gating.places import KEYS
 from attnlaw.models.settings import layer_range
@@ -168,13 +167,6 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     with _told(str(path), f"{path}: "):
         base = _base(content.get("base"), file.parent)
     return RuleFile(file, fail_on, base, tuple(rules.values()), **told)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What might have been meant, or all that is known."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
 
 
 def _located(path: str | os.PathLike[str]) -> Path:
@@ -310,9 +302,7 @@ def _where(
             continue
         values = value if isinstance(value, list) else [value]
         for each in values:
-            read_value(f"where.{name}", each, own.kind, name)
-            if own.choices is not None and each not in own.choices:
-                raise BadSetting(f"where.{name}", nearest(str(each), own.choices), each)
+            read_value(f"where.{name}", each, own.kind, own)
         allowed[name] = tuple(values)
     return allowed, layers
 
