@@ -1,9 +1,11 @@
-"""What a real model computes in one forward pass, and whether the factors read from disk reproduce it.
+"""What a real model computes in one forward pass, and whether what was read from disk reproduces it.
 
-A small random model runs once. Its own pre-softmax scores are taken at the call of `softmax`, the
-hidden states at the inputs of its linear maps. Biases are zero, rotary angles zero, query/key norms off.
-All arithmetic is float64 on sums of at most a few hundred terms of order one, so rounding stays
-below 1e-12 of the largest entry; weights are saved as float64.
+A small model with every parameter drawn at random (gains and biases too) runs once. Its own scores are taken
+at the call of `softmax`, its streams at the inputs of its modules. From the tensors of the checkpoint, the
+norm that feeds a block must make of its module's input what the block's maps read; queries and keys, with
+their biases, norms and positions, must give the scores; each head must add to the stream what it adds.
+Types of 32 bits are replaced by float64 while it runs: on sums of a few hundred terms of order one rounding
+stays below 1e-12 of the largest entry.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,19 +23,27 @@ import transformers
 from packaging.version import Version
 from transformers.activations import ACT2FN
 
-from attnlaw.models.model import Attention, Blocks, Model
+from attnlaw.models.model import Attention, Blocks, FeedForward, Model, View
+from attnlaw.models.norms import LAYER, NONE, Norm, Rotary
 
 TOLERANCE = 1e-12
 VOCABULARY = 40
 
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
 
 @dataclass
 class Run:
-    """What a real model did in one forward pass, in the order of the calls."""
+    """What a real model did in one forward pass, in the order of the calls.
+
+    `norms` has the input and the output of every norm, `angles` the cosines and sines of its positions.
+    """
 
     module: torch.nn.Module
     scores: list[torch.Tensor] = field(default_factory=list)
     inputs: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
+    norms: dict[str, list[tuple[Array, Array]]] = field(default_factory=lambda: defaultdict(list))
+    angles: list[Any] = field(default_factory=list)
 
 
 def require_transformers(version: str, what: str) -> None:
@@ -43,36 +53,31 @@ def require_transformers(version: str, what: str) -> None:
 
 
 def make(name: str, **changes: Any) -> torch.nn.Module:
-    """A float64 `transformers` model of class `name` with random weights, zero biases, no norms of heads."""
+    """A float64 `transformers` model of class `name` with random parameters, no biases of positions."""
     torch.manual_seed(7)
     kind = getattr(transformers, name)
     config = kind.config_class(**changes)
     config._attn_implementation = config._experts_implementation = "eager"
     model = kind(config).double().eval()
-    with torch.no_grad():
-        for parameter_name, parameter in model.named_parameters():
-            if parameter_name.endswith("bias") or "relative_attention_bias" in parameter_name:
-                parameter.zero_()
-            elif parameter.ndim > 1:
-                parameter.normal_(std=0.3)
-    for module_name, module in model.named_modules():
-        if type(module).__name__.endswith("RotaryEmbedding"):
-            module.register_forward_hook(lambda _m, _i, out: _no_rotation(out))
-        if module_name.endswith(("q_norm", "k_norm", "q_a_layernorm", "kv_a_layernorm")):
-            module.register_forward_hook(lambda _m, inputs, _o: inputs[0])
+    draw(model)
     return model
 
 
-def _no_rotation(angles: Any) -> Any:
-    """Cosines one and sines zero; DeepSeek-V2 has them as one complex tensor."""
-    if torch.is_tensor(angles):
-        return torch.ones_like(angles)
-    return torch.ones_like(angles[0]), angles[1] * 0
+def draw(module: torch.nn.Module) -> None:
+    """Random parameters: matrices, gains around what they were, biases."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "relative_attention_bias" in name:
+                parameter.zero_()
+            elif parameter.ndim > 1:
+                parameter.normal_(std=0.3)
+            else:
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
 
 
 @contextmanager
 def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Record the scores that reach `softmax` and the input of every submodule that has a weight."""
+    """Record the scores that reach `softmax`, the input of every module, and what norms make of theirs."""
     run = Run(module)
     softmax = torch.nn.functional.softmax
 
@@ -80,98 +85,227 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
         run.scores.append(scores.detach())
         return softmax(scores, dim=dim)
 
+    def seen(name: str, part: torch.nn.Module) -> Callable[..., None]:
+        def hook(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            given = args[0] if args else next(iter(kwargs.values()), None)
+            kind = type(part).__name__
+            if kind.endswith("RotaryEmbedding"):
+                run.angles.append(output)
+            if torch.is_tensor(given):
+                run.inputs[name].append(given.detach())
+            if "Norm" in kind and torch.is_tensor(given):
+                run.norms[name].append((given.detach().numpy(), output.detach().numpy()))
+
+        return hook
+
     handles = [
-        part.register_forward_pre_hook(lambda _m, args, name=name: run.inputs[name].append(args[0].detach()))
+        part.register_forward_hook(seen(name, part), with_kwargs=True)
         for name, part in module.named_modules()
-        if getattr(part, "weight", None) is not None
     ]
     with monkeypatch.context() as patch, torch.no_grad():
         patch.setattr(torch.nn.functional, "softmax", recorded)
+        patch.setattr(torch, "float32", torch.float64)
+        patch.setattr(torch, "float", torch.float64)
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
         yield run
     for handle in handles:
         handle.remove()
 
 
-def check(model: Model, run: Run, rename: Callable[[str], str] = str) -> None:
-    """The factors that attnlaw read reproduce every score and head contribution of the run."""
-    seen: dict[str, int] = defaultdict(int)
+class Names:
+    """From tensors of a checkpoint to the modules that hold them, by what they contain."""
 
-    def module_of(tensor: str) -> str:
-        return rename(tensor).removesuffix(".weight")
+    def __init__(self, model: Model, module: torch.nn.Module) -> None:
+        self.model = model
+        state = module.state_dict()
+        self.by_content = {_content(value.numpy()): name for name, value in reversed(state.items())}
 
-    blocks = [
-        (layer, block)
-        for depth in model.network.applications
-        for layer in [model.layers[depth]]
-        for block in (layer.attention, layer.cross)
-        if block
-    ]
-    assert len(blocks) == len(run.scores)
-    for (layer, block), scores in zip(blocks, run.scores, strict=True):
-        names = {role: module_of(getattr(block, role).tensor) for role in ("query", "key", "value", "output")}
-        x = {role: run.inputs[name][seen[name]][0].numpy() for role, name in names.items()}
-        for name in set(names.values()):
-            seen[name] += 1
-        check_block(
-            model,
-            block,
-            scores=scores.reshape(block.heads, *scores.shape[-2:]).numpy(),
-            x=x,
-            scale=layer.attention.scores.scale,
-            output=lambda context, name=names["output"]: (
-                run.module.get_submodule(name)(torch.from_numpy(context)[None])[0].detach().numpy()
-            ),
-        )
+    def __call__(self, tensor: str) -> str:
+        name = self.by_content[_content(self.model.tensors.read(tensor))]
+        return name.rpartition(".")[0]
+
+
+def _content(array: Array) -> tuple[tuple[int, ...], bytes]:
+    return array.shape, np.ascontiguousarray(array).tobytes()
+
+
+def check(model: Model, run: Run) -> None:
+    """What attnlaw read reproduces every norm, score, head and feed-forward block of the run."""
+    check_attention(model, run)
+    names = Names(model, run.module)
     for layer in model.layers:
-        check_feed_forward(model, layer, run, module_of)
+        check_feed_forward(model, layer, run, names)
+
+
+def check_attention(model: Model, run: Run) -> None:
+    names = Names(model, run.module)
+    seen: dict[str, int] = defaultdict(int)
+    scores = iter([found for found in run.scores if found.ndim != 2])  # routers call softmax on matrices
+    last = {layer: depth for depth, layer in enumerate(model.network.applications)}
+    for depth, number in enumerate(model.network.applications):
+        layer = model.layers[number]
+        for block in (layer.attention, layer.cross):
+            if block is None:
+                continue
+            modules = {view: names(view.tensors[0]) for view in (block.query, block.key, block.value)}
+            x = {view: run.inputs[name][seen[name]][0].numpy() for view, name in modules.items()}
+            output = names(block.output.tensor)
+            context = run.inputs[output][seen[output]][0].numpy()
+            for name in {*modules.values(), output}:
+                seen[name] += 1
+            if last[number] == depth:  # the first application of shared layers reads another norm
+                check_norm(model, block.norm, x[block.query], run, names)
+                if block.source_norm is not None:
+                    check_norm(model, block.source_norm, x[block.value], run, names)
+            part = run.module.get_submodule(output)
+            found = next(scores)
+            check_block(
+                model,
+                block,
+                scores=found.reshape(block.heads, *found.shape[-2:]).numpy(),
+                x=(x[block.query], x[block.key], x[block.value]),
+                context=context,
+                output=lambda given, part=part: part(torch.from_numpy(given)[None])[0].detach().numpy(),
+                angles=run.angles,
+            )
+    assert next(scores, None) is None
+
+
+def normalised(model: Model, norm: Norm, z: Array) -> Array:
+    """g * zhat + b along the last axis."""
+    centred = z - z.mean(axis=-1, keepdims=True) if norm.kind == LAYER else z
+    scale = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + norm.epsilon)
+    found: Array = model.gain(norm) * centred / scale + model.shift(norm)
+    return found
+
+
+def check_norm(model: Model, norm: Norm | None, x: Array, run: Run, names: Names) -> None:
+    """The norm's own module gives what the block reads, and our numbers do, too; no norm: none gives it."""
+    assert norm is not None
+    giving = {
+        name: given[0] if given.ndim == x.ndim + 1 else given
+        for name, calls in run.norms.items()
+        for given, output in calls
+        if output.size == x.size and np.array_equal(output.reshape(x.shape), x)
+    }
+    if norm.kind == NONE:
+        assert not giving
+    else:
+        name = next(iter(giving)) if norm.gain is None else names(norm.gain)
+        close(normalised(model, norm, giving[name].reshape(x.shape)), x)
+
+
+def projected(model: Model, view: View, x: Array) -> Array:
+    """What a map makes of its inputs, bias and all."""
+    if view.after is not None:
+        x = projected(model, view.after, x)
+        x = x if view.norm is None else normalised(model, view.norm, x)
+    found: Array = x @ model.read(replace(view, after=None)) + model.bias(view)
+    return found
+
+
+def heads_of(model: Model, view: View, x: Array, heads: int, norm: Norm | None) -> Array:
+    """Queries, keys or values, heads x tokens x size, normalised."""
+    found = projected(model, view, x)
+    if norm is not None and norm.joint:
+        found = normalised(model, norm, found)
+    parts = found.reshape(len(x), heads, -1)
+    if norm is not None and not norm.joint:
+        parts = normalised(model, norm, parts)
+    return parts.transpose(1, 0, 2)
+
+
+def turned(parts: Array, rotary: Rotary | None, angles: list[Any]) -> Array:
+    """Queries or keys turned by their positions."""
+    if rotary is None:
+        return parts
+    cosine, sine = circle(rotary, parts.shape[1], angles)
+    chosen = parts[..., rotary.start : rotary.start + rotary.size]
+    pair = (chosen[..., 0::2], chosen[..., 1::2]) if rotary.adjacent else np.split(chosen, 2, axis=-1)
+    a, b = pair[0] * cosine - pair[1] * sine, pair[1] * cosine + pair[0] * sine
+    kept = [parts[..., : rotary.start], parts[..., rotary.start + rotary.size :]]
+    return np.concatenate([kept[0], a, b, kept[1]], axis=-1)
+
+
+def circle(rotary: Rotary, length: int, angles: list[Any]) -> tuple[Array, Array]:
+    """Cosines and sines by position: the model's own where it has ours, which it rounds to float32."""
+    half = rotary.size // 2
+    theirs = []
+    for found in angles:
+        both = (found.real, found.imag) if torch.is_tensor(found) else found
+        theirs.append(tuple(part.reshape(length, -1)[:, :half].numpy() for part in both))
+    if rotary.base is None:
+        return theirs[0]
+    angle = np.arange(length)[:, None] * rotary.base ** (-2 * np.arange(half) / rotary.size)
+    ours = np.cos(angle), np.sin(angle)
+    near = [pair for pair in theirs if np.abs(pair[0] - ours[0]).max() < length * 2.0**-23]
+    assert near or not theirs
+    return near[0] if near else ours
 
 
 def check_block(
     model: Model,
     block: Attention,
-    scores: np.ndarray,
-    x: dict[str, np.ndarray],
-    scale: float,
-    output: Callable[[np.ndarray], np.ndarray],
+    scores: Array,
+    x: tuple[Array, Array, Array],
+    context: Array,
+    output: Callable[[Array], Array],
+    angles: list[Any],
+    tolerance: float = TOLERANCE,
 ) -> None:
-    maps = {role: model.read(getattr(block, role)) for role in ("query", "key", "value", "output")}
-    size = block.head_size
+    how, groups = block.scores, block.kv_heads
+    query = heads_of(model, block.query, x[0], block.heads, how.query_norm)
+    key = heads_of(model, block.key, x[1], groups, how.key_norm)
+    if block.shared_key is not None:
+        shared = projected(model, block.shared_key, x[1])
+        key = np.concatenate([key, np.broadcast_to(shared, (groups, *shared.shape))], axis=-1)
+    query, key = turned(query, how.rotary, angles), turned(key, how.rotary, angles)
+    value = heads_of(model, block.value, x[2], groups, None)
+    outer, shift = model.read(block.output), model.bias(block.output)
+    size = outer.shape[0] // block.heads
     for head in range(block.heads):
-        own = slice(head * size, (head + 1) * size)
         group = block.kv_head(head)
-        shared = slice(group * size, (group + 1) * size)
-        ours = scale * (x["query"] @ maps["query"][:, own]) @ (x["key"] @ maps["key"][:, shared]).T
+        ours = how.scale * query[head] @ key[group].T
+        ours = ours if how.cap is None else how.cap * np.tanh(ours / how.cap)
         theirs = scores[head]
         allowed = theirs > -1e30
         assert np.ptp(theirs[allowed]) > 1e6 * TOLERANCE
-        close(ours[allowed], theirs[allowed])
+        close(ours[allowed], theirs[allowed], tolerance)
 
         weights = np.where(allowed, np.exp(theirs - theirs.max(axis=1, keepdims=True)), 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
-        contribution = weights @ (x["value"] @ maps["value"][:, shared]) @ maps["output"][own]
-        only_this_head = np.zeros_like(x["output"])
-        only_this_head[:, own] = x["output"][:, own]
-        close(contribution, output(only_this_head))
+        own = slice(head * size, (head + 1) * size)
+        only_this_head = np.zeros_like(context)
+        only_this_head[:, own] = context[:, own]
+        close(weights @ value[group] @ outer[own] + shift, output(only_this_head), tolerance)
 
 
-def check_feed_forward(model: Model, layer: Blocks, run: Run, module_of: Callable[[str], str]) -> None:
+def check_feed_forward(model: Model, layer: Blocks, run: Run, names: Names) -> None:
     """Input of M_out = phi(x M_in), or phi(x M_gate) * x M_in, with the activation the model names."""
-    assert layer.feed_forward
     maps = layer.feed_forward
-    x = run.inputs[module_of(maps.inner.tensor)][0]
-    hidden = run.inputs[module_of(maps.outer.tensor)][0]
+    assert maps
+    x = run.inputs[names(maps.inner.tensor)][0]
+    x = x.reshape(-1, x.shape[-1]).numpy()
+    check_norm(model, maps.norm, x, run, names)
+    hidden = run.inputs[names(maps.outer.tensor)][0]
+    hidden = hidden.reshape(-1, hidden.shape[-1])
+    close(inside(model, maps, x), hidden.numpy())
+    outer = run.module.get_submodule(names(maps.outer.tensor))
+    close(projected(model, maps.outer, hidden.numpy()), outer(hidden).detach().numpy())
+
+
+def inside(model: Model, maps: FeedForward, x: Array) -> Array:
+    """What M_out reads."""
     activation = ACT2FN[model.network.activation]
-    inner = x @ torch.from_numpy(model.read(maps.inner))
-    if maps.gate:
-        expected = activation(x @ torch.from_numpy(model.read(maps.gate))) * inner
+    inner = projected(model, maps.inner, x)
+    if maps.gate is None:
+        found: Array = activation(torch.from_numpy(inner)).numpy()
     else:
-        expected = activation(inner)
-    close(expected.numpy(), hidden.numpy())
-    outer = run.module.get_submodule(module_of(maps.outer.tensor))
-    close((hidden @ torch.from_numpy(model.read(maps.outer))).numpy(), outer(hidden).detach().numpy())
+        found = activation(torch.from_numpy(projected(model, maps.gate, x))).numpy() * inner
+    return found
 
 
-def close(ours: np.ndarray, theirs: np.ndarray, tolerance: float = TOLERANCE) -> None:
+def close(ours: Array, theirs: Array, tolerance: float = TOLERANCE) -> None:
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * max(1.0, np.abs(theirs).max()))
 
 

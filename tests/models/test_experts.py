@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 from models.forward_pass import (
-    TOLERANCE,
     VOCABULARY,
-    Run,
+    Names,
+    check_attention,
+    check_norm,
     close,
     make,
     recording,
@@ -129,39 +130,18 @@ def test_every_expert_is_the_models_own(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_attention_beside_experts(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores and the sum over heads, from the thin factors; latent attention too."""
-    class_name, sizes, _, _ = CASES[case]
+    """Norms, scores and heads, latent attention too; and the norm that experts read."""
+    class_name, sizes, routed, _ = CASES[case]
     module = make(class_name, **sizes)
-    seen: dict[str, list[Any]] = {"x": [], "output": []}
-
-    def keep(_module: Any, _args: Any, kwargs: dict[str, Any], output: tuple[torch.Tensor, ...]) -> None:
-        seen["x"].append(kwargs["hidden_states"])
-        seen["output"].append(output[0])
-
-    for layer in module.model.layers:
-        layer.self_attn.register_forward_hook(keep, with_kwargs=True)
     with recording(module, monkeypatch) as run:
         module(**tokens())
     module.save_pretrained(tmp_path)
-    # DeepSeek-V2's code turns queries and keys in float32: 2^-24 for each of a dozen roundings.
-    tolerance = 12 * 2.0**-24 if case == "deepseek_v2" else TOLERANCE
-    check_attention(open_model(tmp_path), run, seen, tolerance)
-
-
-def check_attention(model: Model, run: Run, seen: dict[str, list[Any]], tolerance: float) -> None:
-    scores = [score for score in run.scores if score.ndim == 4]  # routers call softmax on matrices
-    assert len(scores) == len(model.layers)
-    for layer, theirs, x, output in zip(model.layers, scores, seen["x"], seen["output"], strict=True):
-        block, hidden = layer.attention, x[0].numpy()
-        total = np.zeros_like(hidden)
-        pairs = zip(block.factors(model, "qk"), block.factors(model, "vo"), strict=True)
-        for head, ((query, key), (value, out)) in enumerate(pairs):
-            allowed = theirs[0, head].numpy() > -1e30
-            ours = layer.attention.scores.scale * hidden @ query @ key @ hidden.T
-            close(ours[allowed], theirs[0, head].numpy()[allowed], tolerance)
-            weights = np.where(allowed, np.exp(ours - ours.max(axis=1, keepdims=True)), 0.0)
-            total += weights / weights.sum(axis=1, keepdims=True) @ hidden @ value @ out
-        close(total, output[0].numpy(), tolerance)
+    model = open_model(tmp_path)
+    check_attention(model, run)
+    for index in routed:
+        (x,) = run.inputs[f"model.layers.{index}.mlp"]
+        for expert in model.layers[index].experts:
+            check_norm(model, expert.norm, x[0].numpy(), run, Names(model, module))
 
 
 @pytest.mark.parametrize("renormalised", [True, False])

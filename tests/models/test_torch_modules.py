@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models.forward_pass import close, recording
+from models.forward_pass import Names, check_norm, close, draw, heads_of, recording
 
 from attnlaw import audit
 from attnlaw.models.model import Attention, Model
@@ -34,6 +34,7 @@ def torch_modules() -> dict[str, torch.nn.Module]:
 @pytest.mark.parametrize("kind", torch_modules())
 def test_torch_modules(kind: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = torch_modules()[kind].double()
+    draw(module)
     if source == "module":
         model = open_model(module)
     else:
@@ -68,6 +69,29 @@ def test_a_module_tells_its_activation_and_norm(activation: str, norm_first: boo
     model = open_model(torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
     assert model.network.activation == activation
     assert ("pre-norm" in model.extensions) == norm_first
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_every_block_reads_its_norm(norm_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = torch.nn.Transformer(24, 4, 2, 2, norm_first=norm_first, **TORCH_SIZES).double()
+    draw(module)
+    streams = (torch.randn(1, count, 24, dtype=torch.float64) for count in (6, 5))
+    with recording(module, monkeypatch) as run:
+        module(*streams)
+    model = open_model(module)
+    names = Names(model, module)
+    for layer, at in zip(model.layers, ("encoder.0", "encoder.1", "decoder.0", "decoder.1"), strict=True):
+        prefix = at.replace(".", ".layers.")
+        (x,) = run.inputs[f"{prefix}.self_attn"]
+        check_norm(model, layer.attention.norm, x[0].numpy(), run, names)
+        (x,) = run.inputs[f"{prefix}.linear1"]
+        assert layer.feed_forward
+        check_norm(model, layer.feed_forward.norm, x[0].numpy(), run, names)
+        if layer.cross is not None:
+            (x,) = run.inputs[f"{prefix}.multihead_attn"]
+            check_norm(model, layer.cross.norm, x[0].numpy(), run, names)
+            (memory,) = [output for _, output in run.norms["encoder.norm"]]
+            check_norm(model, layer.cross.memory_norm, memory[0], run, names)
 
 
 def test_layers_under_names_of_the_users_own() -> None:
@@ -128,9 +152,9 @@ def test_towers_in_a_row_are_announced() -> None:
 def check_torch_attention(
     model: Model, block: Attention, attention: torch.nn.MultiheadAttention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw = torch.manual_seed(13)
+    seeded = torch.manual_seed(13)
     queries, keys, values = (
-        torch.randn(1, count, 24, dtype=torch.float64, generator=draw) for count in (5, 7, 7)
+        torch.randn(1, count, 24, dtype=torch.float64, generator=seeded) for count in (5, 7, 7)
     )
     whole = attention.out_proj.weight.detach().clone()
     with recording(attention, monkeypatch) as run:
@@ -140,11 +164,12 @@ def check_torch_attention(
             attention.out_proj.weight[:, own] = whole[:, own]
             contribution = attention(queries, keys, values, average_attn_weights=False)[0][0].numpy()
             scores = run.scores[-1].reshape(4, 5, 7)[head].numpy()
-            maps = {
-                role: model.read(getattr(block, role))[:, own].T @ tensor[0].numpy().T
-                for role, tensor in (("query", queries), ("key", keys), ("value", values))
-            }
-            close(6**-0.5 * maps["query"].T @ maps["key"], scores)
+            query, key, value = (
+                heads_of(model, view, tensor[0].numpy(), 4, None)[head]
+                for view, tensor in ((block.query, queries), (block.key, keys), (block.value, values))
+            )
+            close(block.scores.scale * query @ key.T, scores)
             weights = torch.from_numpy(scores).softmax(-1).numpy()
             attention.out_proj.weight.copy_(whole)
-            close(weights @ maps["value"].T @ model.read(block.output)[own], contribution)
+            ours = weights @ value @ model.read(block.output)[own] + model.bias(block.output)
+            close(ours, contribution)

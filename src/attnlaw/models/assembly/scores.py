@@ -50,7 +50,8 @@ def _rotary(config: Config, family: Family, attention: Attention, depth: int) ->
         shared = attention.shared_key.shape[1]
         return Rotary(shared, neighbours, base, d - shared)
     share = values.number("partial_rotary_factor") or config.number("rotary_pct") or family.rotary_share
-    return Rotary(min(config.size("rotary_dim") or int(d * share), d), neighbours, base)
+    size = min(config.size("rotary_dim") or int(d * share), d)
+    return Rotary(size + size % 2, neighbours, base)  # in pairs
 
 
 def _rope(config: Config, depth: int) -> Config:
