@@ -23,6 +23,9 @@ class GateFailed(RuntimeError):
         self.snapshot, self.verdicts = snapshot, verdicts
         super().__init__(told(snapshot.step, verdicts))
 
+    def __reduce__(self) -> tuple[type[GateFailed], tuple[Snapshot, Verdicts]]:
+        return GateFailed, (self.snapshot, self.verdicts)
+
 
 def told(step: int, verdicts: Verdicts) -> str:
     """What failed at a step, in one line."""
