@@ -35,7 +35,7 @@ def show(verdicts: Verdicts, console: Console) -> None:
     for (known, name), own in shown.items():
         level = f"{own[0].level}, known" if known else own[0].level
         _line(console, own[0].level, f"{level}: {name} ({_times(len(own))}): {own[0].meaning}")
-        _places(console, [f"{one}".removesuffix(f"; {one.meaning}") for one in own])
+        _places(console, [one.seen for one in own])
     console.print()
 
 

@@ -35,8 +35,8 @@ class Condition:
     values: tuple[Any, ...]
 
     def __str__(self) -> str:
-        shown = ", ".join(shown_value(value) for value in self.values)
-        return f"one of {shown}" if self.operator == "in" else f"{self.operator} {shown}"
+        shown = " or ".join(shown_value(value) for value in self.values)
+        return f"is {shown}" if self.operator == "in" else f"{self.operator} {shown}"
 
     def holds(self, column: pl.Expr) -> pl.Expr:
         """Whether the values of a column fulfil it; null where they are missing."""

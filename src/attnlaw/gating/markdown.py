@@ -12,7 +12,7 @@ from itertools import groupby
 from attnlaw.base.errors import printable
 from attnlaw.gating.condition import shown_value
 from attnlaw.gating.levels import OFF
-from attnlaw.gating.verdicts import FAILED, Found, Verdict, Verdicts
+from attnlaw.gating.verdicts import FAILED, PASSED, Found, Verdict, Verdicts
 
 MOST_PLACES = 5  # of one rule; a job's summary holds a megabyte
 LONGEST = 300  # characters of a name
@@ -58,9 +58,8 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _rule_row(rule: Verdict, verdicts: Verdicts) -> list[str]:
-    mark = {FAILED: f"❌ {rule.level}" if rule in verdicts.counted else rule.level, OFF: "off"}.get(
-        rule.outcome, "✅"
-    )
+    failed = f"❌ {rule.level}" if rule in verdicts.counted else rule.level
+    mark = {FAILED: failed, PASSED: "✅ passed", OFF: OFF}[rule.outcome]
     where = _places([str(failure) for failure in rule.failures]) if rule.outcome == FAILED else ""
     told = code(rule.remark) if rule.remark else where
     rows = "" if rule.outcome == OFF or rule.remark else f"{rule.held} of {rule.selected}"
@@ -76,7 +75,7 @@ def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
     for (known, name), own in sorted(groups.items(), key=lambda pair: _gravity(pair[1])):
         counts = not known and own[0] in verdicts.counted
         mark = f"❌ {own[0].level}" if counts else f"{own[0].level}{', known' if known else ''}"
-        rows.append([mark, code(name), _places([str(one) for one in own]), code(own[0].meaning)])
+        rows.append([mark, code(name), _places([one.seen for one in own]), code(own[0].meaning)])
     return rows
 
 

@@ -64,6 +64,8 @@ class Verdict:
             return self.remark
         if not self.failures and self.value is not None:
             return f"found {shown_value(self.value)}, asked for {self.asked}"
+        if self.selected == len(self.failures) == 1:
+            return f"{self.failures[0]}, asked for {self.asked}"
         worst = f"; the worst is {self.failures[0]}" if self.failures else ""
         return f"{self.held} of {self.selected} rows hold, asked for {self.asked}{worst}"
 
@@ -80,16 +82,16 @@ class Found:
     meaning: str
     known: bool = False
 
-    def __str__(self) -> str:
-        return f"{place_text(self.place)}: {self.told}"
-
     @property
-    def told(self) -> str:
-        """Its value with the threshold, where it has them, and what it means."""
-        shown = "" if self.value is None else shown_value(self.value)
-        if self.value is not None and self.threshold is not None:
-            shown = f"{shown} (threshold {shown_value(self.threshold)})"
-        return "; ".join(part for part in (shown, self.meaning) if part)
+    def seen(self) -> str:
+        """Where it is, and its value with the threshold where it has them."""
+        if self.value is None:
+            return place_text(self.place)
+        beyond = "" if self.threshold is None else f" (threshold {shown_value(self.threshold)})"
+        return f"{place_text(self.place)}: {shown_value(self.value)}{beyond}"
+
+    def __str__(self) -> str:
+        return f"{self.seen}; {self.meaning}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +156,12 @@ class Verdicts:
         failed = [one for one in self.counted if isinstance(one, Verdict)]
         found = [one for one in self.counted if isinstance(one, Found)]
         judged = len([rule for rule in self.rules if rule.outcome != OFF])
+        below = "" if failed else f", below level {self.fail_on}"
         parts = []
-        if judged:
-            parts.append(f"{len(failed) or 'none'} of {_many(judged, 'rule')} failed")
+        if judged and self.failed_rules:
+            parts.append(f"{len(failed or self.failed_rules)} of {_many(judged, 'rule')} failed{below}")
+        elif judged:
+            parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
         if self.looked_for:
             which = " or ".join(level for level in LEVELS if reaches(level, self.fail_on))
             what = "finding" if self.known_of is None else "new finding"
