@@ -1,6 +1,7 @@
 """The proxies of real and made models against published figures and a slow oracle in mpmath."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -23,17 +24,23 @@ def torch_state(path, key=None):
     return {name: tensor.double().numpy() for name, tensor in stored.items() if tensor.is_floating_point()}
 
 
+def logarithm(value):
+    """log10 of an mpmath number: of a plain one wherever float64 holds it, which is much faster."""
+    plain = float(value)
+    return math.log10(plain) if 1e-290 < plain < 1e290 else float(log10(value))
+
+
 def assert_equal(found, expected, proxies="proxies"):
     """Every proxy, alpha and row of an audit against the oracle, in log10 to 1e-9 relative."""
     proxies = found.summary[proxies]
     for name in ("spectrum_adaptive", "edelman", "trauger_tewari"):
-        assert proxies[name]["log10"] == pytest.approx(float(log10(expected[name])), rel=CLOSE), name
+        assert proxies[name]["log10"] == pytest.approx(logarithm(expected[name]), rel=CLOSE), name
     for p, value in expected["fixed"].items():
-        assert proxies["fixed_p"][str(p)]["log10"] == pytest.approx(float(log10(value)), rel=CLOSE), p
+        assert proxies["fixed_p"][str(p)]["log10"] == pytest.approx(logarithm(value), rel=CLOSE), p
 
 
 def assert_rows_equal(found, expected):
-    alpha = [float(log10(value)) for value in expected["alpha"]]
+    alpha = [logarithm(value) for value in expected["alpha"]]
     assert found.summary["log10_alpha"] == pytest.approx(alpha, rel=CLOSE, abs=CLOSE)
     assert found.summary["value_of_adaptivity"] == pytest.approx(float(expected["adaptivity"]), rel=CLOSE)
     rows = found.matrices.rows(named=True)
@@ -42,10 +49,12 @@ def assert_rows_equal(found, expected):
         assert (row["layer"], row["kind"], row["head"]) == (other["layer"], other["kind"], other["head"])
         assert row["p"] == pytest.approx(other["p"], abs=1e-12)
         for name in ("gamma", "alpha", "scale"):
-            assert row[f"log10_{name}"] == pytest.approx(float(log10(other[name])), rel=CLOSE, abs=CLOSE)
-        curve = [float(log10(value)) for value in other["curve"]]
-        assert row["log10_curve"] == pytest.approx(curve, rel=CLOSE, abs=CLOSE)
-        assert row["log10_contribution"] == pytest.approx(min(curve), rel=CLOSE)
+            assert row[f"log10_{name}"] == pytest.approx(logarithm(other[name]), rel=CLOSE, abs=CLOSE)
+        curve = np.array([logarithm(value) for value in other["curve"]])
+        ours = np.array(row["log10_curve"])
+        assert ours.shape == curve.shape
+        assert (np.abs(ours - curve) <= CLOSE * np.maximum(np.abs(curve), 1.0)).all()
+        assert row["log10_contribution"] == pytest.approx(curve.min(), rel=CLOSE)
 
 
 def test_rxnfp_against_its_published_figures():

@@ -98,7 +98,8 @@ def test_embeddings_are_rows_when_asked_for():
 
 
 def test_several_models_give_a_list_and_one_bad_one_does_not_lose_the_others(tmp_path):
-    done = audit(TINY, tmp_path / "absent", TINY, "--json", "--out", tmp_path / "o", status=1)
+    some = ("--layers", "0", "--only", "qk")
+    done = audit(TINY, tmp_path / "absent", TINY, *some, "--json", "--out", tmp_path / "o", status=1)
     assert [summary["family"] for summary in json.loads(done.stdout)] == ["gpt2", "gpt2"]
     assert (tmp_path / "o" / "matrices.parquet").exists()
     (line,) = [text for text in done.stderr.splitlines() if text.startswith("attnlaw:")]

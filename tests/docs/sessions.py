@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import json
 import os
 import re
 import shlex
@@ -29,6 +30,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from safetensors.numpy import load_file, save_file
 
 from attnlaw.command import console, main
 
@@ -49,8 +52,9 @@ TERMINAL = {
 }
 FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w+-]*)(?: +title="(?P<title>[^"]*)")?$')
 PROMPT = re.compile(r"^\$ ")
-# Names of the README that stand for the reader's own checkpoints.
+# Names of the README that stand for the reader's own checkpoints: one layer of the model that ships here.
 STANDINS = ("path/to/checkpoint", "path/to/model", "A", "B")
+MODEL = ROOT / "examples" / "tiny-decoder"
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Exchange:
 
 @dataclass
 class Session:
-    """Runs the blocks of one page in `folder`, where `examples`, `studies` and the stand-ins are linked."""
+    """Runs the blocks of one page in `folder`, where `examples`, `studies` and the stand-ins are found."""
 
     page: Path
     folder: Path
@@ -100,8 +104,7 @@ class Session:
         for name in ("examples", "studies", "src"):
             (self.folder / name).symlink_to(ROOT / name)
         for name in STANDINS:
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).symlink_to(ROOT / "examples" / "tiny-decoder")
+            write_standin(self.folder / name)
 
     def run(self) -> list[Exchange]:
         """Every block in order; a command that fails where the page shows no output raises."""
@@ -136,6 +139,16 @@ class Session:
         with contextlib.redirect_stdout(out):
             exec(code, self.names)
         return tidy(out.getvalue())
+
+
+def write_standin(folder: Path) -> None:
+    """A checkpoint of the first layer alone, whose numbers no page shows."""
+    folder.mkdir(parents=True)
+    config = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"n_layer": 1}), encoding="utf-8")
+    weights = load_file(MODEL / "model.safetensors")
+    first = {name: w for name, w in weights.items() if ".h." not in name or ".h.0." in name}
+    save_file(first, folder / "model.safetensors")
 
 
 def blocks(text: str) -> list[Block]:

@@ -11,11 +11,11 @@ import gguf
 import numpy as np
 import pytest
 from models.spoiled import refusal
-from real_checkpoints import audited, real_checkpoint
+from real_checkpoints import real_checkpoint
 from safetensors.numpy import save_file
 from scipy.linalg import svdvals
 
-from attnlaw import audit
+from attnlaw import Audit, audit
 from attnlaw.base.errors import InputError
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
@@ -84,13 +84,18 @@ def test_scores_and_head_outputs_of_smollm2(smollm2: Model, layer: int) -> None:
             assert np.max(np.abs(found - expected)) <= 2.0**-22 * np.abs(expected).max()
 
 
-def test_smollm2_is_audited_whole(smollm2: Model) -> None:
-    found = audited("smollm2")
-    assert found.matrices.height == 30 * (2 * HEADS + 3) == found.summary["matrices"]
-    numbers = found.matrices.select("spectral_norm", "norm_21", "effective_rank", "log10_contribution")
-    assert all(np.isfinite(column.to_numpy()).all() for column in numbers)
-    assert all(np.isfinite(values).all() for values in found.spectra["singular_values"].to_list())
-    assert np.isfinite(found.summary["proxies"]["spectrum_adaptive"]["log10"])
+def finite(found: Audit) -> bool:
+    """Whether every number of the rows of an audit is there and finite."""
+    numbers = found.matrices.select("spectral_norm", "norm_21", "effective_rank")
+    values = found.spectra["singular_values"].to_list()
+    return all(np.isfinite(column).all() for column in (*numbers.to_numpy().T, *values))
+
+
+def test_smollm2_is_audited(smollm2: Model) -> None:
+    """Two layers of it: the others have the same names, sizes and codes."""
+    found = audit(real_checkpoint("smollm2"), layers="3:5", jobs=1)
+    assert found.matrices.height == 2 * (2 * HEADS + 3) == found.summary["matrices"]
+    assert finite(found)
     w = {role: q4_1(smollm2, f"blk.3.attn_{role}.weight") for role in ("q", "k")}
     formed = w["q"][5 * SIZE : 6 * SIZE].T @ w["k"][SIZE : 2 * SIZE]
     row = found.spectra.filter(layer=3, kind="qk", head=5)["singular_values"][0].to_numpy()
@@ -99,11 +104,20 @@ def test_smollm2_is_audited_whole(smollm2: Model) -> None:
     assert np.max(np.abs(row - svdvals(formed)[:SIZE])) <= error
 
 
-def three_layers(model: Model) -> tuple[Arrays, dict[str, int]]:
+@pytest.mark.long
+def test_smollm2_is_audited_whole() -> None:
+    found = audit(real_checkpoint("smollm2"), jobs=1)
+    assert found.matrices.height == 30 * (2 * HEADS + 3) == found.summary["matrices"]
+    assert finite(found)
+    assert np.isfinite(found.matrices["log10_contribution"].to_numpy()).all()
+    assert np.isfinite(found.summary["proxies"]["spectrum_adaptive"]["log10"])
+
+
+def two_layers(model: Model) -> tuple[Arrays, dict[str, int]]:
     """The first layers of SmolLM2 as float32."""
-    names = [f"blk.{layer}.{name}.weight" for layer in range(3) for name in TO_HUGGING_FACE]
+    names = [f"blk.{layer}.{name}.weight" for layer in range(2) for name in TO_HUGGING_FACE]
     sizes = {
-        "block_count": 3,
+        "block_count": 2,
         "embedding_length": 576,
         "feed_forward_length": 1536,
         "attention.head_count": HEADS,
@@ -133,7 +147,7 @@ def test_the_same_model_as_gguf_and_as_safetensors_gives_the_same_rows(
     smollm2: Model, tmp_path: Path, permuted: bool
 ) -> None:
     """Bit by bit; or, with Hugging Face's order of rows within a head, to the last digits of a sum."""
-    tensors, sizes = three_layers(smollm2)
+    tensors, sizes = two_layers(smollm2)
     write_gguf(tmp_path / "a.gguf", tensors, sizes)
     (tmp_path / "b").mkdir()
     save_file(as_hugging_face(tensors, permuted), tmp_path / "b" / "model.safetensors")
@@ -142,6 +156,8 @@ def test_the_same_model_as_gguf_and_as_safetensors_gives_the_same_rows(
     )
     ours, twin = audit(tmp_path / "a.gguf", name="m", jobs=1), audit(tmp_path / "b", name="m", jobs=1)
     assert ours.summary["warnings"] == twin.summary["warnings"] == []
+    assert np.isfinite(ours.summary["proxies"]["spectrum_adaptive"]["log10"])
+    assert np.isfinite(ours.matrices["log10_contribution"].to_numpy()).all()
     if not permuted:
         assert ours.matrices.drop("tensors").equals(twin.matrices.drop("tensors"))
         assert ours.spectra.equals(twin.spectra)

@@ -18,9 +18,11 @@ def product_values(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def matrix_values(matrix: np.ndarray) -> np.ndarray:
     """Singular values of a square matrix: rotate pairs of columns until all are orthogonal.
 
-    Pairs are taken by the round-robin of a tournament, so that each round rotates d/2 of them at once.
+    Pairs are taken by the round-robin of a tournament, so that each round rotates d/2 of them at once. Turned
+    first by what float64 finds, the columns are nearly orthogonal, and two or three sweeps are enough.
     """
-    a = np.asarray(matrix, dtype=np.longdouble).copy()
+    a = np.asarray(matrix, dtype=np.longdouble)
+    a = a @ _orthogonal(np.linalg.svd(a.astype(np.float64))[2].T)
     d = a.shape[1]
     if d % 2:
         a = np.concatenate([a, np.zeros((a.shape[0], 1), np.longdouble)], axis=1)
@@ -30,6 +32,14 @@ def matrix_values(matrix: np.ndarray) -> np.ndarray:
         if worst < 8 * np.finfo(np.longdouble).eps * np.sqrt(d):
             return np.sort(np.sqrt((a * a).sum(axis=0)))[::-1][:d]
     raise AssertionError(f"Jacobi did not converge in {SWEEPS} sweeps: {worst}")
+
+
+def _orthogonal(matrix: np.ndarray) -> np.ndarray:
+    """A matrix that is orthogonal to the last bit of float64 made so to the last of these (Newton)."""
+    v = matrix.astype(np.longdouble)
+    for _ in range(2):
+        v = v @ (3 * np.eye(len(v), dtype=np.longdouble) - v.T @ v) / 2
+    return v
 
 
 def _turned(order: np.ndarray, step: int) -> np.ndarray:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,16 @@ def weights(seed: int) -> dict[str, Any]:
     return {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
 
 
-@pytest.fixture(scope="module", name="audited")
-def _audited(tmp_path_factory: pytest.TempPathFactory) -> attnlaw.Audit:
-    return attnlaw.audit(weights(0), heads=2, name="one").fitted()
+@pytest.fixture(scope="module", name="whole")
+def _whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved audit with fits, as good as new: tests damage copies of it."""
+    return attnlaw.audit(weights(0), heads=2, name="one").fitted().save(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(name="audited")
+def _audited(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it to damage."""
+    return Path(shutil.copytree(whole, tmp_path / "audited"))
 
 
 def page_rows(page: Path) -> dict[str, list[Any]]:
@@ -41,11 +50,13 @@ def page_rows(page: Path) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     "name", ["run[1]", "~", *(pytest.param(name, marks=pytest.mark.long) for name in ("run?", "*", "run{1}"))]
 )
-def test_a_name_like_a_pattern_is_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_like_a_pattern_is_a_name(
+    name: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rows of `run[1]` are its own, not those of `run1`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "run1"))
-    kinds: list[Callable[[Path, float], object]] = [audit_with, study_with, steps_with]
+    kinds: list[Callable[[Path, float], object]] = [partial(audit_with, whole), study_with, steps_with]
     for number, write in enumerate(kinds):
         for folder, value in (("run1", 1.0), (name, 2.0)):
             write(Path(f"{number}") / folder, value)
@@ -55,8 +66,10 @@ def test_a_name_like_a_pattern_is_a_name(name: str, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("kind", ["audit", "study", "steps"])
-def test_a_name_that_is_no_unicode_is_read_and_written_out(kind: str, tmp_path: Path) -> None:
-    {"audit": audit_with, "study": study_with, "steps": steps_with}[kind](tmp_path / "plain", 2.0)
+def test_a_name_that_is_no_unicode_is_read_and_written_out(kind: str, whole: Path, tmp_path: Path) -> None:
+    {"audit": partial(audit_with, whole), "study": study_with, "steps": steps_with}[kind](
+        tmp_path / "plain", 2.0
+    )
     strange = tmp_path / os.fsdecode(b"r\xff")
     try:
         (tmp_path / "plain").rename(strange)
@@ -66,9 +79,9 @@ def test_a_name_that_is_no_unicode_is_read_and_written_out(kind: str, tmp_path: 
     assert ("r\\udcff" in page.read_text(encoding="utf-8")) == (kind != "audit")  # audits go by their models
 
 
-def audit_with(folder: Path, value: float) -> None:
-    audit = attnlaw.audit(weights(0), heads=2, name="one").save(folder)
-    matrices = pl.read_parquet(audit.absolute() / "matrices.parquet", glob=False)
+def audit_with(whole: Path, folder: Path, value: float) -> None:
+    shutil.copytree(whole, folder)
+    matrices = pl.read_parquet(folder.absolute() / "matrices.parquet", glob=False)
     matrices.with_columns(spectral_norm=value).write_parquet(folder.absolute() / "matrices.parquet")
 
 
@@ -116,10 +129,9 @@ def refused(folder: Path, *parts: str) -> None:
     ],
     ids=["lists", "tables", "digits", "short", "bytes"],
 )
-def test_summaries_that_are_none(text: str, audited: attnlaw.Audit, tmp_path: Path) -> None:
-    audited.save(tmp_path)
-    (tmp_path / "summary.json").write_bytes(text.encode("latin-1"))
-    refused(tmp_path, "not the rows of an audit", "attnlaw audit MODEL --out")
+def test_summaries_that_are_none(text: str, audited: Path) -> None:
+    (audited / "summary.json").write_bytes(text.encode("latin-1"))
+    refused(audited, "not the rows of an audit", "attnlaw audit MODEL --out")
 
 
 @pytest.mark.parametrize(
@@ -134,31 +146,26 @@ def test_summaries_that_are_none(text: str, audited: attnlaw.Audit, tmp_path: Pa
         {"model": "other"},
     ],
 )
-def test_summaries_of_other_types(change: dict[str, Any], audited: attnlaw.Audit, tmp_path: Path) -> None:
-    audited.save(tmp_path)
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    (tmp_path / "summary.json").write_text(json.dumps(summary | {"rank_count": False} | change))
-    refused(tmp_path, "attnlaw audit MODEL --out")
+def test_summaries_of_other_types(change: dict[str, Any], audited: Path) -> None:
+    summary = json.loads((audited / "summary.json").read_text())
+    (audited / "summary.json").write_text(json.dumps(summary | {"rank_count": False} | change))
+    refused(audited, "attnlaw audit MODEL --out")
 
 
 @pytest.mark.parametrize("name", ["summary.json", "matrices.parquet", "fits.parquet"])
-def test_pipes_and_directories_among_the_files_of_an_audit(
-    name: str, audited: attnlaw.Audit, tmp_path: Path
-) -> None:
-    audited.save(tmp_path)
-    (tmp_path / name).unlink()
-    os.mkfifo(tmp_path / name)
-    refused(tmp_path, name, "not a plain file")
-    (tmp_path / name).unlink()
-    (tmp_path / name).mkdir()
-    refused(tmp_path, name, "not a plain file")
+def test_pipes_and_directories_among_the_files_of_an_audit(name: str, audited: Path) -> None:
+    (audited / name).unlink()
+    os.mkfifo(audited / name)
+    refused(audited, name, "not a plain file")
+    (audited / name).unlink()
+    (audited / name).mkdir()
+    refused(audited, name, "not a plain file")
 
 
-def test_a_summary_of_gigabytes_is_not_read(audited: attnlaw.Audit, tmp_path: Path) -> None:
-    audited.save(tmp_path)
-    with (tmp_path / "summary.json").open("wb") as file:
+def test_a_summary_of_gigabytes_is_not_read(audited: Path) -> None:
+    with (audited / "summary.json").open("wb") as file:
         file.truncate(10**10)  # a hole
-    refused(tmp_path, "summary.json: larger than 64 MB")
+    refused(audited, "summary.json: larger than 64 MB")
 
 
 DAMAGE = {
@@ -177,35 +184,32 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("case", DAMAGE)
-def test_tables_of_an_audit_that_are_damaged(case: str, audited: attnlaw.Audit, tmp_path: Path) -> None:
-    audited.save(tmp_path)
+def test_tables_of_an_audit_that_are_damaged(case: str, audited: Path) -> None:
     table, columns = DAMAGE[case]
-    path = tmp_path / f"{table}.parquet"
+    path = audited / f"{table}.parquet"
     pl.read_parquet(path).with_columns(**columns).write_parquet(path)
-    refused(tmp_path, "attnlaw audit MODEL --out")
+    refused(audited, "attnlaw audit MODEL --out")
 
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
-def test_what_is_no_number_is_null(value: float, audited: attnlaw.Audit, tmp_path: Path) -> None:
-    audited.save(tmp_path)
+def test_what_is_no_number_is_null(value: float, audited: Path) -> None:
     for name in ("matrices", "layers", "fits"):
-        path = tmp_path / f"{name}.parquet"
+        path = audited / f"{name}.parquet"
         rows = pl.read_parquet(path)
         floats = [column for column, dtype in rows.schema.items() if dtype.is_float()]
         rows.with_columns(pl.lit(value).alias(column) for column in floats).write_parquet(path)
-    found = read_audit(tmp_path)
+    found = read_audit(audited)
     assert found.matrices["spectral_norm"].null_count() == found.matrices.height
-    assert set(page_rows(write_report([tmp_path]))["spectral_norm"]) == {None}
+    assert set(page_rows(write_report([audited]))["spectral_norm"]) == {None}
 
 
-def test_curves_of_other_lengths_are_drawn_as_they_are(audited: attnlaw.Audit, tmp_path: Path) -> None:
-    audited.save(tmp_path)
-    path = tmp_path / "matrices.parquet"
+def test_curves_of_other_lengths_are_drawn_as_they_are(audited: Path) -> None:
+    path = audited / "matrices.parquet"
     rows = pl.read_parquet(path)
     curves = [[0.0, 1.0, 2.0], [0.0, NAN], [1.0], [], None] * rows.height
     torn = rows.with_columns(pl.Series("log10_curve", curves[: rows.height], pl.List(pl.Float64)))
     torn.with_columns(kind=pl.lit("qk"), layer=pl.lit(0)).write_parquet(path)
-    assert page_rows(write_report([tmp_path]))["kind"] == ["qk"] * rows.height
+    assert page_rows(write_report([audited]))["kind"] == ["qk"] * rows.height
 
 
 LEARN = {"alpha": 0.1, "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1, "student": "direct"}

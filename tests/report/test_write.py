@@ -243,11 +243,13 @@ def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
         write_report([folder])
 
 
-@pytest.mark.parametrize("lost", ["fits", "curves"])
-def test_half_of_the_fits_draws_no_curves(lost, tmp_path):
+def test_half_of_the_fits_draws_no_curves(tmp_path):
     rng = np.random.default_rng(2)
     state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
-    folder = attnlaw.audit(state, heads=2).fitted().save(tmp_path)
-    assert data_of(folder / "report.html")["fits"] is not None
-    (folder / f"{lost}.parquet").unlink()
-    assert data_of(write_report([folder]))["fits"] is None
+    whole = attnlaw.audit(state, heads=2).fitted().save(tmp_path / "whole")
+    assert data_of(whole / "report.html")["fits"] is not None
+    for lost in ("fits", "curves"):
+        (tmp_path / lost).mkdir()
+        folder = copied(whole, tmp_path / lost)
+        (folder / f"{lost}.parquet").unlink()
+        assert data_of(write_report([folder]))["fits"] is None

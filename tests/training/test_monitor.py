@@ -310,7 +310,7 @@ monitor = SpectralMonitor(
 (folder / "ready").touch()
 while not (folder / "go").exists():
     time.sleep(0.001)
-for step in range(40):
+for step in range(15):
     monitor.step(step)
 """
 
@@ -323,11 +323,11 @@ def test_two_processes_share_a_directory(tmp_path):
         time.sleep(0.001)
     (tmp_path / "go").touch()
     step = 0
-    while step < 40 or other.poll() is None:
+    while step < 15 or other.poll() is None:
         monitor.measure(step)
         step += 1
     assert other.returncode == 0
-    expected = [("other", count) for count in range(40)] + [("own", count) for count in range(step)]
+    expected = [("other", count) for count in range(15)] + [("own", count) for count in range(step)]
     assert sorted(stored(tmp_path / "run").select("model", "step").rows()) == expected
     matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet")
     assert sorted(matrices.select("model", "step").unique().rows()) == expected

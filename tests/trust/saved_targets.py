@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,18 +33,25 @@ PATHS = {f"path_{name}": [1.0, 0.5] for name in ("squared_length", "cosine")}
 PATH_ERRORS = {f"{name}_error": [0.1, 0.1] for name in PATHS}
 
 
-def write_audit(folder: Path) -> None:
-    """A small audit with fits."""
+@cache
+def _audit_files() -> dict[str, bytes]:
+    """The files of a small audit with fits."""
     rng = np.random.default_rng(0)
     weights = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
-    attnlaw.audit(weights, heads=2, name="one").fitted().save(folder)
+    with TemporaryDirectory() as folder:
+        attnlaw.audit(weights, heads=2, name="one").fitted().save(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def write_audit(folder: Path) -> None:
+    """The audit, as it was saved."""
+    for name, data in _audit_files().items():
+        (folder / name).write_bytes(data)
 
 
 def summaries() -> list[bytes]:
     """Its summary."""
-    with TemporaryDirectory() as folder:
-        write_audit(Path(folder))
-        return [Path(folder, "summary.json").read_bytes()]
+    return [_audit_files()["summary.json"]]
 
 
 def with_summary(folder: Path, data: bytes) -> Path:
@@ -53,9 +61,8 @@ def with_summary(folder: Path, data: bytes) -> Path:
 
 def audit_tables() -> list[bytes]:
     """The numbers of its tables, as JSON."""
-    with TemporaryDirectory() as folder:
-        write_audit(Path(folder))
-        tables = {name: pl.read_parquet(f"{folder}/{name}.parquet").head(3).to_dicts() for name in TABLES}
+    files = _audit_files()
+    tables = {name: pl.read_parquet(files[f"{name}.parquet"]).head(3).to_dicts() for name in TABLES}
     return [json.dumps(tables, indent=0).encode()]
 
 

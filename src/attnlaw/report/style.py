@@ -108,15 +108,15 @@ def _undrawable(reason: str) -> InputError:
 
 
 def styled(chart: Any) -> Any:
-    """The chart with the house style applied."""
-    return (
-        chart.configure(font="Helvetica, Arial, sans-serif")
-        .configure_range(category=list(PALETTE), heatmap={"scheme": "viridis"})
-        .configure_axis(labelFontSize=10, titleFontSize=11, titleFontWeight="normal", gridOpacity=0.4)
-        .configure_legend(labelFontSize=10, titleFontSize=10, titleFontWeight="normal")
-        .configure_title(fontSize=12, fontWeight="normal", anchor="start")
-        .configure_line(strokeWidth=1.6)
-        .configure_view(strokeOpacity=0.3)
+    """The chart with the house style applied, in one call: each copies the chart."""
+    return chart.configure(
+        font="Helvetica, Arial, sans-serif",
+        range={"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
+        axis={"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
+        legend={"labelFontSize": 10, "titleFontSize": 10, "titleFontWeight": "normal"},
+        title={"fontSize": 12, "fontWeight": "normal", "anchor": "start"},
+        line={"strokeWidth": 1.6},
+        view={"strokeOpacity": 0.3},
     )
 
 
