@@ -15,6 +15,7 @@ from gating.frames import FINDINGS, TABLES, findings, heads, table, written
 from gating.sarif_schema import sarif_schema
 from markdown_it import MarkdownIt
 
+from attnlaw.base.errors import printable
 from attnlaw.gating.github import add_to_summary, commands
 from attnlaw.gating.judge import judge
 from attnlaw.gating.junit import junit
@@ -123,7 +124,8 @@ def test_junit_is_read_back_by_a_parser(tmp_path):
 
 
 def test_junit_holds_hostile_names_as_text(tmp_path):
-    (suite,) = ElementTree.fromstring(junit([verdicts(tmp_path, HOSTILE)]))
+    (suite,) = ElementTree.fromstring(junit([verdicts(tmp_path, HOSTILE, RULES.replace("near", "n\\u0001"))]))
+    assert suite[0].get("name") == r"n\x01"
     body = next(case for case in suite if case.get("name") == "non-finite").find("failure").text
     assert len(body.splitlines()) == len(HOSTILE)
     assert "<script>alert(1)</script>" in body
@@ -231,11 +233,13 @@ def test_annotations_are_one_for_each_rule_the_gravest_first(tmp_path):
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
-    printed = "\n".join(commands(verdicts(tmp_path, (name,), RULES.replace("near", "a,b: 50%"))))
+    rule = "a,b::c 50%0A%3A"
+    printed = "\n".join(commands(verdicts(tmp_path, (name,), RULES.replace("near", rule))))
     assert len(printed.splitlines()) == 6
     read = [runner(line) for line in printed.splitlines()]
     assert [found[0] for found in read] == ["error"] * 4 + ["warning", "notice"]
-    assert read[0][1] == {"title": "attnlaw: a,b: 50%"}
+    assert read[0][1] == {"title": f"attnlaw: {rule}"}
+    assert read[3][2] == f"{printable(name)}: {printable(name)}: 3; it means this"
 
 
 def test_the_summary_of_a_job_is_added_to(tmp_path):
