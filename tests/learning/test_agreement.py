@@ -111,7 +111,6 @@ def test_agreement_refuses_what_does_not_belong_together() -> None:
     measured = simulate(PROBLEM, 10, seeds=2, seed=0)
     other = simulate(Problem(alpha=0.4, noise=0.5, weight_decay=0.6), 12, seeds=2, seed=0)
     for measurements, message in (
-        ([], "found no measurement"),
         ([measured, other], "different problems"),
         ([measured, measured], "the same size"),
         ([simulate(PROBLEM, 10, seeds=1, seed=0)], "single seed"),

@@ -18,7 +18,8 @@ from report.charts_of import data_of, study_of
 
 import attnlaw
 from attnlaw.report.explorer import plain_columns
-from attnlaw.report.saved import read_audit, read_saved
+from attnlaw.report.read import read_saved
+from attnlaw.report.read_audit import read_audit
 from attnlaw.report.write import write_report
 from attnlaw.verbs import verb
 
@@ -131,7 +132,7 @@ def refused(folder: Path, *parts: str) -> None:
 )
 def test_summaries_that_are_none(text: str, audited: Path) -> None:
     (audited / "summary.json").write_bytes(text.encode("latin-1"))
-    refused(audited, "not the rows of an audit", "attnlaw audit MODEL --out")
+    refused(audited, "not what attnlaw wrote", "attnlaw audit MODEL --out")
 
 
 @pytest.mark.parametrize(
@@ -240,6 +241,15 @@ def test_rows_are_checked_by_the_columns_of_their_verb(name: str, tmp_path: Path
     found = {quantity.name for quantity in verb(name).quantities}
     bare = {key: value for key, value in whole.items() if key not in found}
     refused(study_of(tmp_path / "bare", [bare]), f"found rows of {name} without any of")
+
+
+def test_a_command_whose_cases_all_failed_and_one_without_cases(tmp_path: Path) -> None:
+    (tmp_path / "attnlaw.json").write_text('{"verb": "limit"}')
+    rows = pl.DataFrame({"verb": ["limit"], "status": ["failed"], "remark": ["too wide; choose less"]})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    assert "1 of 1 tasks failed: too wide; choose less." in write_report([tmp_path]).read_text()
+    rows.clear().write_parquet(tmp_path / "rows.parquet")
+    refused(tmp_path, "rows.parquet: found no rows", "attnlaw limit")
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,13 @@ import polars as pl
 import pytest
 from report.charts_of import named, source
 
-from attnlaw.report import marks
-from attnlaw.report.marks import Shades, palette
-from attnlaw.report.paper import COLUMN, FORMATS, NEAR, save_chart
+from attnlaw.base.charts import ENDINGS
+from attnlaw.report.cell_marks import Shades, field
+from attnlaw.report.curve_marks import curves
+from attnlaw.report.density_marks import densities as drawn_densities
+from attnlaw.report.density_marks import spectrum
+from attnlaw.report.marks import palette
+from attnlaw.report.paper import COLUMN, NEAR, save_chart
 from attnlaw.report.style import inline_svg
 from attnlaw.verbs import verb
 
@@ -44,34 +48,32 @@ def test_curves_layer_lines_points_and_thresholds(tmp_path: Path) -> None:
     points = LINES.head(1).with_columns(size=pl.lit("trained, d = 20"), error=pl.lit(0.1))
     thresholds = pl.DataFrame({"x": [0.15, 0.9], "name": ["recovery", "beyond the axis"]})
     colours = palette(LINES["series"])
-    chart = marks.curves(LINES, "alpha", "error", colours, points=points, thresholds=thresholds)
+    chart = curves(LINES, "alpha", "error", colours, points=points, thresholds=thresholds)
     assert len(chart.to_dict()["layer"]) == 5  # line, rule and its name, bar, point
     assert legend(chart, tmp_path) == {"direct", "bayes", "theory", "trained, d = 20"}
     text = json.dumps(chart.to_dict())
     assert "recovery" in text
     assert "beyond the axis" not in text
-    assert (
-        save_chart(marks.curves(LINES, "alpha", "error", colours), tmp_path / "c.svg").stat().st_size > 2000
-    )
+    assert save_chart(curves(LINES, "alpha", "error", colours), tmp_path / "c.svg").stat().st_size > 2000
 
 
 def test_logarithmic_axes_keep_bars_above_zero(tmp_path: Path) -> None:
     rows = pl.DataFrame(
         {"x": [16, 64, 256], "y": [0.02, 0.002, -1e-6], "error": [1e-3, 5e-3, 1e-5], "series": ["KL"] * 3}
     )
-    chart = marks.curves(rows, "width n", "KL", {"KL": "black"}, log=True, slope=-2)
+    chart = curves(rows, "width n", "KL", {"KL": "black"}, log=True, slope=-2)
     shown = rows_of(chart.to_dict()["layer"][1] | {"data": chart.to_dict()["layer"][1]["data"]})
     assert [row["x"] for row in shown] == [16, 64]  # a value below zero has no logarithm
     assert all(0 < row["low"] < row["y"] < row["high"] for row in shown)
     assert "slope −2" in json.dumps(chart.to_dict(), ensure_ascii=False)
-    assert "slope" not in json.dumps(marks.curves(rows, "n", "KL", {"KL": "black"}, log=True).to_dict())
+    assert "slope" not in json.dumps(curves(rows, "n", "KL", {"KL": "black"}, log=True).to_dict())
     save_chart(chart, tmp_path / "kl.svg")
 
 
 def test_a_histogram_keeps_the_weight_of_the_atom_out(tmp_path: Path) -> None:
     density = pl.DataFrame({"x": [0.0, 1.0], "density": [0.5, 0.0], "detail": [0, 0]})
     values = np.concatenate([np.zeros(60), np.random.default_rng(0).random(40)]).tolist()
-    chart = marks.spectrum(density, "x", values, atom=0.58, outliers=(1.4,), name="trained, d = 40")
+    chart = spectrum(density, "x", values, atom=0.58, outliers=(1.4,), name="trained, d = 40")
     bars = rows_of(chart.to_dict()["layer"][0])
     area = sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars)
     assert area == pytest.approx(0.4, rel=1e-12)
@@ -82,7 +84,7 @@ def test_a_histogram_keeps_the_weight_of_the_atom_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [[], [0.3]])
 def test_a_spectrum_that_was_cut_entirely(kept: list[float], tmp_path: Path) -> None:
     values = [0.0, 0.0, *kept]
-    chart = marks.spectrum(NO_DENSITY, "x", values, atom=1.0, name="trained")
+    chart = spectrum(NO_DENSITY, "x", values, atom=1.0, name="trained")
     bars = rows_of(chart.to_dict()["layer"][0])
     area = sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars)
     assert area == pytest.approx(len(kept) / len(values))
@@ -93,7 +95,7 @@ def test_a_spectrum_that_was_cut_entirely(kept: list[float], tmp_path: Path) -> 
 def test_a_field_clips_and_covers_the_grid(tmp_path: Path) -> None:
     rows = pl.DataFrame({"x": [0.1, 0.1, 0.2, 0.2], "y": [0.1, 0.2] * 2, "colour": [1.2, 0.5, 1.1, 0.0]})
     lines = pl.DataFrame({"x": [0.1, 0.2], "y": [0.15, 0.2], "name": ["recovery"] * 2})
-    chart = marks.field(rows, lines, "rank", "alpha", "error", Shades(domain=(0.0, 1.0)))
+    chart = field(rows, lines, "rank", "alpha", "error", Shades(domain=(0.0, 1.0)))
     heat = chart.to_dict()["layer"][0]
     assert heat["encoding"]["x"]["title"] == "rank"
     assert max(cell["shown"] for cell in rows_of(heat)) == 1.0
@@ -108,12 +110,12 @@ def densities(ratio: str | None) -> Any:
             for x in (-1.0, 0.0, 1.0)
         ]
     )
-    return marks.densities(rows, "y", palette(rows["series"]), "width n", ratio, "heads 2")
+    return drawn_densities(rows, "y", palette(rows["series"]), "width n", ratio, "heads 2")
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_densities_are_saved_in_every_format(tmp_path: Path, ending: str) -> None:
-    path = save_chart(densities("density / density of the limit"), tmp_path / f"densities{ending}")
+    path = save_chart(densities("density / density of the limit"), tmp_path / f"densities.{ending}")
     assert path.stat().st_size > 1000
 
 

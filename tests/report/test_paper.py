@@ -1,6 +1,5 @@
 """Figures for a paper: as wide as a column or two, in readable type, in every format."""
 
-import json
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -14,7 +13,8 @@ from report.charts_of import as_rows
 import attnlaw
 from attnlaw.report.audit_charts import compare, contribution_curves
 from attnlaw.report.audited import AuditRows, audit_figures
-from attnlaw.report.paper import COLUMN, LIST, NEAR, PAGE, paper_spec, save_chart, save_figures
+from attnlaw.report.paper import COLUMN, NEAR, PAGE, paper_spec, save_chart, save_figures
+from attnlaw.report.write import write_report
 
 
 @pytest.fixture(scope="module", name="audit")
@@ -175,28 +175,6 @@ def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
     assert ">model<" not in save_figures([alone], tmp_path / "one", "svg")[0].read_text()
 
 
-def test_figures_of_an_earlier_run_go_and_files_of_the_user_stay(audit, tmp_path):
-    several = [figure for figure in audit_figures(as_rows(audit + audit)) if "model" in figure.name]
-    save_figures(several, tmp_path, "svg")
-    mine = tmp_path / "heads_mine.svg"
-    mine.write_text("drawn by hand")
-    outside = tmp_path.parent / "outside.svg"
-    outside.write_text("elsewhere")
-    kept = save_figures(
-        [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"], tmp_path, "pdf"
-    )
-    save_figures(
-        [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"], tmp_path, "svg"
-    )
-    shown = {path for path in tmp_path.iterdir() if not path.name.startswith(".")}
-    assert shown == {*kept, tmp_path / "heads.svg", mine}
-    (tmp_path / LIST).write_text(json.dumps(["../outside.svg", 3, str(outside)]))
-    save_figures([], tmp_path, "svg")
-    assert outside.exists()
-    (tmp_path / LIST).write_text("torn")
-    save_figures([], tmp_path, "svg")
-
-
 @pytest.mark.parametrize(("most", "told"), [(1, True), (2, False)])
 def test_layers_without_a_line_are_told(most, told, audit, monkeypatch):
     monkeypatch.setattr("attnlaw.report.audit_charts.MOST_LINES", most)
@@ -207,8 +185,12 @@ def test_layers_without_a_line_are_told(most, told, audit, monkeypatch):
 
 
 def test_unknown_formats_are_refused(audit, tmp_path):
-    with pytest.raises(attnlaw.InputError, match="--figures bmp: expected one of pdf, svg, png"):
-        save_figures([], tmp_path, "bmp")
+    with pytest.raises(attnlaw.InputError, match="figures: found 'bmp', expected one of pdf, svg, png"):
+        write_report([tmp_path], figures="bmp")
+    with pytest.raises(
+        attnlaw.InputError, match=r"f\.bmp: a figure ends in one of \.pdf, \.svg, \.png; rename"
+    ):
+        save_chart(chart_of(audit, "amplification"), tmp_path / "f.bmp")
 
 
 def test_shares_that_are_unknown_are_left_out(audit):

@@ -14,7 +14,7 @@ import attnlaw
 from attnlaw import study
 from attnlaw.auditing.summary import MEANING
 from attnlaw.report.audited import AuditRows
-from attnlaw.report.saved import read_saved
+from attnlaw.report.read import read_saved
 from attnlaw.report.write import write_report
 from attnlaw.spectra import lanczos, measure
 from attnlaw.study.file import read_study

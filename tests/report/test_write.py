@@ -11,10 +11,12 @@ from safetensors.numpy import save_file
 
 import attnlaw
 from attnlaw import study
-from attnlaw.report.saved import read_audit, read_saved
+from attnlaw.base.results import STORE
+from attnlaw.bounds import BOUNDS
+from attnlaw.report.read import read_saved
+from attnlaw.report.read_audit import read_audit
 from attnlaw.report.write import write_report
 from attnlaw.study.file import read_study
-from attnlaw.study.store import STORE
 
 ALPHAS = (0.1, 0.2, 0.4)
 SETTING = {"tokens": 1, "output": "linear", "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1}
@@ -216,6 +218,20 @@ def test_rows_of_an_older_version_lack_columns_and_are_shown(audited, tmp_path):
     older.write_parquet(folder / "matrices.parquet")
     columns = data_of(write_report([folder]))["columns"]
     assert set(columns["expert"]) == set(columns["effective_rank"]) == {None}
+
+
+def test_a_proxy_that_an_older_summary_lacks_is_missing_and_moves_no_other(audited, tmp_path):
+    folder = copied(audited, tmp_path)
+    whole = json.loads((folder / "summary.json").read_text())
+    lost, kept = "spectrum_adaptive_continuous", whole["proxies"]["edelman"]["log10"]
+    proxies = {name: entry for name, entry in whole["proxies"].items() if name != lost}
+    (folder / "summary.json").write_text(json.dumps(whole | {"proxies": proxies}))
+    for order in ([audited, folder], [folder, audited]):
+        source = write_report(order, tmp_path / "both").read_text(encoding="utf-8")
+        rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)</td>', source)
+        cells = {name: set(values) for name, *values in rows}
+        assert cells[BOUNDS["edelman"].label] == {f"{kept:.4f}"}
+        assert cells[BOUNDS[lost].label] == {f"{whole['proxies'][lost]['log10']:.4f}", "–"}
 
 
 @pytest.mark.parametrize(

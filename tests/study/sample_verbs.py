@@ -205,8 +205,7 @@ SECOND_TIME = _verb("second_time", SecondTime, second_time)
 RECOVERS = _verb("recovers", Recovers, recovers)
 TORN = _verb("torn", Torn, torn, "lines")
 CUT = Verb("cut", "Cut", Cut, (Quantity("largest"),), each(cut))
-MUTE = Verb("mute", "Without rows", Cut, (), each(cut))
-VERBS = table(SQUARE, DRAW, POISONED, SECOND_TIME, RECOVERS, TORN, CUT, MUTE)
+VERBS = table(SQUARE, DRAW, POISONED, SECOND_TIME, RECOVERS, TORN, CUT)
 
 
 def find(name: str) -> Verb[Any, Any]:

@@ -142,7 +142,6 @@ def test_a_setting_of_several_values_is_one_value_where_it_is_fixed(tmp_path: Pa
         ("verb = ", "not valid TOML"),
         ("", "verb: found None, expected the name of a verb"),
         ('verb = "teach"', "verb: 'teach' is no verb; expected one of square"),
-        ('verb = "mute"', "verb: mute makes no rows; choose another verb"),
         ('verb = "square"\n[girds]\nx = [1]', "unknown key girds"),
         ('verb = "cut"\n[grid]\nedeg = [0.1]', "[grid] edeg is not a setting of cut; did you mean edge?"),
         ('verb = "square"\n[grid]\nx = []', "[grid] x: found [], expected a list of values"),

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from attnlaw.report.charts import figures_of
-from attnlaw.report.saved import read_saved
+from attnlaw.report.read import read_saved
 from attnlaw.study import Place, Study, read_study, run
 
 STUDIES = Path(__file__).resolve().parents[2] / "studies"

@@ -207,11 +207,11 @@ def test_weights_without_a_tail_are_refused(weight, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strength": -1.0}, "strength is -1"),
-        ({"strength": math.nan}, "strength is nan"),
-        ({"strength": 1.0, "decay": 0.0}, "decay is 0"),
-        ({"strength": 1.0, "decay": 1.5}, "decay is 1.5"),
-        ({"strength": 1.0, "every": 0}, "every is 0"),
+        ({"strength": -1.0}, "strength: found -1"),
+        ({"strength": math.nan}, "strength: found nan"),
+        ({"strength": 1.0, "decay": 0.0}, "decay: found 0"),
+        ({"strength": 1.0, "decay": 1.5}, "decay: found 1.5"),
+        ({"strength": 1.0, "every": 0}, "every: found 0"),
     ],
 )
 def test_bad_penalties_are_refused(options, message):
@@ -222,5 +222,5 @@ def test_bad_penalties_are_refused(options, message):
 def test_no_modules_and_a_bad_shape_are_refused():
     with pytest.raises(InputError, match="no modules"):
         Penalty(stable_rank, strength=1.0)([])
-    with pytest.raises(InputError, match="shape of a Frechet prior"):
+    with pytest.raises(InputError, match="shape: found 0, expected a number above 0"):
         frechet_prior(torch.eye(2), shape=0.0)

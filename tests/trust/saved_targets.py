@@ -17,7 +17,7 @@ import attnlaw
 from attnlaw.report.charts import figures_of
 from attnlaw.report.labels import failures, same
 from attnlaw.report.page import rows_page
-from attnlaw.report.saved import read_saved
+from attnlaw.report.read import read_saved
 from attnlaw.report.write import write_report
 from attnlaw.study import run, status
 from attnlaw.study.export import export

@@ -154,7 +154,7 @@ def test_a_directory_that_is_read_only(
     study.write_text(STUDY)
     given = {"report": [place / "first"], "study": ["run", study]}.get(verb, [place / "one"])
     line = refused(capsys, verb, *given, "--out", read_only)
-    assert line == f"attnlaw: {read_only}: cannot be written to; choose another directory"
+    assert line == f"attnlaw: {read_only}: cannot be written (Permission denied); choose another directory"
     assert not list(read_only.iterdir())
 
 

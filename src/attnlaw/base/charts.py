@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
+# What the file of a figure may end in; `choices` of a setting.
+ENDINGS = dict.fromkeys(("pdf", "svg", "png"))
+
 
 @dataclass(frozen=True)
 class _Chart:

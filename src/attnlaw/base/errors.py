@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 LONGEST = 2000  # characters of a message
 
@@ -65,6 +66,18 @@ class BadSetting(InputError):
         else:
             line = f"{place}{name}: found {_shown(self.found, repr)}, {rule}"
         return printable(line)
+
+
+@contextmanager
+def needing(what: str, extra: str) -> Iterator[None]:
+    """A package that is missing, and the extra of attnlaw that installs it, in one line."""
+    try:
+        yield
+    except ImportError as error:
+        package = error.name or "another package"
+        raise InputError(
+            f"{what} needs {package}; install it with: pip install 'attnlaw[{extra}]'"
+        ) from error
 
 
 def as_option(name: str) -> str:

@@ -6,6 +6,7 @@ file of bounded size, and links stay inside.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -26,6 +27,7 @@ MOST_INTEGER = 2**63  # TOML's integers have 64 bits; Python's parser takes hexa
 MOST_NESTED = 32
 # Longer than any map of names by far. Python's parser takes the square of the parts of one key in time.
 LARGEST_TOML = 32 * 1024
+LARGEST_JSON = 64  # megabytes of what attnlaw wrote
 
 
 @contextmanager
@@ -43,32 +45,36 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     'whole'
     """
     target = replaceable(path)
-    try:
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".draft", dir=target.parent)
         os.close(handle)
-    except OSError as error:
-        raise InputError(
-            f"{target}: cannot be written ({error.strerror}); choose another directory"
-        ) from error
-    draft = Path(name)
+        draft = Path(name)
+        try:
+            yield draft
+            draft.chmod(0o666 & ~_umask())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """What the system says against writing to a file or directory, in one line."""
     try:
-        yield draft
-        draft.chmod(0o666 & ~_umask())
-        draft.replace(target)
+        yield
     except OSError as error:
         raise InputError(
             f"{target}: cannot be written ({error.strerror}); choose another directory"
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def replaceable(path: str | os.PathLike[str]) -> Path:
     """The path; an `InputError` where a directory stands, which no file can replace."""
     target = Path(path)
-    if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
-        raise InputError(f"{target}: cannot be written (a directory is there); choose another directory")
+    with writing(target):
+        if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
+            raise IsADirectoryError(errno.EISDIR, "a directory is there")
     return target
 
 
@@ -82,14 +88,10 @@ def replace_all(contents: Mapping[Path, bytes]) -> None:
 def usable_directory(path: str | os.PathLike[str]) -> Path:
     """The directory, made where it is missing; an `InputError` where files cannot be written to it."""
     folder = Path(path)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise InputError(f"{folder}: is a file, expected a directory; choose another name") from error
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another directory") from error
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{folder}: cannot be written to; choose another directory")
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return folder
 
 
@@ -143,6 +145,21 @@ def read_bounded(path: Path, megabytes: int, remedy: str = "check its permission
     if len(data) > most:
         raise InputError(f"{path}: larger than {megabytes} MB, which no such file is; copy it again")
     return data
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """What a JSON file of ours holds: no NaN, and no half of a surrogate pair, which no page can hold."""
+    data = read_bounded(path, LARGEST_JSON, remedy)
+    try:
+        found = json.loads(data, parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not what attnlaw wrote ({error}); {remedy}") from error
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"found {text}, which is no number")
 
 
 def parse_toml(

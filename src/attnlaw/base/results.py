@@ -9,11 +9,14 @@ from importlib import import_module
 from pathlib import Path
 
 from attnlaw.base.declare import version
-from attnlaw.base.errors import InputError
-from attnlaw.base.files import replace_all, replaceable, to_json, usable_directory
+from attnlaw.base.files import replace_all, replaceable, to_json, usable_directory, writing
 
 # Names the verb and the version that wrote a directory.
 WRITTEN = "attnlaw.json"
+ROWS = "rows.parquet"
+# Of a study: its rows, and those that a run has kept so far.
+STUDY_ROWS = Path("rows", ROWS)
+STORE = "store.sqlite"
 
 
 def save_results(
@@ -28,14 +31,9 @@ def save_results(
     about = to_json({"verb": verb, "version": version()})
     contents = {replaceable(folder / name): data for name, data in files.items()}
     contents[replaceable(folder / WRITTEN)] = f"{about}\n".encode()
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".rows.") as copy:
-            for path, data in contents.items():
-                (Path(copy) / path.name).write_bytes(data)
-            import_module("attnlaw.report.write").write_report([copy], out=folder, figures=figures)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written ({error.strerror}); choose another directory"
-        ) from error
+    with writing(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".rows.") as copy:
+        for path, data in contents.items():
+            (Path(copy) / path.name).write_bytes(data)
+        import_module("attnlaw.report.write").write_report([copy], out=folder, figures=figures)
     replace_all(contents)
     return folder

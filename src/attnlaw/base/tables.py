@@ -73,6 +73,14 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
     return table.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in needed.items())
 
 
+def conformed(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
+    """The table with the columns of the schema: null where one is missing, refused if it is another kind."""
+    present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
+    told = require_columns(table, present, where, remedy).select(list(present))
+    missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
+    return told.with_columns(**missing).select(list(schema))
+
+
 def _is_plain(dtype: pl.DataType) -> bool:
     """Whether its values are numbers, texts, truth values or lists of them."""
     inner = dtype.inner if isinstance(dtype, pl.List) else dtype

@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from attnlaw.base.charts import ENDINGS
 from attnlaw.base.declare import Verb, named
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Declared, Settings, declared, setting, settings
 
-FORMATS = ("pdf", "svg", "png")
 # Verbs with tables of their own: a module of this room with `show` (one result), and `show_together` and
 # `save` where these are its own, too.
 TABLES = {
@@ -37,7 +37,7 @@ class Shown(Settings):
     figures: str | None = setting(
         None,
         "With --out: every chart for a two-column paper, too.",
-        choices=dict.fromkeys(FORMATS),
+        choices=ENDINGS,
         needs="out",
         panel=OUTPUT,
     )
@@ -47,8 +47,8 @@ class Shown(Settings):
 
     def check(self) -> None:
         require_named(self.out)
-        if self.figure is not None and Path(self.figure).suffix[1:] not in FORMATS:
-            raise BadSetting("figure", f"expected a name that ends in .{', .'.join(FORMATS)}", self.figure)
+        if self.figure is not None and Path(self.figure).suffix[1:] not in ENDINGS:
+            raise BadSetting("figure", f"expected a name that ends in .{', .'.join(ENDINGS)}", self.figure)
 
     def instead(self) -> int | None:
         """What an option asks for in place of the verb's work; its exit status, None where none does."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attnlaw.base.charts import ENDINGS
 from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.command.perform import FORMATS, require_named
+from attnlaw.command.perform import require_named
 
 
 @settings
@@ -22,7 +23,7 @@ class Report(Settings):
     figures: str | None = setting(
         None,
         "Also write every chart for a two-column paper, to figures/.",
-        choices=dict.fromkeys(FORMATS),
+        choices=ENDINGS,
     )
 
     def check(self) -> None:

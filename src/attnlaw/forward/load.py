@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, needing
 from attnlaw.base.files import require_possible
 from attnlaw.forward.families import FAMILIES, Reader
 from attnlaw.models.config import read_config
@@ -66,13 +66,9 @@ def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
 
 
 def _import_transformers() -> Any:
-    try:
+    with needing("the lens", "lens"):
         import torch  # noqa: F401
         import transformers
-    except ImportError as error:
-        raise InputError(
-            "the lens needs PyTorch and transformers; install them with: pip install 'attnlaw[lens]'"
-        ) from error
     return transformers
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from scipy.stats import kstest
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.laws.attention_matrix import AttentionMatrixLaw
 from attnlaw.laws.law import Reals
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
@@ -56,10 +56,8 @@ def attention_sample(
     >>> drawn.law_distance < drawn.marchenko_pastur_distance, drawn.warnings
     (True, ())
     """
-    if tokens < 2 or head_size < 1:
-        raise InputError(
-            f"attention sample: found {tokens} tokens and head size {head_size}, expected at least 2 and 1"
-        )
+    require("tokens", tokens, int, least=2)
+    require("head_size", head_size, int, least=1)
     law = AttentionMatrixLaw(beta, head_size / tokens)
     plain = MarchenkoPastur(1.0, law.theta)
     values = attention_spectrum(random_attention(tokens, head_size, beta, seed))

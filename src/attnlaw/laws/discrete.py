@@ -25,13 +25,9 @@ class Discrete(Law):
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.values or len(self.values) != len(self.weights):
-            raise InputError(
-                f"eigenvalues: found {len(self.values)} values and {len(self.weights)} weights, "
-                "expected one weight for each of at least one value"
-            )
-        if not np.all(np.isfinite(self.values)) or min(self.weights) <= 0:
-            raise InputError("eigenvalues: found a value that is not finite or a weight that is not positive")
+        positive = all(weight > 0 for weight in self.weights)
+        if not positive or len(self.values) != len(self.weights) or not np.all(np.isfinite(self.values)):
+            raise InputError("eigenvalues: expected finite values, each with a weight above 0")
         if abs(sum(self.weights) - 1.0) > 1e-9:
             raise InputError(
                 f"eigenvalues: the weights sum to {sum(self.weights):.6g}; divide them by their sum"

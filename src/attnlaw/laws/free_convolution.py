@@ -130,8 +130,6 @@ class FreeConvolution(Law):
                 f"free convolution: found a base law {type(self.base).__name__}, expected Marchenko-Pastur "
                 "or discrete; turn it into a Discrete law of its quantiles"
             )
-        if not 0 < self.sigma < np.inf:
-            raise InputError(f"free convolution: found sigma {self.sigma}, expected a number above 0")
         require_scale("free convolution: sigma", self.sigma)
         most = LARGEST_RATIO * max(abs(end) for end in self.base.support)
         if self.sigma > most:

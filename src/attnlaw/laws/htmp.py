@@ -51,8 +51,6 @@ class HighTemperatureMP(Law):
     gamma: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.kappa < np.inf:
-            raise InputError(f"high-temperature law: found kappa {self.kappa}, expected a number above 0")
         require_scale("high-temperature law: kappa", self.kappa, LARGEST_KAPPA)
         if not 0 < self.gamma < 1:
             raise InputError(

@@ -184,10 +184,10 @@ class Law(ABC):
         return np.concatenate(xs), mass * ((1.0 - self.mass_of_atoms) / mass[-1])
 
 
-def require_scale(name: str, value: float, largest: float = LARGEST_SCALE) -> None:
+def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remedy: str = "rescale") -> None:
     """An `InputError` for a parameter whose powers would leave float64, where a law would be a wrong one."""
     if not 1 / largest <= value <= largest:
-        raise InputError(f"{name} {value:g}: expected a number from {1 / largest:g} to {largest:g}; rescale")
+        raise InputError(f"{name} {value:g}: expected a number from {1 / largest:g} to {largest:g}; {remedy}")
 
 
 def require_levels(p: ArrayLike) -> Reals:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri_exp
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.laws.law import Complexes, Law, Reals, require_levels
 from attnlaw.laws.pieces import Decades, HeavyHalfLine, Piece, ToZero
 
@@ -33,12 +33,9 @@ class Lognormal(Law):
     x_min: float = 0.0
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.mu):
-            raise InputError(f"lognormal: found mu {self.mu}, expected a finite number")
-        if not 0 < self.sigma < np.inf:
-            raise InputError(f"lognormal: found sigma {self.sigma}, expected a number above 0")
-        if not 0 <= self.x_min < np.inf:
-            raise InputError(f"lognormal: found x_min {self.x_min}, expected zero or a number above")
+        require("lognormal mu", self.mu, float)
+        require("lognormal sigma", self.sigma, float, above=0)
+        require("lognormal x_min", self.x_min, float, least=0)
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

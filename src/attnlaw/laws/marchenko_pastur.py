@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.base.errors import InputError
 from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_levels, require_scale
 
 
@@ -29,15 +28,9 @@ class MarchenkoPastur(Law):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.rank_ratio < np.inf:
-            raise InputError(
-                f"Marchenko-Pastur: found rank ratio {self.rank_ratio}, expected a number above 0; "
-                "give m/d, the rank of the matrix divided by its size"
-            )
-        if not 0 < self.scale < np.inf:
-            raise InputError(f"Marchenko-Pastur: found scale {self.scale}, expected a number above 0")
+        remedy = "give m/d, the rank of the matrix divided by its size"
+        require_scale("Marchenko-Pastur: rank ratio", self.rank_ratio, LARGEST_RATIO, remedy)
         require_scale("Marchenko-Pastur: scale", self.scale)
-        require_scale("Marchenko-Pastur: rank ratio", self.rank_ratio, LARGEST_RATIO)
 
     def scaled(self, factor: float) -> MarchenkoPastur:
         """The law of `factor X`."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import hyp2f1
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.laws.law import Complexes, Law, Reals, require_levels
 from attnlaw.laws.pieces import HeavyHalfLine, Piece
 
@@ -33,10 +33,8 @@ class PowerLaw(Law):
     x_min: float
 
     def __post_init__(self) -> None:
-        if not 1 < self.alpha < np.inf:
-            raise InputError(f"power law: found alpha {self.alpha}, expected a number above 1")
-        if not 0 < self.x_min < np.inf:
-            raise InputError(f"power law: found x_min {self.x_min}, expected a number above 0")
+        require("power law alpha", self.alpha, float, above=1)
+        require("power law x_min", self.x_min, float, above=0)
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.laws.free_convolution import FreeConvolution, Indices, Truncated
 from attnlaw.laws.law import Complexes, Law, Reals
 
@@ -72,8 +72,7 @@ class Rectified(Law):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.scale < np.inf:
-            raise InputError(f"rectified law: found scale {self.scale}, expected a number above 0")
+        require("scale of a rectified law", self.scale, float, above=0)
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.base.errors import InputError
 from attnlaw.laws.law import Complexes, Law, Reals, require_scale
 
 
@@ -22,8 +21,6 @@ class Semicircle(Law):
     sigma: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.sigma < np.inf:
-            raise InputError(f"semicircle: found sigma {self.sigma}, expected a standard deviation above 0")
         require_scale("semicircle: sigma", self.sigma)
 
     @property

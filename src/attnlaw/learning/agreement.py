@@ -118,8 +118,6 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
     >>> abs(agreement(state_evolution(problem), [measured])["norm"].z) < 3
     True
     """
-    if not measurements:
-        raise InputError("agreement: found no measurement, expected at least one; run simulate first")
     if (
         len({(m.problem, m.sensing) for m in measurements}) > 1
         or measurements[0].problem != prediction.problem

@@ -117,10 +117,9 @@ class Target:
         A Marchenko-Pastur target keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and
         that product must be whole. A power law has the size of its own dimension.
         """
-        if size > LARGEST_SIZE:
-            raise InputError(f"size: found {size}, expected at most {LARGEST_SIZE}: a matrix of that side")
-        if size < 1 + len(self.spikes):
-            raise InputError(f"size: found {size}, expected at least {1 + len(self.spikes)}")
+        least = 1 + len(self.spikes)
+        if not least <= size <= LARGEST_SIZE:
+            raise InputError(f"size: found {size}, expected at least {least} and at most {LARGEST_SIZE}")
         bulk = size - len(self.spikes)
         if self.exponent is not None and self.dimension is not None:
             if size != self.dimension:
@@ -129,27 +128,26 @@ class Target:
                 )
             values = _power_law(self.exponent, self.dimension)[::-1][len(self.spikes) :]
         elif self.rank_ratio is not None and self.rank_ratio < 1:
-            rank = size * self.rank_ratio
-            if abs(rank - round(rank)) > 1e-9 * size or round(rank) < 1:
-                raise InputError(
-                    f"size {size} times target rank {self.rank_ratio:g} is {rank:g}, expected a whole number "
-                    "of at least 1; choose another size or rank ratio"
-                )
-            zeros = min(size - round(rank), bulk)
+            zeros = min(size - _rank(size, self.rank_ratio), bulk)
             rest = bulk - zeros
             levels = 1.0 - self.rank_ratio + self.rank_ratio * (np.arange(rest) + 0.5) / max(rest, 1)
             values = np.concatenate([np.zeros(zeros), self.law.quantile(levels)])
         else:
-            if (
-                self.rank_ratio is not None
-                and abs(size * self.rank_ratio - round(size * self.rank_ratio)) > 1e-9 * size
-            ):
-                raise InputError(
-                    f"size {size} times target rank {self.rank_ratio:g} is {size * self.rank_ratio:g}, "
-                    "expected a whole number; choose another size or rank ratio"
-                )
+            if self.rank_ratio is not None:
+                _rank(size, self.rank_ratio)
             values = self.law.quantile((np.arange(bulk) + 0.5) / bulk)
         return np.sort(np.concatenate([values, self.spikes]))
+
+
+def _rank(size: int, rank_ratio: float) -> int:
+    """The rank of a target of some size, which must be whole."""
+    rank = size * rank_ratio
+    if abs(rank - round(rank)) > 1e-9 * size or round(rank) < 1:
+        raise InputError(
+            f"size {size} times target rank {rank_ratio:g} is {rank:g}, expected a whole number "
+            "of at least 1; choose another size or rank ratio"
+        )
+    return round(rank)
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 
 from attnlaw.base.charts import Bars, Cells, Dots
-from attnlaw.report import marks
-from attnlaw.report.labels import brief, cases, free, varied
-from attnlaw.report.marks import Figure, Shades, palette
+from attnlaw.report.bar_marks import bars, dots
+from attnlaw.report.cell_marks import CELL, Shades, cells, field
+from attnlaw.report.labels import brief, cases
+from attnlaw.report.marks import Figure, palette
 from attnlaw.report.source import Source, called
 from attnlaw.report.style import PALETTE
 
@@ -25,8 +26,7 @@ def draw_cells(chart: Cells, source: Source) -> Iterator[Figure]:
         return
     told = rows.drop_nulls([*chart.colour, ys[0], *(xs if len(xs) == 1 else ())])
     numbers = told[xs[0]].dtype.is_float()
-    names = [name for name in varied(told, source.settings) if name not in (*xs, *ys)]
-    for case, own in cases(told, free(told, names, [*xs, *ys])):
+    for case, own in cases(told, source.others(told, [*xs, *ys])):
         if not numbers:
             yield source.figure(chart, case, partial(_panels, chart, source, own))
         elif _even(own[xs[0]]) and _even(own[ys[0]]):
@@ -55,7 +55,7 @@ def _field(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
     lines = pl.DataFrame(told, schema={"x": pl.Float64, "y": pl.Float64, "name": pl.String})
     placed = rows.select(x=pl.col(x), y=pl.col(y), colour=pl.col(colour))
     label = source.verb.label
-    return marks.field(placed, lines, label(x), label(y), label(colour), Shades(chart.scale, chart.domain))
+    return field(placed, lines, label(x), label(y), label(colour), Shades(chart.scale, chart.domain))
 
 
 def _panels(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
@@ -78,13 +78,13 @@ def _panels(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
         )
         xs = [name for name in _several(chart.x) if own[name].count()]
         most = max(told["x"].n_unique(), told["y"].n_unique())
-        panel = marks.cells(
+        panel = cells(
             told,
             source.verb.label(xs[0]) if xs else None,
             source.verb.label(_several(chart.y)[0]),
             shades,
             title=source.verb.label(column) if several else source.names.of(chart.panel or "", value),
-            side=max(1, min(300 // most, max(26, 200 // most))) if chart.tells else marks.CELL,
+            side=max(1, min(300 // most, max(26, 200 // most))) if chart.tells else CELL,
             turned=len(xs) > 1,
             bare=bool(panels),
         )
@@ -140,7 +140,7 @@ def draw_bars(chart: Bars, source: Source) -> Iterator[Figure]:
 
     def draw() -> Any:
         panels = [
-            marks.bars(
+            bars(
                 own.select("x", "part", "place", "value"),
                 source.verb.label(chart.x),
                 "share",
@@ -163,4 +163,4 @@ def draw_dots(chart: Dots, source: Source) -> Iterator[Figure]:
     told, colours = called(source, long, [chart.by])
     labels = {name: source.verb.label(name) for name in values}
     placed = told.select("value", "series", line=pl.col("line").replace_strict(labels))
-    yield source.figure(chart, {}, partial(marks.dots, placed, chart.axis, colours))
+    yield source.figure(chart, {}, partial(dots, placed, chart.axis, colours))

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.charts import Curves
-from attnlaw.report import marks
-from attnlaw.report.labels import MOST_CASES, cases, free, varied
+from attnlaw.report.curve_marks import curves
+from attnlaw.report.labels import MOST_CASES, cases, varied
 from attnlaw.report.marks import Figure
 from attnlaw.report.source import Source, averaged, called, distinct, measured_name, same_settings
 
@@ -32,9 +32,8 @@ def draw_curves(chart: Curves, source: Source) -> Iterator[Figure]:
         told = told.filter(pl.col(chart.x) > 0, pl.col(chart.y) > 0)
     if distinct(told[chart.x]) < 2:
         return
-    by = [chart.by] if chart.by is not None and told[chart.by].n_unique() > 1 else []
-    names = [name for name in varied(told, source.settings) if name not in (chart.x, chart.by)]
-    others = free(told, names, [chart.x, *by])
+    by = varied(told, [] if chart.by is None else [chart.by])
+    others = source.others(told, [chart.x, *by])
     points = _points(chart, source)
     if points is None and not by and told.select(others).n_unique() <= MOST_CASES:
         by, others = others, []
@@ -65,7 +64,7 @@ def _curve(
         "Bars are one standard error." if spread is None and lines["error"].count() else "",
     ]
     draw = partial(
-        marks.curves,
+        curves,
         lines,
         source.verb.label(chart.x),
         source.verb.label(chart.y),

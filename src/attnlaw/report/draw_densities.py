@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.charts import Density
-from attnlaw.report import marks
-from attnlaw.report.labels import cases, free, text, varied
+from attnlaw.report.density_marks import INFINITE, densities, spectrum
+from attnlaw.report.labels import cases, text, varied
 from attnlaw.report.marks import Figure
 from attnlaw.report.source import Source, measured_name, same_settings
 from attnlaw.report.style import PALETTE
@@ -26,8 +26,7 @@ def draw_densities(chart: Density, source: Source) -> Iterator[Figure]:
         return
     told = rows.drop_nulls([chart.x, chart.y])
     apart = [name for name in (chart.by, chart.panel) if name is not None]
-    names = [name for name in varied(told, source.settings) if name not in apart]
-    for case, own in cases(told, free(told, names, apart) if apart else names):
+    for case, own in cases(told, source.others(told, apart) if apart else varied(told, source.settings)):
         yield from _laws(chart, source, case, own) if chart.by else _spectrum(chart, source, case, own)
 
 
@@ -47,7 +46,7 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
     values = sorted(first[by].unique().to_list())
     names = {value: text(value) for value in values}
     colours = {
-        name: "#000000" if name == marks.INFINITE else PALETTE[i % (len(PALETTE) - 1)]
+        name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
         for i, name in enumerate(names.values())
     }
     placed = first.select(
@@ -61,7 +60,7 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
 
     def draw() -> Any:
         panels = [
-            marks.densities(
+            densities(
                 own.select("x", "density", "ratio", "series"),
                 source.verb.label(chart.x),
                 colours,
@@ -73,7 +72,7 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
         ]
         return alt.concat(*panels, columns=1 if ratio else 2)
 
-    limit = marks.INFINITE in colours and len(colours) > 1
+    limit = INFINITE in colours and len(colours) > 1
     yield source.figure(chart, case, draw, DASHED if limit else "")
 
 
@@ -107,7 +106,7 @@ def _spectrum(
     if places:
         notes.append("The triangle is where an outlier is predicted.")
     draw = partial(
-        marks.spectrum,
+        spectrum,
         density,
         source.verb.label(chart.x),
         values,

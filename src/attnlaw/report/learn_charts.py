@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from attnlaw.report.labels import free, varied
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour, palette
 from attnlaw.report.style import inline
 
@@ -28,7 +27,7 @@ def scaling(chart: Own, source: Source) -> Iterator[Figure]:
         return
     # What is not above zero has no place on logarithmic axes.
     told = source.rows.filter(pl.all_horizontal(pl.col(SHOWN) > 0))
-    names = free(told, [name for name in varied(told, source.settings) if name != "alpha"], ["alpha"])
+    names = source.others(told, ["alpha"])
     lines = [
         own.sort("observations").with_columns(label=pl.lit(_exponents(source, own, names)))
         for _, own in (told.group_by(names, maintain_order=True) if names else [((), told)])

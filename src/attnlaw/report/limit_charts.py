@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from attnlaw.report import marks
-from attnlaw.report.labels import MOST_CASES, cases, free, varied
-from attnlaw.report.marks import Figure, palette
+from attnlaw.report.curve_marks import curves
+from attnlaw.report.labels import MOST_CASES, cases, varied
+from attnlaw.report.marks import PANEL, Figure, palette
 from attnlaw.report.source import averaged, called
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def distances(chart: Own, source: Source) -> Iterator[Figure]:
     x = "width" if max(widths) > 1 else "heads"
     if finite[x].n_unique() == 1:
         return
-    names = [name for name in varied(finite, source.settings) if name not in ("width", "heads")]
-    others = free(finite, names, ["width", "heads"])
+    others = source.others(finite, ["width", "heads"])
     lines = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
     split = bool(lines) and finite.select(lines).n_unique() > MOST_CASES
     across = source.verb.label(x) if x == "width" else _heads_axis(source, finite)
@@ -53,9 +52,7 @@ def distances(chart: Own, source: Source) -> Iterator[Figure]:
             notes += [KERNEL] if "kernel estimate" in drawn["series"] else []
             if slope is not None:
                 notes.append(f"Along the dashed guide of slope −{-slope} the distance falls with {falls}.")
-            draw = partial(
-                marks.curves, drawn, across, title, palette(drawn["series"]), log=True, slope=slope
-            )
+            draw = partial(curves, drawn, across, title, palette(drawn["series"]), log=True, slope=slope)
             named = replace(chart, name=column, title=title)
             yield source.figure(named, case, draw, " ".join(notes))
 
@@ -116,13 +113,13 @@ def _path(rows: pl.DataFrame, colours: dict[str, str]) -> Any:
     import altair as alt
 
     panels = [
-        marks.curves(
+        curves(
             rows.select("x", "series", y=f"path_{name}", error=f"path_{name}_error"),
             "depth",
             title,
             colours,
             log_y=name == "squared_length",
-            size=marks.PANEL,
+            size=PANEL,
         )
         for name, title in PATHS.items()
     ]

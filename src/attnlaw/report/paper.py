@@ -6,15 +6,15 @@ figure, axes and legends included, is as wide as the column.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from attnlaw.base.charts import ENDINGS
 from attnlaw.base.errors import InputError
-from attnlaw.base.files import read_bounded, replace_all, to_json
+from attnlaw.base.files import replace_all
 from attnlaw.report.marks import Figure
 from attnlaw.report.style import PALETTE, as_title, drawn_svg
 
@@ -28,10 +28,6 @@ NEAR = 4.0
 # How wide its widest panel is at least: beside a legend, or else above it.
 ROOMY, LEAST = 60.0, 30.0
 STEPS = 8  # of the search for that width
-ENDINGS = ("pdf", "svg", "png")
-FORMATS = tuple(f".{ending}" for ending in ENDINGS)
-LIST = ".attnlaw-figures.json"
-MOST_LIST = 1  # megabytes of it
 CONFIG: dict[str, Any] = {
     "font": "Helvetica, Arial, sans-serif",
     "background": "white",
@@ -75,37 +71,14 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 def save_figures(
     figures: Iterable[Figure], folder: Path, ending: str, beside: Mapping[Path, bytes] | None = None
 ) -> list[Path]:
-    """Write every figure as NAME.ending for a paper; the paths. Figures of an earlier run are removed.
+    """Write every figure as NAME.ending for a paper; the paths.
 
-    The files of `beside` are written with them: none is replaced before every figure is drawn. A list beside
-    the figures tells what was drawn: nothing else is ever removed.
+    The files of `beside` are written with them: none is replaced before every figure is drawn.
     """
-    if ending not in ENDINGS:
-        raise InputError(f"--figures {ending}: expected one of {', '.join(ENDINGS)}")
-    drawn = {}
-    for figure in figures:
-        path = folder / f"{figure.name}.{ending}"
-        drawn[path] = chart_bytes(_titled(figure), path)
-    stems = {path.stem for path in drawn}
-    kept = [name for name in _listed(folder) if Path(name).stem in stems]  # other formats of the same
-    stale = [folder / name for name in _listed(folder) if name not in kept]
-    names = sorted({*kept, *(path.name for path in drawn)})
-    told = {folder / LIST: to_json(names).encode()} if names or stale else {}
-    replace_all({**(beside or {}), **drawn, **told})
-    for path in stale:
-        path.unlink(missing_ok=True)
+    paths = {folder / f"{figure.name}.{ending}": figure for figure in figures}
+    drawn = {path: chart_bytes(_titled(figure), path) for path, figure in paths.items()}
+    replace_all({**(beside or {}), **drawn})
     return list(drawn)
-
-
-def _listed(folder: Path) -> list[str]:
-    """Names of figures that earlier runs drew in the directory; none where the list cannot be read."""
-    path = folder / LIST
-    try:
-        found = json.loads(read_bounded(path, MOST_LIST, "remove it")) if path.is_file() else []
-    except (InputError, ValueError, RecursionError):
-        return []
-    names = [name for name in found if isinstance(name, str)] if isinstance(found, list | dict) else []
-    return [name for name in names if Path(name).name == name and name.endswith(FORMATS)]
 
 
 def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
@@ -119,8 +92,8 @@ def chart_bytes(chart: Any, target: Path) -> bytes:
     """What `save_chart` writes to the target."""
     import vl_convert
 
-    if target.suffix not in FORMATS:
-        raise InputError(f"{target}: a figure ends in one of {', '.join(FORMATS)}; rename it")
+    if target.suffix[1:] not in ENDINGS:
+        raise InputError(f"{target}: a figure ends in one of .{', .'.join(ENDINGS)}; rename it")
     spec = paper_spec(chart)
     if target.suffix == ".pdf":
         return vl_convert.vegalite_to_pdf(spec)

@@ -14,7 +14,7 @@ import polars as pl
 from attnlaw.base.charts import Chart
 from attnlaw.base.declare import Quantity, Verb
 from attnlaw.base.settings import declared
-from attnlaw.report.labels import Names
+from attnlaw.report.labels import Names, free, varied
 from attnlaw.report.marks import Figure, palette
 from attnlaw.report.style import PALETTE
 
@@ -60,6 +60,10 @@ class Source:
 
     def has(self, rows: pl.DataFrame, *names: str) -> bool:
         return bool(rows.height) and all(name in rows.columns and rows[name].count() for name in names)
+
+    def others(self, rows: pl.DataFrame, apart: Sequence[str]) -> list[str]:
+        """The settings that vary in rows beside some, and do not follow from those and each other."""
+        return free(rows, [name for name in varied(rows, self.settings) if name not in apart], apart)
 
     def title(self, chart: Chart, case: Mapping[str, Any]) -> str:
         told = self.names.told(case)

@@ -62,7 +62,7 @@ def _proxies(names: list[str], models: list[dict[str, Any]], short: Mapping[str,
     """All proxies of all models: those of layers that are applied several times also for each application."""
     several = len(models) > 1
     columns = [
-        (model, ending, proxy_entries(model[key]))
+        (model, ending, {label: told for label, *told in proxy_entries(model[key])})
         for model in models
         for key, ending in (("proxies", ""), ("per_application", "per application"))
         if model[key]
@@ -74,9 +74,9 @@ def _proxies(names: list[str], models: list[dict[str, Any]], short: Mapping[str,
     )
     rows = "".join(
         f'<tr class="{"" if place else "lead-row"}"><th scope="row">{escape(name)}</th>'
-        + "".join(f"<td>{_value(*entries[place][1:])}</td>" for _, _, entries in columns)
+        + "".join(f"<td>{_value(*entries.get(name, (None, None)))}</td>" for _, _, entries in columns)
         + "</tr>"
-        for place, (name, *_) in enumerate(columns[0][2])
+        for place, name in enumerate(dict.fromkeys(name for _, _, entries in columns for name in entries))
     )
     differ = [called for fact, called in SHAPE.items() if len({str(model[fact]) for model in models}) > 1]
     note = f'<p class="note" id="shapes">{DIFFER.format(facts=", ".join(differ))}</p>' if differ else ""

@@ -13,18 +13,22 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.base.charts import ENDINGS
 from attnlaw.base.declare import Verb, columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replace_all, usable_directory
-from attnlaw.base.results import save_results
+from attnlaw.base.results import ROWS, save_results
+from attnlaw.base.settings import require
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
 from attnlaw.report.labels import failures, same
 from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
-from attnlaw.report.paper import ENDINGS, FORMATS, save_chart, save_figures
-from attnlaw.report.saved import ROWS, Saved, read_command, read_saved
+from attnlaw.report.paper import save_chart, save_figures
+from attnlaw.report.read import read_saved
+from attnlaw.report.read_rows import read_command
+from attnlaw.report.saved import Saved
 
 
 def write_report(
@@ -46,12 +50,26 @@ def write_files(
 ) -> list[Path]:
     """Like `write_report`: the paths of the page and of every figure that its rows allow."""
     folders = [Path(directory) for directory in directories]
-    if figures is not None and figures not in ENDINGS:
-        raise InputError(f"--figures {figures}: expected one of {', '.join(ENDINGS)}; choose one")
+    if figures is not None:
+        require("figures", figures, str, choices=ENDINGS)
     if out is None and len(folders) != 1:
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
     parts = [read_saved(folder) for folder in folders]
-    return _written(parts, folders[0] if out is None else Path(out), figures)
+    drawn = [[*figures_of(part.sources), *part.figures] for part in parts]
+    if len(parts) > 1:
+        drawn = [
+            [replace(figure, name=f"{number}_{figure.name}") for figure in own]
+            for number, own in enumerate(drawn, start=1)
+        ]
+    page, every = _page(parts, drawn)
+    target = usable_directory(folders[0] if out is None else out)
+    written = {target / "report.html": page.encode()}
+    if figures is None:
+        replace_all(written)
+        return list(written)
+    if every:
+        usable_directory(target / "figures")
+    return [*written, *save_figures(every, target / "figures", figures, written)]
 
 
 Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
@@ -68,8 +86,6 @@ def save(done: Done, folder: str | os.PathLike[str], figures: str | None = None)
 
 def draw(done: Done, path: Path) -> None:
     """Write the first figure of what a command found."""
-    if path.suffix not in FORMATS:
-        raise InputError(f"{path}: a figure ends in one of {', '.join(FORMATS)}; rename it")
     with tempfile.TemporaryDirectory() as folder:
         for name, data in _files(done, drawn=len(done[0][1]) == 1).items():
             (Path(folder) / name).write_bytes(data)
@@ -100,25 +116,6 @@ def _files(done: Done, drawn: bool = False) -> dict[str, bytes]:
 def _row(verb: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:
     row = verb.row(case, found)
     return row | {"status": "failed", "remark": str(found)} if isinstance(found, InputError) else row
-
-
-def _written(parts: Sequence[Saved], target: Path, figures: str | None) -> list[Path]:
-    """Write the page and the figures; their paths."""
-    drawn = [[*figures_of(part.sources), *part.figures] for part in parts]
-    if len(parts) > 1:
-        drawn = [
-            [replace(figure, name=f"{number}_{figure.name}") for figure in own]
-            for number, own in enumerate(drawn, start=1)
-        ]
-    page, every = _page(parts, drawn)
-    folder = usable_directory(target)
-    if figures is not None and every:
-        usable_directory(folder / "figures")
-    written = {folder / "report.html": page.encode()}
-    if figures is not None:
-        return [*written, *save_figures(every, folder / "figures", figures, written)]
-    replace_all(written)
-    return list(written)
 
 
 def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[str, list[Figure]]:

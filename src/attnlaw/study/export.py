@@ -10,26 +10,27 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from attnlaw import __version__
-from attnlaw.base.declare import Verb, columns
+from attnlaw.base.declare import columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet, replacing
+from attnlaw.base.results import STUDY_ROWS
 from attnlaw.base.settings import declared
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store
 from attnlaw.study.task import Ending, Task
 
-ROWS = Path("rows", "rows.parquet")
 KEY = "[0-9a-f]{32}"  # as it stands in the names of files
 LAST = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), "text")
-NUMBERS = ("bool", "small", "int", "float")  # each holds all before it
-LISTS = ("ints", "floats")
 
 
 def export(study: Study, store: Store) -> Path:
@@ -46,13 +47,12 @@ def export(study: Study, store: Store) -> Path:
             raise InputError(
                 f"{lost[task.key]}: no table is there; compute it anew with: attnlaw study resume FILE"
             )
-    rows = frame((_row(*pair, store) for pair in finished), schema_of(row_columns(study.verbs.values())))
     parts = {
         f"tables/{name}/{task.key}.parquet": path for task, ending in finished for name, path in ending.parts
     }
-    target = store.folder / ROWS
+    target = store.folder / STUDY_ROWS
     with replacing(target) as draft:
-        draft.write_bytes(parquet(rows))
+        draft.write_bytes(parquet(_rows(study, finished, store)))
     _link_tables(store.folder, parts)
     return target
 
@@ -72,33 +72,26 @@ def another_study(store: Store) -> InputError:
     )
 
 
-def row_columns(verbs: Iterable[Verb[Any, Any]]) -> dict[str, str]:
-    """The columns of the rows of several verbs: settings, quantities, paths of tables, how they ended."""
-    settings: dict[str, str] = {"verb": "text"}
-    found: dict[str, str] = {}
-    parts: dict[str, str] = {}
-    for verb in verbs:
-        own = declared(verb.settings)
-        settings = _union(settings, {name: kind for name, kind in verb.schema.items() if name in own})
-        found = _union(found, columns(verb.quantities))
-        parts |= {f"{table.name}_part": "text" for table in verb.tables}
-    return _union(settings, found) | parts | LAST
+def _rows(study: Study, finished: list[tuple[Task, Ending]], store: Store) -> pl.DataFrame:
+    """A row for each task: settings of all verbs, what they find, paths of tables, how it ended.
 
-
-def _union(some: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
-    """All columns; one of two kinds is of the kind that holds both.
-
-    >>> _union({"width": "float", "residual": "bool"}, {"residual": "float", "law": "text"})
-    {'width': 'float', 'residual': 'float', 'law': 'text'}
+    A column that verbs declare of two kinds is of the kind that holds both.
     """
-    return {**some, **{name: _wider(some.get(name, kind), kind) for name, kind in others.items()}}
-
-
-def _wider(one: str, other: str) -> str:
-    for chain in (NUMBERS, LISTS):
-        if {one, other} <= {*chain}:
-            return max(one, other, key=chain.index)
-    return one if one == other else "text"
+    order: list[dict[str, str]] = [{"verb": "text"}, {}, {}, LAST]
+    tables = []
+    for verb in study.verbs.values():
+        own = declared(verb.settings)
+        parts = [
+            {"verb": "text"} | {name: kind for name, kind in verb.schema.items() if name in own},
+            columns(verb.quantities),
+            {f"{table.name}_part": "text" for table in verb.tables},
+            LAST,
+        ]
+        order = [before | now for before, now in zip(order, parts, strict=True)]
+        schema = {name: kind for part in parts for name, kind in part.items()}
+        rows = (_row(task, ending, store) for task, ending in finished if task.verb.name == verb.name)
+        tables.append(frame(rows, schema_of(schema)))
+    return pl.concat(tables, how="diagonal_relaxed").select(*dict.fromkeys(chain(*order)))
 
 
 def _row(task: Task, ending: Ending, store: Store) -> dict[str, Any]:

@@ -87,8 +87,9 @@ def read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any
     for name in content:
         if name not in SECTIONS:
             raise InputError(f"{where}: unknown key {name}; expected {', '.join(SECTIONS)}")
+    stated = _table(content, "run", where)
     with _told(where, dict.fromkeys(declared(Run), "[run]"), "[run]"):
-        run = Run.of(_table(content, "run", where), "a run")
+        run = Run.of(stated, "a run")
     sweeps = _sweeps(content, file.parent, where, find)
     count = sum(sweep.count * (run.seeds if sweep.verb.draws else 1) for sweep in sweeps)
     if count > MOST_TASKS:
@@ -198,9 +199,6 @@ def _sweeps(
     chosen = [_verb_names(case.get("verb", content.get("verb")), where) for case in explicit]
     with _told(f"{where}: verb"):
         sweeps = {name: _Sweep(find(name)) for names in chosen for name in names}
-    for name, sweep in sweeps.items():
-        if not sweep.verb.quantities:
-            raise InputError(f"{where}: verb: {name} makes no rows; choose another verb")
     for names, case in zip(chosen, explicit, strict=True):
         for name in names:
             own, others = sweeps[name], [sweep for sweep in sweeps.values() if sweep is not sweeps[name]]

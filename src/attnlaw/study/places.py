@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw import __version__
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting, InputError, needing
 from attnlaw.base.files import usable_directory
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.study.engine import Engine, InProcess, Stop
@@ -68,12 +68,10 @@ class Place(Settings):
         if self == Place():
             yield InProcess()
             return
-        try:
+        with needing("a cluster", "cluster"):
             import dask
 
             from attnlaw.study.cluster import Dask
-        except ModuleNotFoundError as error:
-            raise InputError(f"a cluster needs {error.name}: pip install 'attnlaw[cluster]'") from error
         folder = usable_directory(out).absolute()
         with _quiet(), dask.config.set(CONFIG), self._client(folder, stop) as client:
             if not stop.asked:

@@ -16,11 +16,12 @@ from typing import Any
 
 from attnlaw.base.declare import Progress, finite
 from attnlaw.base.errors import InputError
+from attnlaw.base.results import STORE, STUDY_ROWS
 from attnlaw.study.engine import Engine, Policy, Stop
-from attnlaw.study.export import KEY, ROWS, another_study, export, is_of_another
+from attnlaw.study.export import KEY, another_study, export, is_of_another
 from attnlaw.study.file import Study
 from attnlaw.study.places import Place
-from attnlaw.study.store import STORE, Store, is_locked, locked, open_store
+from attnlaw.study.store import Store, is_locked, locked, open_store
 from attnlaw.study.task import Ending, Task
 
 # Where a run or a kill leaves what, by the names of the files.
@@ -203,7 +204,7 @@ def _missing(study: Study, store: Store, retry_failed: bool) -> list[Task]:
 
 def _require_store_of_rows(folder: Path) -> None:
     """An `InputError` for rows that were exported elsewhere: they would be replaced, and lost."""
-    rows = folder / ROWS
+    rows = folder / STUDY_ROWS
     if os.path.lexists(rows) and not os.path.lexists(folder / STORE):
         raise InputError(
             f"{rows}: rows without their store ({STORE}) would be lost; choose another directory"

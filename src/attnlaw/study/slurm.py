@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting, InputError, needing
 from attnlaw.base.settings import Settings, declared, known_name, setting, settings
 from attnlaw.study.engine import Stop
 
@@ -61,11 +61,9 @@ def parse_options(text: str) -> Job:
 
 def slurm_cluster(text: str, folder: Path) -> Any:
     """The cluster of `partition=...,cores=...,memory=...,walltime=...`; sbatch gets its `job_script()`."""
-    try:
+    with needing("--slurm", "cluster"):
         from dask_jobqueue import SLURMCluster
         from dask_jobqueue.slurm import SLURMJob
-    except ModuleNotFoundError as error:
-        raise InputError(f"--slurm needs {error.name}; install it: pip install 'attnlaw[cluster]'") from error
 
     class Submitted(SLURMJob):  # type: ignore[misc]
         refusals: ClassVar[list[str]] = []  # Dask only logs them, and tries again

@@ -20,9 +20,9 @@ from typing import IO, Any
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import usable_directory
+from attnlaw.base.results import STORE
 from attnlaw.study.task import Ending
 
-STORE = "store.sqlite"
 TABLES = """
 CREATE TABLE IF NOT EXISTS outcomes (
     key TEXT PRIMARY KEY, row TEXT, parts TEXT NOT NULL, error TEXT,

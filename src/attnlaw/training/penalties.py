@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 
 Tensor = Any  # torch.Tensor; torch is imported by whoever has one to pass
 
@@ -38,16 +39,12 @@ def tail_exponent(weight: Tensor) -> Tensor:
     smallest = values[0].item() * (max(_as_matrix(weight).shape) * _epsilon(values)) ** 2
     k = int((values > smallest).sum()) // 2
     if k < 1:
-        raise InputError(
-            f"a weight of shape {tuple(weight.shape)} has rank below 2, and a tail needs 2 singular values; "
-            "leave it out of the penalty"
-        )
+        why = "has rank below 2, and a tail needs 2 singular values; leave it out of the penalty"
+        raise _unfit(weight, why)
     spread = (values[:k] / values[k]).log().sum()
     if spread.item() <= 0:
-        raise InputError(
-            f"the upper singular values of a weight of shape {tuple(weight.shape)} are all equal, and have "
-            "no tail exponent; start from random weights that are not orthogonal"
-        )
+        why = "has upper singular values that are all equal, without a tail; start from random weights"
+        raise _unfit(weight, why)
     return 1 + k / spread
 
 
@@ -76,8 +73,7 @@ def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
     >>> round(frechet_prior(weight, shape=1.0).item(), 6)  # 2 ln(1/2) + 2, its least value
     0.613706
     """
-    if not shape > 0:
-        raise InputError(f"the shape of a Frechet prior is {shape}; expected a positive number")
+    require("shape", shape, float, above=0)
     largest = _squared_singular_values(weight)[0]
     return (1 + shape) * largest.log() + largest ** (-shape)
 
@@ -106,12 +102,9 @@ class Penalty:
     floor: float = -math.inf
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0 or not math.isfinite(self.strength):
-            raise InputError(f"strength is {self.strength}; expected a finite number of at least 0")
-        if not 0 < self.decay <= 1:
-            raise InputError(f"decay is {self.decay}; expected a factor above 0 and at most 1")
-        if self.every < 1:
-            raise InputError(f"every is {self.every}; expected a number of epochs of at least 1")
+        require("strength", self.strength, float, least=0)
+        require("decay", self.decay, float, above=0, most=1)
+        require("every", self.every, int, least=1)
 
     def strength_at(self, epoch: int) -> float:
         """The strength in an epoch, counted from 0."""
@@ -146,10 +139,7 @@ def _weight_of(module: Any) -> Tensor:
 
 def _as_matrix(weight: Tensor) -> Tensor:
     if weight.ndim < 2:
-        raise InputError(
-            f"a weight of shape {tuple(weight.shape)} is no matrix and has no spectrum; "
-            "pass the modules with weight matrices (Linear, Conv, ...)"
-        )
+        raise _unfit(weight, "is no matrix; pass the modules with weight matrices (Linear, Conv, ...)")
     return weight.flatten(start_dim=1)
 
 
@@ -159,16 +149,15 @@ def _squared_singular_values(weight: Tensor) -> Tensor:
 
     matrix = _as_matrix(weight)
     if not torch.isfinite(matrix).all():
-        raise InputError(
-            f"a weight of shape {tuple(weight.shape)} has NaN or infinite entries; training has diverged"
-        )
+        raise _unfit(weight, "has NaN or infinite entries; training has diverged")
     values = torch.linalg.svdvals(matrix.to(torch.promote_types(matrix.dtype, torch.float32))) ** 2
     if values[0].item() == 0:
-        raise InputError(
-            f"a weight of shape {tuple(weight.shape)} is zero and has no spectral shape; "
-            "start from other weights or leave it out of the penalty"
-        )
+        raise _unfit(weight, "is zero; start from other weights or leave it out of the penalty")
     return values
+
+
+def _unfit(weight: Tensor, why: str) -> InputError:
+    return InputError(f"a weight of shape {tuple(weight.shape)} {why}")
 
 
 def _epsilon(values: Tensor) -> float:

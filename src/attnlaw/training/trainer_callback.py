@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import needing
 from attnlaw.training.monitor import SpectralMonitor
 from attnlaw.training.watchdog import GateFailed
 
@@ -20,12 +20,8 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
     `on_fail="stop"`, end the training as any callback does: `trainer.train()` returns, and the callback's
     `failed` is the `GateFailed` of that step.
     """
-    try:
+    with needing("monitoring a Trainer", "lens"):
         from transformers import TrainerCallback
-    except ImportError as error:
-        raise InputError(
-            "monitoring a Trainer needs transformers; install it with: pip install 'attnlaw[lens]'"
-        ) from error
 
     class SpectralCallback(TrainerCallback):  # type: ignore[misc]
         monitor: SpectralMonitor | None = None
