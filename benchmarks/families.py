@@ -360,9 +360,9 @@ class Outcome:
     line: str | None = None
 
 
-def outcome(name: str) -> Outcome:
+def outcome(name: str, small: Small | None = None) -> Outcome:
     """Build, run, save, open and compare one type; an `AssertionError` where it is read wrongly."""
-    small = TYPES[name]
+    small = small or TYPES[name]
     module = make(small.kind, **small.sizes)
     with recording(module, pytest.MonkeyPatch()) as run:
         module(**small.inputs())

@@ -188,7 +188,7 @@ def test_zero_matrices_are_drawn_or_left_out(tmp_path):
 def test_a_file_in_the_way_loses_nothing(tiny, tmp_path):
     target = tmp_path / "taken"
     target.write_text("precious")
-    with pytest.raises(attnlaw.InputError, match="is a file"):
+    with pytest.raises(attnlaw.InputError, match="cannot be written"):
         tiny.save(target)
     assert target.read_text() == "precious"
 

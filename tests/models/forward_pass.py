@@ -10,6 +10,7 @@ stays below 1e-12 of the largest entry.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,7 +130,7 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
             handles.append(part.register_forward_pre_hook(lambda part, _: inside.append(part)))
             handles.append(part.register_forward_hook(lambda *_: inside.clear()))
     with monkeypatch.context() as patch, torch.no_grad():
-        for part in module.modules():
+        for part in {sys.modules[type(module).__module__], *module.modules()}:
             for name in ("build_alibi_tensor", "build_mpt_alibi_tensor"):
                 if hasattr(part, name):
                     patch.setattr(part, name, without_positions(getattr(part, name)))
@@ -395,7 +396,7 @@ def check_feed_forward(
     model: Model, maps: FeedForward, run: Run, names: Names, tolerance: float = TOLERANCE
 ) -> None:
     """Input of M_out = phi(x M_in), or phi(x M_gate) * x M_in, with the activation the model names."""
-    x = run.inputs[names(maps.inner.tensor)][0]
+    x = run.inputs[names.of(maps.inner)][0]
     x = x.reshape(-1, x.shape[-1]).numpy()
     check_norm(model, maps.norm, x, run, names, tolerance)
     hidden = run.inputs[names(maps.outer.tensor)][0]

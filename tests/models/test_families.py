@@ -221,6 +221,13 @@ def test_softcapped_scores_are_announced() -> None:
     assert any("soft-capped" in text for text in model.warnings)
 
 
+def test_clipped_queries_are_announced() -> None:
+    model = open_model(make("OlmoForCausalLM", **GROUPED, clip_qkv=8.0))
+    assert model.warnings == (
+        "queries, keys and values are clipped at 8 (clip_qkv), which is no part of the maps",
+    )
+
+
 def test_a_wrong_head_mapping_or_orientation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     llama, gpt2 = make("LlamaForCausalLM", **GROUPED), make("GPT2LMHeadModel", **GPT2_SIZES)
     runs = {case: run_of(case, module, monkeypatch) for case, module in (("llama", llama), ("gpt2", gpt2))}

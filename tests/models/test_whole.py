@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from models.forward_pass import VOCABULARY, check, make, recording, tokens
 from models.test_encoder_decoders import BART_SIZES, T5_SIZES
 from models.test_families import GEMMA
@@ -47,9 +48,22 @@ def test_a_stack_that_no_table_names_is_counted_and_there_are_no_proxies(tmp_pat
     assert whole["proxies"]
     assert whole["warnings"] == []
     # Four maps of attention and two of feed-forward in each of two layers.
-    assert "layers left unread: model.encoder.storeys, 12 matrices" in found.summary["warnings"]
+    assert "layers left unread: model.encoder.storeys, matrices: 12" in found.summary["warnings"]
     assert found.summary["proxies"] is None
     assert "could not be read" in found.remark
+
+
+def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path: Path) -> None:
+    """Under names of their own; what data pass is read whole."""
+    make("BartForConditionalGeneration", **BART_SIZES).save_pretrained(tmp_path)
+    state = load_file(tmp_path / "model.safetensors")
+    own = "model.encoder.layers.0.self_attn.q_proj.weight"
+    save_file(
+        state | {"mtp.layers.0.self_attn.q_proj.weight": state[own].clone()}, tmp_path / "model.safetensors"
+    )
+    model = open_model(tmp_path)
+    assert model.warnings == ("layers left unread: mtp.layers, matrices: 1",)
+    assert model.network.complete
 
 
 def test_part_of_a_model_says_so(tmp_path: Path) -> None:
@@ -67,7 +81,7 @@ def test_the_tower_beside_a_language_model_is_counted_and_its_proxies_stay(tmp_p
     model = open_model(tmp_path)
     assert any("the vision tower was left out" in text for text in model.warnings)
     (unread,) = (text for text in model.warnings if text.startswith("layers left unread"))
-    assert unread.endswith("vision_tower.encoder.layers, 6 matrices")
+    assert unread.endswith("vision_tower.encoder.layers, matrices: 6")
     assert model.network.complete
 
 
@@ -99,6 +113,27 @@ def test_a_tower_without_all_its_matrices_has_no_proxies(tmp_path: Path) -> None
     make("CLIPModel", **TOWERS).save_pretrained(tmp_path)
     found = audit(tmp_path, layers="0:3", jobs=1)
     assert [tower["proxies"] is None for tower in found.summary["towers"]] == [False, True]
+
+
+def test_names_that_are_hardly_names() -> None:
+    """What strangers send may have any name; few of many unread stacks are named."""
+    names = [
+        "",
+        ".",
+        ".weight",
+        "0.weight",
+        "norm.weight",
+        "0.norm",
+        "layers.0.",
+        "layers.0..weight",
+        "\n.0.attn",
+    ]
+    state = {f"layers.0.self_attn.{part}_proj.weight": torch.ones(4, 4) for part in "qkvo"}
+    state |= {name: torch.ones(4) for name in names}
+    state |= {f"other{number}.0.attn.weight": torch.ones(4, 4) for number in range(100)}
+    model = open_model(state, heads=2)
+    assert sum(text.startswith("layers left unread") for text in model.warnings) == 8
+    assert not model.network.complete
 
 
 def test_norms_that_no_table_names_are_counted(tmp_path: Path) -> None:

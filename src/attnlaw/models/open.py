@@ -116,7 +116,7 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
 def _open_path(path: Path) -> Tensors:
     try:
         if path.is_dir():
-            found = _in_directory(path)
+            found = checkpoint_in(path)
             _refuse_shard(found)
             return open_file(found)
         if path.is_file():
@@ -161,7 +161,8 @@ def _endings() -> list[str]:
     return [ending for kind in FORMATS for ending in kind.endings]
 
 
-def _in_directory(folder: Path) -> Path:
+def checkpoint_in(folder: Path) -> Path:
+    """The file of weights in a directory, or its index of shards."""
     patterns = [pattern for kind in FORMATS for pattern in kind.in_directory]
     for pattern in patterns:
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]

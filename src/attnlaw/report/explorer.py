@@ -97,6 +97,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
             for name in SHOWN
             if name not in constant and (audit.applied or name != "spectral_norm_applied")
         ],
+        "leading": "spectral_norm_applied" if audit.applied else "spectral_norm",
     }
 
 

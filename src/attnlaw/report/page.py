@@ -64,11 +64,11 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = (), note: str = "") -
     rest = figure_section("figures", "Figures", [one for one in drawn if one.name not in (*PROXIES, *LAYERS)])
     sections = [
         Section("summary", "Summary", summary_html(audit)),
-        Section("heads", "Heads", _filled(_template("explorer.html"), {"constant": escape(same.matrices)})),
+        explorer_section("Heads", same.matrices),
         *(section for section in (layers, rest) if section is not None),
         *([] if proxies is None else [Section("proxies", "Proxies", proxies)]),
         *more,
-        _rows_section("Matrices", "qk layer=3 stable_rank<2"),
+        rows_section("Matrices", "qk layer=3 stable_rank<2"),
     ]
     count = len(audit.summaries)
     lead = (
@@ -102,7 +102,7 @@ def rows_page(
         "names": _variants(verbs, shown),
         "errors": {one.name: f"{one.name}_error" for one in quantities if one.error},
     }
-    return page(title, lead, [*sections, _rows_section("Rows", _example(rows.select(shown)))], data)
+    return page(title, lead, [*sections, rows_section("Rows", _example(rows.select(shown)))], data)
 
 
 def _label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
@@ -198,7 +198,12 @@ def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, 
     )
 
 
-def _rows_section(title: str, example: str) -> Section:
+def explorer_section(title: str, constant: str = "") -> Section:
+    """Maps of layers by heads, and beside them what was chosen; `constant` says what cannot be."""
+    return Section("heads", title, _filled(_template("explorer.html"), {"constant": escape(constant)}))
+
+
+def rows_section(title: str, example: str) -> Section:
     """The table of all rows, with a filter of which `example` is one."""
     words = {"title": f"All {title.lower()}", "example": escape(f"such as: {example}")}
     return Section("rows", title, _filled(_template("rows.html"), words))

@@ -22,6 +22,7 @@ from attnlaw.base.settings import require
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
+from attnlaw.report.compared import diff_page
 from attnlaw.report.labels import failures, same
 from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
@@ -72,6 +73,8 @@ def write_files(
     return [*written, *save_figures(every, target / "figures", figures, written)]
 
 
+# Verbs whose rows, alone on a page, have one of their own.
+PAGES = {"diff": diff_page}
 Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
 """A verb with its cases and their results, then the verb beside it with its own."""
 
@@ -135,6 +138,8 @@ def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[st
         audit = reduce(add, audits)
         note = f"Beside them: {names}. {lost}" if names else lost
         return audit_page(audit, sections, note), [*audit_figures(audit), *every]
+    if not several and parts[0].sources and parts[0].sources[0].verb.name in PAGES:
+        return PAGES[parts[0].sources[0].verb.name](parts[0].sources[0], sections, lost), every
     tables = [part.rows if part.listed is None else part.listed for part in parts]
     rows = pl.concat([table for table in tables if table is not None], how="diagonal_relaxed")
     verbs = list({verb.name: verb for part in parts for verb in part.verbs}.values())

@@ -49,5 +49,7 @@ def applied_matrix(matrix: Matrix, fold: Fold, gram: Matrix | None = None) -> Ap
 
 def _frobenius(matrix: Matrix, fold: Fold) -> float:
     columns = max(1, BLOCK // matrix.shape[0])
-    parts = (fold(matrix[:, start : start + columns]) for start in range(0, matrix.shape[1], columns))
+    starts = range(0, matrix.shape[1], columns)
+    # In one order, so that the sum does not depend on how the matrix lies in memory.
+    parts = (fold(np.ascontiguousarray(matrix[:, at : at + columns])) for at in starts)
     return float(np.sqrt(sum(float(np.einsum("ij,ij->", part, part)) for part in parts)))

@@ -53,7 +53,7 @@ def _parallel(layer: Blocks) -> bool:
 
 @dataclass(frozen=True)
 class Unread:
-    """Layers beside those that were read: the common part of their names, how many matrices, and the first.
+    """Layers beside those that were read: the common part of their names, and how many matrices.
 
     `of_network`: data that pass the layers that were read pass these, too.
     """
@@ -72,10 +72,10 @@ def unread_layers(match: Match, layers: Sequence[Blocks], tensors: Tensors, conf
     for name, shape in tensors.shapes.items():
         if name not in inside and len(shape) in (2, 3) and (hit := NUMBERED.match(name)):
             found.setdefault(hit[1], []).append(name)
-    towers = [tower for tower in TOWERS if f"{tower}_config" in config]
+    beside = any(f"{tower}_config" in config for tower in TOWERS)  # of a language model
     later = {stack.prefix + stack.stack.layer.partition("{")[0] for stack in match.stacks}
     return [
-        Unread(at.strip("."), len(names), not any(tower in at for tower in towers))
+        Unread(at.strip("."), len(names), not beside and "mtp" not in at)
         for at, names in found.items()
         if at not in later and any(ATTENTION.search(name) for name in names)
     ]
@@ -97,6 +97,10 @@ def warnings(
             "queries and keys are normalised before their product: QK is the map of the weights, "
             "not the scores of the model"
         )
+    if clip := config.number("clip_qkv") or config.part("attn_config").number("clip_qkv"):
+        found.append(
+            f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps"
+        )
     if any(layer.attention.scores.cap for layer in layers):
         found.append("scores are soft-capped after QK (attn_logit_softcapping)")
     if match.family.shared_layers and "num_hidden_layers" not in config:
@@ -108,9 +112,9 @@ def warnings(
     for tower in TOWERS:
         if f"{tower}_config" in config and not match.family.towers:
             found.append(f"only the language model was read: the {tower} tower was left out")
-    for part in unread:
-        found.append(f"layers left unread: {part.name}, {part.matrices} matrices")
-    if names := _unread_norms(match, layers, tensors) if not stranger else []:
+    for part in unread[:MOST_NAMES]:
+        found.append(f"layers left unread: {part.name}, matrices: {part.matrices}")
+    if names := _unread_norms(match, tensors) if not stranger else []:
         found.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
     missing = [stack.name for stack in match.family.stacks if stack.name and not _holds(match, stack)]
     if missing and not unread and not stranger and config.model_types:
@@ -145,7 +149,7 @@ def _holds(match: Match, stack: LayerTable) -> bool:
     return any(found.stack == stack for found in match.stacks)
 
 
-def _unread_norms(match: Match, layers: Sequence[Blocks], tensors: Tensors) -> list[str]:
+def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
     """Gains of norms in a layer that its family's table does not name."""
     known = {
         at + name
@@ -154,13 +158,12 @@ def _unread_norms(match: Match, layers: Sequence[Blocks], tensors: Tensors) -> l
         for roles in (*found.stack.norms, found.stack.inner_norms)
         for name in roles.values()
     }
-    gains = [
-        name
-        for name in tensors.shapes
-        if (hit := re.fullmatch(r"(.*)\.(weight|gamma)", name))
-        and NORM.search(hit[1].rpartition(".")[2] if not hit[1][-1].isdigit() else hit[1])
-        and hit[1] not in known
-    ]
+    gains = []
+    for name, shape in tensors.shapes.items():
+        module, _, kind = name.rpartition(".")
+        words = [part for part in module.split(".") if not part.isdecimal()]
+        if len(shape) == 1 and kind in ("weight", "gamma") and words and NORM.search(words[-1]):
+            gains += [name] if module not in known else []
     return _beginning_with([layer for stack in match.stacks for layer in stack.layers], gains)
 
 

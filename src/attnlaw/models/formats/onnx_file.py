@@ -33,7 +33,11 @@ class OnnxFile(Tensors):
         self._onnx, graph = _load(path)
         self._stored = _constants(graph) | {_text(tensor.name): tensor for tensor in graph.initializer}
         # name -> (initialiser, whether it is stored transposed)
-        self._names = {name: (name, False) for name in self._stored} | _linear_layers(graph, self._stored)
+        self._names = (
+            {name: (name, False) for name in self._stored}
+            | _copies(graph, self._stored)
+            | _linear_layers(graph, self._stored)
+        )
         self._places = {
             name: _external(path, tensor)
             for name, tensor in self._stored.items()
@@ -131,6 +135,15 @@ def _branch(graph: Any) -> str | None:
             if any(len(tensor.dims) == 2 for tensor in held) or _branch(inner):
                 return _text(node.op_type)
     return None
+
+
+def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Parameters that are equal to others, which the exporter stores once and copies by `Identity`."""
+    return {
+        _text(node.output[0]): (_text(node.input[0]), False)
+        for node in graph.node
+        if node.op_type == "Identity" and node.output and node.input and _text(node.input[0]) in stored
+    }
 
 
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:

@@ -3,7 +3,7 @@
 class Detail {
   constructor(data) {
     this.data = data;
-    this.view = "log";
+    this.view = data.view ?? "log";
     this.row = null;
   }
 
@@ -23,7 +23,7 @@ class Detail {
     show(byId("detail"),
       element("div", { class: "head-line" }, element("h3", { id: "detail-title" }, models, data.title(row)), views),
       element("p", { class: "facts", style: { margin: "0" } }, [`${columns.rows[row]} × ${columns.cols[row]}`, data.several ? ` · ${data.models[columns.model[row]].short}` : ""].join("")),
-      spectrum, element("dl", { class: "numbers" }, numbers), curve, tensorsOf(columns.tensors[row]));
+      spectrum, element("dl", { class: "numbers" }, numbers), curve, tensorsOf(columns.tensors?.[row]));
     this.drawSpectrum(spectrum, row);
     this.drawCurve(curve, row);
   }
@@ -92,12 +92,15 @@ class Detail {
       name: this.data.models[columns.model[other]].short, color: seriesColor(columns.model[other]) }));
     const own = { type: "line", readable: true, name: others.length ? this.data.models[columns.model[row]].short : "singular values",
       width: 2.4, color: seriesColor(columns.model[row]), data: line(values) };
-    const layers = [own, ...others];
+    const noise = this.data.noise?.(row);
+    const below = noise ? [{ type: "line", readable: true, name: "noise of its size", width: 1.8, dash: "5 4", color: "var(--ink)", data: line(noise) }] : [];
+    const layers = [own, ...others, ...below];
     return {
       label: "Singular values by rank", height: 250, layers,
       x: { title: "rank", domain: [1, Math.max(2, ...layers.map((layer) => layer.data.length))] },
       y: { title: "singular value σ", log: true, domain: domainOf(layers.flatMap((layer) => layer.data.map(([, value]) => value)), { log: true }) },
-      caption: "Largest first, on a logarithmic axis. A straight fall is a geometric decay; a cliff at the left means few strong directions.",
+      caption: noise ? "The update's singular values over the largest of the base. Dashed: noise of the same size in the same place. What lies above it at the left are directions that noise does not have."
+        : "Largest first, on a logarithmic axis. A straight fall is a geometric decay; a cliff at the left means few strong directions.",
     };
   }
 

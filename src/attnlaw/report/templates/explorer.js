@@ -9,7 +9,11 @@ class Explorer {
     this.quantities = data.quantities.filter(({ key: name }) => this.columns[name]?.some((value) => value !== null));
     this.group = this.groups[0];
     this.quantity = this.quantities[0];
-    this.selected = this.group.rows.reduce((best, row) => ((this.value(row) ?? 0) > (this.value(best) ?? 0) ? row : best), this.group.rows[0]);
+    const leading = this.columns[data.leading]; // the largest of it is chosen first
+    const all = this.groups.flatMap((group) => group.rows);
+    const largest = (rows) => rows.reduce((best, row) => ((leading[row] ?? 0) > (leading[best] ?? 0) ? row : best), rows[0]);
+    this.selected = largest(data.worst ? all : this.group.rows);
+    this.group = this.groups.find((group) => group.rows.includes(this.selected));
     this.drawControls();
     this.draw();
   }

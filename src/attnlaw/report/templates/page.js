@@ -99,6 +99,7 @@ function readData() {
   data.several = data.models.length > 1;
   data.spectrum = spectra;
   data.curve = curves;
+  data.noise = data.noise && ragged(data.noise);
   data.title = (row) => {
     const { layer, head, expert, kind, stack } = data.columns;
     const parts = [layer[row] === null ? null : `${stack[row] ? `${stack[row]} ` : ""}layer ${layer[row]}`, head[row] === null ? null : `head ${head[row]}`,

@@ -8,7 +8,7 @@ class Table {
     this.onChoose = onChoose;
     this.shown = data.shown.filter(([name]) => data.columns[name]?.some((value) => value !== null) && (name !== "model" || data.several));
     this.aligned = Object.fromEntries(this.shown.map(([name]) => [name, aligner(data.columns, name)]));
-    this.order = null;
+    this.order = data.worst ? { name: data.leading, down: true } : null;
     this.page = 0;
     this.selected = null;
     const names = Object.keys(data.columns);
