@@ -65,6 +65,7 @@ def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == [
         "attnlaw.json",
         "curves.parquet",
+        "findings.parquet",
         "fits.parquet",
         "layers.parquet",
         "matrices.parquet",
@@ -263,19 +264,36 @@ def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
     for line, (layer, norm) in zip(rows, largest.iter_rows(), strict=True):
         digits = 2 if norm >= 1 else 3  # three digits, zeros too
         assert f" {norm:.{digits}f} " in line, layer
-    assert ("%" in rows[0]) == (width >= 80)
-    told = "A wider screen also shows: log10 α as applied, share of proxy" in " ".join(text.split())
+    assert "%" not in rows[0]  # every layer adds the same share
+    told = "A wider screen also shows: log10 α as applied" in " ".join(text.split())
     assert told == (width < 80)
 
 
-def test_proxies_of_several_models_stand_side_by_side_and_notes_stand_once():
+def test_several_models_stand_below_each_other_and_notes_stand_once():
     done = audit(TINY, TINY, "--samples", "100")
     flat = " ".join(done.stdout.split())
     for note in ("Proxies are leading", "p = 0 won", "still a proxy", "Extension beyond"):
         assert flat.count(note) == 1
-    assert flat.count("log10, tiny-decoder") == 2
-    (line,) = re.findall(r"one index for all, p = 1 +(\S+) +(\S+)", done.stdout)
-    assert line[0] == line[1] == f"{attnlaw.audit(TINY).summary['proxies']['fixed_p']['1']['log10']:.4f}"
+    assert "one index for all" not in flat
+    found = attnlaw.audit(TINY)
+    rank = found.matrices.filter(kind="qk")["effective_rank"].median()
+    alpha = found.layers["log10_alpha_applied"][0]
+    rows = re.findall(
+        r"tiny-decoder(?: \(2\))? +100.0% +(\S+) +(\S+) +(\S+) +0 +0 +0$", done.stdout, re.MULTILINE
+    )
+    assert rows == [(f"{found.matrices['outliers'].median():.3g}", f"{rank:.1f}", f"{alpha:.2f}")] * 2
+
+
+def test_an_audit_begins_with_noise_and_findings():
+    sound = drawn(attnlaw.audit(TINY), 100)
+    assert sound.index("40 of 40 matrices differ from noise; 0.4 expected") < sound.index(
+        "nothing found by 20 rules"
+    )
+    assert sound.index("nothing found by 20 rules") < sound.index("norm by head")
+    block = {"in_proj_weight": np.eye(48, 16), "out_proj.weight": np.zeros((16, 16))}
+    text = " ".join(drawn(attnlaw.audit(block, heads=2), 100).split())
+    assert "error: zero-tensor: out_proj.weight the tensor was never written, or was erased" in text
+    assert text.index("error: ") < text.index("warning: ")
 
 
 def test_notes_of_one_model_among_several_name_it():
