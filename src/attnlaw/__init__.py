@@ -25,6 +25,7 @@ _PUBLIC: dict[str, str] = {
     "Problem": "attnlaw.learning.problem",
     "RandomInputs": "attnlaw.limits",
     "Target": "attnlaw.learning.target",
+    "Verdicts": "attnlaw.gating.verdicts",
     "agreement": "attnlaw.learning.agreement",
     "compare_widths": "attnlaw.limits",
     "curve": "attnlaw.learning.sweep",

@@ -140,7 +140,6 @@ def test_the_factors_are_the_models_own(case: str, tmp_path: Path, monkeypatch: 
 
 
 def test_a_multiplier_of_the_scores_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Granite has no table of its own and is read by its names."""
     module = make("GraniteForCausalLM", **GROUPED, attention_multiplier=0.7)
     with recording(module, monkeypatch) as run:
         module(**tokens())
@@ -220,6 +219,13 @@ def test_the_language_model_of_a_multimodal_checkpoint(
 def test_softcapped_scores_are_announced() -> None:
     model = open_model(make("Gemma2Model", **GEMMA | {"attn_logit_softcapping": 50.0}))
     assert any("soft-capped" in text for text in model.warnings)
+
+
+def test_clipped_queries_are_announced() -> None:
+    model = open_model(make("OlmoForCausalLM", **GROUPED, clip_qkv=8.0))
+    assert model.warnings == (
+        "queries, keys and values are clipped at 8 (clip_qkv), which is no part of the maps",
+    )
 
 
 def test_a_wrong_head_mapping_or_orientation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

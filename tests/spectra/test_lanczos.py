@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.lanczos import _gauss_rules, _lanczos, _radau_rules, approximate_spectrum
+from attnlaw.spectra.krylov import lanczos
+from attnlaw.spectra.lanczos import _gauss_rules, _radau_rules, approximate_spectrum
 from attnlaw.spectra.spectrum import Spectrum
 
 INDICES = (0.1, 0.5, 1.0, 1.5)
-SEEDS = range(24)
+SEEDS = range(12)
 
 
 def _rotated(values: np.ndarray, cols: int, seed: int) -> np.ndarray:
@@ -61,8 +62,9 @@ def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
     """Root mean square of error / stated error over seeds and indices: about one, and never large.
 
     The standard error comes from 16 probes, so a score is a t variable with 15 degrees of freedom: its
-    variance is 1.15, and over 24 seeds the largest stays below 5.5 with probability 0.998. Stated quadrature
-    errors are bounds, so the scores may be much smaller, never larger.
+    variance is 1.15 and that of its square 3.4, so that the mean square of 12 seeds has the standard error
+    0.53 (the indices of a seed go together): 1.64^2 lies 2.9 of them above. The largest stays below 5.1 with
+    probability 0.998. Stated quadrature errors are bounds, so the scores may be much smaller, never larger.
     """
     matrix = MATRICES[name]
     exact = matrix_spectrum(matrix)
@@ -73,8 +75,8 @@ def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
             error = found.error(lambda spectrum, p=p: _schatten(spectrum, p))
             assert error is not None
             scores.append((found.schatten_sum(p) - exact.schatten_sum(p)) / error)
-    assert np.sqrt(np.mean(np.square(scores))) < 1.5
-    assert np.max(np.abs(scores)) < 5.5
+    assert np.sqrt(np.mean(np.square(scores))) < 1.64
+    assert np.max(np.abs(scores)) < 5.1
 
 
 @pytest.mark.parametrize("name", DIFFICULT)
@@ -121,7 +123,7 @@ def test_the_two_rules_bracket_a_sum_over_atoms(steps: int) -> None:
     zero is the least of sum w q(x)^2 over polynomials with q(0) = 1."""
     rng = np.random.default_rng(steps)
     atoms, start = rng.uniform(0.001, 1.0, 40), rng.standard_normal(40)
-    run = _lanczos(lambda block: atoms[:, None] * block, start[:, None], steps)
+    run = lanczos(lambda block: atoms[:, None] * block, start[:, None], steps)
     (gauss,), (gauss_weights,) = _gauss_rules(run)
     (radau,), (radau_weights,) = _radau_rules(run, 1e-16)
     for power in (0.02, 0.25, 0.5, 0.75, 0.98):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 from attnlaw import audit
 from attnlaw.training import monitor_trainer
+from attnlaw.training.trainer_callback import agreed
 
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 STEPS = 6
@@ -135,3 +137,36 @@ def test_a_model_made_anew_is_the_one_that_is_watched(tmp_path):
     trainer.train()
     assert trainer.model is not first
     assert callback.monitor.model is trainer.model
+
+
+@pytest.mark.parametrize("on_fail", ["warn", "stop"])
+def test_rules_that_do_not_hold_end_the_training(tmp_path, on_fail):
+    rules = tmp_path / "rules.toml"
+    rules.write_text('version = 1\n[[rule]]\nname = "early"\nof = "steps"\ncolumn = "step"\nis = "< 2"\n')
+    trainer = build(tmp_path, save_strategy="no")
+    watched = {
+        "every": 2,
+        "max_overhead": 1e9,
+        "quantities": ["stable_rank"],
+        "rules": rules,
+        "on_fail": on_fail,
+    }
+    callback = monitor_trainer(trainer, tmp_path / "spectra", **watched)
+    stops = on_fail == "stop"
+    with contextlib.nullcontext() if stops else pytest.warns(UserWarning, match="step 6: early"):
+        trainer.train()
+    assert trainer.state.global_step == (2 if stops else STEPS)
+    assert (callback.failed is not None) is stops
+    steps = pl.read_parquet(tmp_path / "spectra" / "steps.parquet")["step"].to_list()
+    assert steps == ([0, 2] if stops else [0, 2, 4, 6])
+    assert any("spectra/stable_rank_qk" in entry for entry in trainer.state.log_history if entry["step"] == 2)
+
+
+def test_all_processes_stop_with_the_first(tmp_path):
+    assert agreed(True, "cpu")
+    torch.distributed.init_process_group("gloo", f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        assert agreed(True, "cpu")
+        assert not agreed(False, "cpu")
+    finally:
+        torch.distributed.destroy_process_group()

@@ -14,7 +14,8 @@ import polars as pl
 
 from attnlaw.auditing.fits import fit_tree
 from attnlaw.auditing.rows import TABLES, layer_table, matrix_table, spectrum_table
-from attnlaw.auditing.summary import case_values, summary_of
+from attnlaw.auditing.summary import case_values, norm_values, summary_of
+from attnlaw.auditing.towers import in_words, tower_proxies, tower_summaries
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, read_bounded, replace_all, replaceable, to_json, usable_directory
@@ -152,12 +153,13 @@ def audit(
     samples: int | None = None,
     approximate: bool = False,
     progress: Progress = silent,
+    as_stored: bool = False,
 ) -> Audit:
     """Audit a checkpoint: the spectra of every matrix, their null tests, and the proxies they imply.
 
     `samples` adds proxy / sqrt(samples). `approximate` estimates the sums over singular values of very large
-    matrices, with errors, instead of factorising them. Where not every matrix is selected there are no
-    proxies.
+    matrices, with errors, instead of factorising them. `as_stored`: tables and maps show norms of the stored
+    matrices, not as applied. Where not every matrix is selected there are no proxies.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -174,9 +176,16 @@ def audit(
     if samples is not None and bounds is None:
         logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
-    values = case_values(model, len(tests), bounds, per_application, counted, samples, obstacle(spectra))
+    reason, towers = obstacle(spectra), tower_proxies(spectra)
+    if towers:
+        reason = f"{reason}; each has its own (spectrum-adaptive: {in_words(towers)})"
+    values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
+    values |= norm_values(model, spectra, as_stored)
+    summary = summary_of(model.name, values, bounds, samples)
+    if model.network.towers:
+        summary["towers"] = tower_summaries(model, towers)
     return Audit(
-        (summary_of(model.name, values, bounds, samples),),
+        (summary,),
         matrix_table(model, spectra, tests, bounds),
         spectrum_table(model, spectra),
         layer_table(model, spectra, bounds),

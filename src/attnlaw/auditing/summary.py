@@ -12,6 +12,9 @@ from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.fits.null import Rejections
 from attnlaw.models.model import Model
+from attnlaw.models.network import Network
+from attnlaw.models.norms import NO_NORM
+from attnlaw.spectra.spectrum import Spectrum
 
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
@@ -33,7 +36,7 @@ def case_values(
     inside = {place.layer for place, _ in network.leaves() if place.layer is not None}
     values: dict[str, Any] = {
         "family": model.family,
-        "depth": network.depth or len(inside),
+        "depth": None if network.towers else network.depth or len(inside),
         "distinct_layers": len(inside),
         "hidden_size": network.hidden_size,
         "head_count": model.heads,
@@ -57,6 +60,18 @@ def case_values(
     return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
 
 
+def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
+    """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
+    unknown: dict[str, None] = {}
+    folded = False
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and spectrum.applied is None:
+            unknown[place.kind] = None
+        elif spectrum is not None:
+            folded |= product.norm != NO_NORM
+    return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
+
+
 def summary_of(
     model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
 ) -> dict[str, Any]:
@@ -76,10 +91,13 @@ def summary_of(
         "not_random": {
             name: values[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
         },
-        "proxies": _proxies(values, "log10_"),
-        "per_application": _proxies(values, "per_application_log10_"),
+        "proxies": entries(values, "log10_"),
+        "per_application": entries(values, "per_application_log10_"),
         "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
         "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
+        "log10_alpha_applied": _applied_alphas(bounds),
+        "norms": values["norms"],
+        "norms_unknown": values["norms_unknown"],
         "value_of_adaptivity": adaptivity and adaptivity.value,
         "value_of_adaptivity_error": adaptivity and adaptivity.error,
         "rank_count": values.get("rank_count"),
@@ -94,7 +112,15 @@ def summary_of(
     return summary
 
 
-def _proxies(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
+    if bounds is None or bounds.log_alpha_applied is None:
+        return None
+    found = [log10(alpha) for alpha in bounds.log_alpha_applied]
+    return [None if alpha is None else alpha.value for alpha in found]
+
+
+def entries(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+    """Every proxy by its name in summary.json; None where there are none."""
     if f"{prefix}spectrum_adaptive" not in values:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}

@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from attnlaw.base.errors import as_option
 from attnlaw.base.settings import Declared, Settings, declared
-from attnlaw.command.perform import Shown, perform, read_words
+from attnlaw.command.perform import perform, read_words, shown_by
 from attnlaw.verbs import VERBS, verb
 
 PLAIN: Literal["plaintext"] = "plaintext"  # without markup it starts a third faster
@@ -64,7 +64,7 @@ def _command(name: str, module: str) -> App:
     """The command of a verb, or the commands over verbs that a module of this room declares."""
     if name in VERBS:
         one = verb(name)
-        known = declared(one.settings) | declared(Shown)
+        known = declared(one.settings) | declared(shown_by(name))
         if one.beside is not None:  # what it must be given plays a part only where it is given
             more = declared(one.beside.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known
@@ -91,7 +91,7 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
     places = [one for one in known.values() if one.rule.positional]
 
     def call(*words: str, **given: Any) -> int:
-        for number, place in enumerate(places):  # only the last may be a list
+        for number, place in enumerate(places[: len(words)]):  # only the last may be a list
             given[place.name] = list(words[number:]) if _is_list(place) else words[number]
         return body(given)
 
@@ -101,6 +101,8 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
     parameters.sort(key=lambda parameter: parameter.kind)
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     made = App(name=name, help=_flowing(settings.__doc__), help_format=PLAIN)
+    if place is not None and place.default is None:  # left to itself the library calls it ARGS
+        made.usage = f"Usage: attnlaw {name} [OPTIONS] [{place.rule.metavar}...]"
     made.default(call)
     return made
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.base.charts import ENDINGS
-from attnlaw.base.declare import Verb
+from attnlaw.base.declare import Verb, named
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Declared, Settings, declared, setting, settings
 
@@ -20,6 +20,7 @@ from attnlaw.base.settings import Declared, Settings, declared, setting, setting
 # `save` where these are its own, too.
 TABLES = {
     "audit": "attnlaw.command.audit_table",
+    "check": "attnlaw.command.check_table",
     "diff": "attnlaw.command.diff_table",
     "fit": "attnlaw.command.fit_table",
     "lens": "attnlaw.command.lens_table",
@@ -50,6 +51,24 @@ class Shown(Settings):
         if self.figure is not None and Path(self.figure).suffix[1:] not in ENDINGS:
             raise BadSetting("figure", f"expected a name that ends in .{', .'.join(ENDINGS)}", self.figure)
 
+    def instead(self) -> int | None:
+        """What an option asks for in place of the verb's work; its exit status, None where none does."""
+        return None
+
+    def finish(self, results: Sequence[Any]) -> int:
+        """What is left to do with the results of all cases; the exit status."""
+        return 0
+
+
+# Verbs with options of their own for what is shown.
+SHOWN = {"check": "attnlaw.command.check_options:CheckShown"}
+
+
+def shown_by(verb: str) -> type[Shown]:
+    """The options by which a verb's results are shown."""
+    own: type[Shown] = named(SHOWN.get(verb, Shown))
+    return own
+
 
 def require_named(*directories: str | None) -> None:
     """A `BadSetting` for a directory without a name, as of a shell variable that is not set."""
@@ -68,8 +87,12 @@ def read_words(known: Mapping[str, Declared], given: Mapping[str, Any]) -> dict[
 
 def perform(verb: Verb[Any, Any], given: Mapping[str, Any]) -> int:
     """Run the cases of what was given, show them, write them; the exit status."""
-    shown = Shown.of({name: given[name] for name in given if name in declared(Shown)}, verb.name)
-    asked = _asked(verb, {name: words for name, words in given.items() if name not in declared(Shown)})
+    own = shown_by(verb.name)
+    options = declared(own)
+    shown = own.of({name: given[name] for name in given if name in options}, verb.name)
+    if (status := shown.instead()) is not None:
+        return status
+    asked = _asked(verb, {name: words for name, words in given.items() if name not in options})
     with _results_in(shown.out), _telling():
         ready = [(one, _ready(one, cases)) for one, cases in asked]
         done = [(one, _work(one, cases, shown.json)) for one, cases in ready]
@@ -77,7 +100,9 @@ def perform(verb: Verb[Any, Any], given: Mapping[str, Any]) -> int:
         if kept:
             _show(kept, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
             _write(kept, shown)
-    return 0 if all(len(cases) == len(own) for (_, cases), (_, own) in zip(asked, done, strict=True)) else 1
+        status = shown.finish([found for _, pairs in kept for _, found in pairs])
+    whole = all(len(cases) == len(pairs) for (_, cases), (_, pairs) in zip(asked, done, strict=True))
+    return status if whole else 1
 
 
 def _asked(verb: Verb[Any, Any], words: Mapping[str, Any]) -> list[tuple[Verb[Any, Any], list[Any]]]:

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
-from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place
-from attnlaw.models.norms import LAYER, NO_NORM, UNSCALED, Norm, Scores
+from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place, Tower
+from attnlaw.models.norms import LAYER, NO_NORM, NONE, UNSCALED, Fold, Norm, Scores
 from attnlaw.models.tensors import Tensors, require_real
 
 Matrix = NDArray[np.float64]
@@ -136,7 +136,7 @@ class Attention:
         before, behind = self.norms(kind)
         if before is None or behind is None:
             return None
-        return model.applied(before, left), model.applied(behind, right.T).T
+        return model.applied(before, left), right if behind.kind == NONE else model.applied(behind, right.T).T
 
     def products(self) -> Heads[Product]:
         """QK and VO of every head, those of one kind read together."""
@@ -267,8 +267,8 @@ class Model:
 
     @property
     def heads(self) -> int | None:
-        """Of the first layer; None without layers."""
-        return self.layers[0].attention.heads if self.layers else None
+        """Of the first layer; None without layers, and where several towers have their own."""
+        return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     def read(self, view: View) -> Matrix:
         """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
@@ -293,9 +293,11 @@ class Model:
 
     def applied(self, norm: Norm, matrix: Matrix) -> Matrix:
         """The map from zhat: the gain of the norm folded in, and the mean projected out that it takes off."""
-        if norm.gain is not None:
-            matrix = self.gain(norm)[:, None] * matrix
-        return matrix - matrix.mean(axis=0) if norm.kind == LAYER else matrix
+        return matrix if norm.kind == NONE else self.fold(norm)(matrix)
+
+    def fold(self, norm: Norm) -> Fold:
+        """What a norm puts before the maps that read it."""
+        return Fold(self.gain(norm), norm.kind == LAYER)
 
     def _vector(self, name: str) -> Vector:
         return self._finite(self._stored(name).astype(np.float64), name)
@@ -337,15 +339,21 @@ def network_of(
     activation: str,
     beside: Mapping[str, Product | None],
     complete: bool,
+    towers: Sequence[Tower] = (),
 ) -> Network[Product]:
     """The tree of a model's products; `beside` has the maps beside the layers, by kind."""
-    blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
-    widths = {view.shape[0] for block in blocks for view in (block.query, block.key)}
     return Network(
         tuple(layer.products() for layer in layers),
         tuple(applications),
-        tuple(sorted(widths)),
+        widths(layers),
         activation,
         tuple((Place(None, kind), product) for kind, product in beside.items() if product is not None),
         complete,
+        tuple(towers),
     )
+
+
+def widths(layers: Sequence[Blocks]) -> tuple[int, ...]:
+    """The different widths of what attention blocks read, ascending."""
+    blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
+    return tuple(sorted({view.shape[0] for block in blocks for view in (block.query, block.key)}))

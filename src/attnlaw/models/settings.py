@@ -54,7 +54,7 @@ class ModelSettings(Settings):
             if group not in GROUPS:
                 raise BadSetting("only", f"expected some of {', '.join(GROUPS)}, joined by commas", group)
         if self.layers is not None:
-            _slice(self.layers, depth=1)
+            layer_range(self.layers, depth=1)
 
     def row(self) -> dict[str, Any]:
         """As of all settings; a model in memory is told by what rows call it."""
@@ -75,7 +75,7 @@ class ModelSettings(Settings):
         """
         if self.layers is None:
             return None
-        chosen = _slice(self.layers, depth)
+        chosen = layer_range(self.layers, depth)
         if not chosen:
             raise BadSetting("layers", f"selects none of the {depth} layers (0 to {depth - 1})", self.layers)
         return chosen
@@ -104,7 +104,8 @@ def require_there(settings: ModelSettings) -> None:
         raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory{hint}")
 
 
-def _slice(layers: str | int, depth: int) -> range:
+def layer_range(layers: str | int, depth: int) -> range:
+    """The layers of a number or of a slice such as "0:-1"; none where there is no such layer."""
     try:
         if ":" in str(layers):
             parts = [int(part) if part else None for part in str(layers).split(":")]

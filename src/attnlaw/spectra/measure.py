@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from zlib import crc32
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
-from attnlaw.models.model import Model, Product
+from attnlaw.models.model import Block, Matrix, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
+from attnlaw.models.norms import NONE
 from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
@@ -21,7 +23,7 @@ from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.gate import Gate
 from attnlaw.spectra.lanczos import approximate_spectrum
-from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 
 # Elements of float64 matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B.
 IN_FLIGHT = 10**8
@@ -152,12 +154,24 @@ def _measured(model: Model, unit: Unit) -> list[Spectrum]:
 def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     product = unit.product
     if product.block is not None:
-        return [
-            replace(product_spectrum(left, right), latent=product.latent)
-            for left, right in product.block.factors(model, unit.place.kind)
-        ]
-    matrix = model.read(product.views[0])
-    if not unit.approximate:
-        return [matrix_spectrum(matrix)]
-    # A seed of its own for each matrix, the same in every run: their errors are independent.
-    return [approximate_spectrum(matrix, crc32(f"{product.tensors} {unit.place.expert}".encode()))]
+        factors = product.block.factors(model, unit.place.kind)
+        return [_head(model, unit, product.block, left, right) for left, right in factors]
+    matrix, norm = model.read(product.views[0]), product.norm
+    fold = None if norm is None or norm.kind == NONE else model.fold(norm)
+    if unit.approximate:
+        # A seed of its own for each matrix, the same in every run: their errors are independent.
+        seed = crc32(f"{product.tensors} {unit.place.expert}".encode())
+        spectrum = approximate_spectrum(matrix, seed, fold)
+    else:
+        spectrum = matrix_spectrum(matrix, fold)
+    return [spectrum if norm is None or fold else replace(spectrum, applied=spectrum.as_stored)]
+
+
+def _head(model: Model, unit: Unit, block: Block, left: Matrix, right: Matrix) -> Spectrum:
+    """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied."""
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            folded = block.applied(model, unit.place.kind, left, right)
+    except FloatingPointError as error:
+        raise OverflowError(PAST_FLOAT64) from error
+    return replace(product_spectrum(left, right, folded), latent=unit.product.latent)

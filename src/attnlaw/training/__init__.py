@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnlaw.training.monitor import SpectralMonitor
     from attnlaw.training.trainer_callback import monitor_trainer
+    from attnlaw.training.watchdog import GateFailed
 
-__all__ = ["SpectralMonitor", "monitor_trainer"]
+__all__ = ["GateFailed", "SpectralMonitor", "monitor_trainer"]
 _PUBLIC = {
+    "GateFailed": "attnlaw.training.watchdog",
     "SpectralMonitor": "attnlaw.training.monitor",
     "monitor_trainer": "attnlaw.training.trainer_callback",
 }

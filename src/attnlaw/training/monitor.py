@@ -31,11 +31,13 @@ from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.files import parquet, replacing, usable_directory
 from attnlaw.base.settings import setting, settings
 from attnlaw.base.tables import frame
+from attnlaw.gating.levels import reaches
 from attnlaw.models.formats.torch_file import import_torch
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, units_of
 from attnlaw.training.quantities import STEPS_SCHEMA, read_steps
 from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
+from attnlaw.training.watchdog import STOP, WARN, GateFailed, Watchdog, told
 
 
 @settings
@@ -46,6 +48,13 @@ class MonitorSettings(ModelSettings):
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
     max_overhead: float = setting(0.02, "The share of the training time that measuring may take.", above=0)
     approximate: bool = setting(False, "Estimate matrices of shorter side 4096 and more.")
+    rules: str | None = setting(None, "Rule file about steps, or the name of an example.", file=True)
+    on_fail: str = setting(
+        WARN,
+        "What a rule that does not hold does.",
+        choices=dict.fromkeys((WARN, STOP)),
+        needs="rules",
+    )
 
     def check(self) -> None:
         super().check()
@@ -62,6 +71,10 @@ class SpectralMonitor:
     matrices of a model (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is not
     disturbed: no gradients, no random numbers, no parameter is written. Of several processes the first alone
     measures. Weights split over processes are refused.
+
+    `rules` is a rule file about `steps` (docs/check.md): what does not hold at a measured step is a warning,
+    with `on_fail="stop"` a `GateFailed`, after the row is written. It is raised in the first process, whose
+    launcher ends the others.
 
     steps.parquet and step_matrices.parquet are replaced whole at every measurement, under a lock on
     steps.lock: models of different `name` may share a directory, also of several programs at work. A run
@@ -100,11 +113,13 @@ class SpectralMonitor:
         self._unwritten: list[Snapshot] = []
         self._first: int | None = None  # the first step that was measured
         self._resumed = False  # whether the rows that it leaves behind are gone
+        stored = None
         if is_first_process():
             usable_directory(self.directory)
             with _locked(self.directory):
-                for path in (self.steps_path, self.matrices_path):
-                    _read(path)
+                stored, _ = (_read(path) for path in (self.steps_path, self.matrices_path))
+        rules = self.settings.rules
+        self._watchdog = None if rules is None else Watchdog(rules, self.name, stored)
 
     @property
     def steps_path(self) -> Path:
@@ -120,6 +135,10 @@ class SpectralMonitor:
         if step % self.settings.every or not self._affordable(now):
             return None
         return self._measure(step, now)
+
+    def stops_at(self, step: int) -> bool:
+        """Whether rules may end the run at this step: it is due, and they are asked to."""
+        return self.settings.on_fail == STOP and step % self.settings.every == 0
 
     def measure(self, step: int) -> Snapshot | None:
         """Measure now, whatever it costs (it counts); None on all processes but the first."""
@@ -140,6 +159,16 @@ class SpectralMonitor:
         self._write(taken)
         self._last = self._clock() - start
         self._spent += self._last
+        return taken if self._watchdog is None else self._judged(taken, self._watchdog)
+
+    def _judged(self, taken: Snapshot, watchdog: Watchdog) -> Snapshot:
+        """The snapshot with its verdicts; a warning, or the end, where rules do not hold."""
+        verdicts = watchdog.judge(frame([taken.row], STEPS_SCHEMA))
+        taken = replace(taken, verdicts=verdicts)
+        if not verdicts.passed and self.settings.on_fail == STOP:
+            raise GateFailed(taken, verdicts)
+        if any(reaches(rule.level, "warning") for rule in verdicts.failed_rules):
+            warnings.warn(told(taken.step, verdicts), stacklevel=4)
         return taken
 
     def _start(self) -> float:

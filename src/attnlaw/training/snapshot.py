@@ -28,6 +28,7 @@ from attnlaw.bounds.proxies import Proxies, obstacle, proxies
 from attnlaw.fits.null import null_for
 from attnlaw.fits.tail import power_law_tails
 from attnlaw.fits.values import eigenvalues, without_round_off
+from attnlaw.gating.verdicts import Verdicts
 from attnlaw.models.network import LAYER_GROUPS
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, measure
@@ -37,11 +38,15 @@ from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What was measured at one step: `row` and `matrices` have the columns of `training.quantities`."""
+    """What was measured at one step: `row` and `matrices` have the columns of `training.quantities`.
+
+    `verdicts` are there where the monitor has rules.
+    """
 
     step: int
     row: dict[str, Any]
     matrices: pl.DataFrame
+    verdicts: Verdicts | None = None
 
     @property
     def scalars(self) -> dict[str, float]:

@@ -31,6 +31,9 @@ class AuditSettings(ModelSettings):
     approximate: bool = setting(
         False, "Estimate matrices of shorter side 4096 and more, with errors.", panel=BOUNDED
     )
+    as_stored: bool = setting(
+        False, "Show norms as stored, without the gain of the norm before.", local=True, panel=BOUNDED
+    )
     no_laws: bool = setting(False, "With --out: leave the fitted laws out.", local=True, panel=MACHINE)
 
 
@@ -72,6 +75,10 @@ QUANTITIES = (
     ),
     Quantity("value_of_adaptivity", "what the best single p costs over the post hoc choice", error=True),
     Quantity("rank_count", "p = 0 won everywhere: the proxy only counts ranks", kind="bool"),
+    Quantity("norms", "which norms tables and maps show: applied or stored", kind="text"),
+    Quantity(
+        "norms_unknown", "kinds of matrix whose norm before is not known: shown as stored", kind="texts"
+    ),
     Quantity("extensions", "what goes beyond the setting that the bounds were stated for", kind="texts"),
     Quantity("warnings", "what to know about the model", kind="texts"),
     Quantity("meaning", "what proxies are", kind="text"),
@@ -126,9 +133,10 @@ CHARTS = (
         "comparison",
         "Models layer by layer",
         draw=f"{OWN}:comparison",
-        caption="Medians over the heads of a layer, one row per kind of matrix; γαL is the scale of its "
-        "contribution C(p*). Where lines part, the models differ in that kind of matrix at that depth; where "
-        "they coincide, they do not.",
+        caption="Medians over the heads of a layer, one row per kind of matrix. A norm that is called "
+        "applied has the gain of the norm before folded in; γαL is the scale of the contribution C(p*). "
+        "Where lines part, the models differ in that kind of matrix at that depth; where they coincide, they "
+        "do not.",
     ),
     Own(
         "decay",
@@ -152,11 +160,27 @@ CHARTS = (
         table="matrices",
         x="head",
         y="layer",
+        colour=("spectral_norm_applied",),
+        panel="kind",
+        scale="log",
+        on_page=False,
+        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+        "Norms are as applied: the gain of the norm before folded in, the mean projected out where that norm "
+        "takes it off; as stored where it is not known.",
+    ),
+    Cells(
+        "heads",
+        "Heads",
+        table="matrices",
+        x="head",
+        y="layer",
         colour=("spectral_norm",),
         panel="kind",
         scale="log",
         on_page=False,
-        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind.",
+        unless="heads",
+        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+        "Norms are those of the stored matrices.",
     ),
     LAW_MAP,
 )
@@ -172,7 +196,7 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.auditing.audit import audit
 
-    found = audit(case, case.samples, case.approximate, progress)
+    found = audit(case, case.samples, case.approximate, progress, case.as_stored)
     return found.summarized(VERB.json(case, found))
 
 

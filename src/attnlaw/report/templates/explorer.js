@@ -18,6 +18,16 @@ class Explorer {
     this.draw();
   }
 
+  // A quantity as applied is shown as stored where it is not known.
+  isStored(row) {
+    const { key: name, stored } = this.quantity;
+    return stored !== undefined && (this.columns[name][row] ?? null) === null;
+  }
+
+  value(row) {
+    return this.columns[this.isStored(row) ? this.quantity.stored : this.quantity.key][row];
+  }
+
   drawControls() {
     const options = this.quantities.map((one) => element("option", { value: one.key }, one.name));
     const chooser = element("select", { id: "quantity", onchange: () => {
@@ -57,15 +67,15 @@ class Explorer {
   }
 
   draw() {
-    const values = this.columns[this.quantity.key];
-    const colors = colorScale(this.quantity, this.group.rows.map((row) => values[row]));
+    const colors = colorScale(this.quantity, this.group.rows.map((row) => this.value(row)));
     this.cells = new Map();
     this.drawnGroup = this.group;
     const maps = this.data.models.map((_, model) => this.map(model, colors));
     show(byId("maps"), maps);
     show(byId("legend"), legendOf(this.quantity, colors));
     byId("map-caption").textContent = `${this.quantity.says} Rows are layers, columns ${this.group.across}`
-      + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`;
+      + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`
+      + (this.group.rows.some((row) => this.isStored(row)) ? " As stored where the value as applied is not known." : "");
     byId("controls").querySelectorAll("[data-kind]").forEach((button) =>
       button.setAttribute("aria-pressed", String(button.dataset.kind === this.group.name)));
     this.onSelect(this.selected);
@@ -98,14 +108,15 @@ class Explorer {
 
   cell(row, colors, roomy) {
     if (row === undefined) return element("div", { class: "cell", role: "gridcell", "data-empty": "" });
-    const value = this.columns[this.quantity.key][row];
+    const value = this.value(row);
     const missing = value === null || value === undefined;
     const [fillColor, ink] = missing ? [null, null] : colors.color(value);
     const text = this.quantity.key === "share" ? percent(value) : format(value, 3);
+    const told = this.isStored(row) && !missing ? `${text} (as stored)` : text;
     const cell = element("div", {
       class: "cell", role: "gridcell", tabindex: row === this.selected ? "0" : "-1", "data-row": row,
       "data-empty": missing ? "" : null, "aria-selected": String(row === this.selected),
-      "aria-label": `${this.data.title(row)}: ${this.quantity.name} ${text}`, title: `${this.data.title(row)}: ${text}`,
+      "aria-label": `${this.data.title(row)}: ${this.quantity.name} ${told}`, title: `${this.data.title(row)}: ${told}`,
       style: missing ? {} : { background: fillColor, color: ink }, onclick: () => this.select(row, true),
     }, roomy && !missing ? text : "");
     this.cells.set(row, cell);

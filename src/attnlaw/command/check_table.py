@@ -1,0 +1,92 @@
+"""The verdict on a model in the terminal: the answer, then the rules, then the findings."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from attnlaw.base.errors import printable
+from attnlaw.command.console import column_table, print_table
+from attnlaw.gating.condition import shown_value
+from attnlaw.gating.levels import OFF
+from attnlaw.gating.verdicts import FAILED, Found, Verdict, Verdicts
+
+STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
+MOST_PLACES = 5  # of one rule
+
+
+def show(verdicts: Verdicts, console: Console) -> None:
+    """Print the verdict on one model. What comes from its files never begins a line."""
+    console.print()
+    console.print(Text(printable(verdicts.model), style="bold"), soft_wrap=True)
+    answer = Text(verdicts.headline, style="bold green" if verdicts.passed else "bold red")
+    console.print(answer, soft_wrap=True)
+    if verdicts.rules:
+        console.print()
+        _show_rules(verdicts, console)
+    shown: dict[tuple[bool, str], list[Found]] = {}
+    for one in (*verdicts.new_findings, *(one for one in verdicts.findings if one.known)):
+        shown.setdefault((one.known, one.rule), []).append(one)
+    if shown:
+        console.print()
+    for (known, name), own in shown.items():
+        level = f"{own[0].level}, known" if known else own[0].level
+        _line(console, own[0].level, f"{level}: {name} ({_times(len(own))}): {own[0].meaning}")
+        _places(console, [one.seen for one in own])
+    console.print()
+
+
+def explain(rule: Any, console: Console) -> None:
+    """Print what a rule of findings means."""
+    threshold = "" if rule.threshold is None else f", threshold {shown_value(rule.threshold)}"
+    console.print(Text(f"{rule.name}: {rule.level}{threshold}", style="bold"), soft_wrap=True)
+    for line in textwrap.wrap(rule.meaning, console.width):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _show_rules(verdicts: Verdicts, console: Console) -> None:
+    rules = verdicts.rules
+    cells = {
+        "": [_outcome(rule, verdicts) for rule in rules],
+        "rule": [printable(rule.rule) for rule in rules],
+        "asked for": [printable(rule.asked) for rule in rules],
+        "rows that hold": [_held(rule) for rule in rules],
+        "found": ["" if rule.value is None else printable(shown_value(rule.value)) for rule in rules],
+    }
+    texts = ("", "rule", "asked for")
+    print_table(
+        console, lambda left_out: column_table(cells, left_out, texts), ("rows that hold", "asked for")
+    )
+    for rule in verdicts.failed_rules:
+        places = [str(failure) for failure in rule.failures]
+        told = rule.remark or ("" if places else str(rule))
+        _line(console, rule.level, f"{rule.level}: {rule.rule}{f': {told}' if told else ''}")
+        _places(console, places)
+
+
+def _outcome(rule: Verdict, verdicts: Verdicts) -> str:
+    if rule.outcome != FAILED:
+        return rule.outcome
+    return FAILED if rule in verdicts.counted else f"{FAILED} ({rule.level})"
+
+
+def _held(rule: Verdict) -> str:
+    return "" if rule.outcome == OFF or rule.remark else f"{rule.held} of {rule.selected}"
+
+
+def _line(console: Console, level: str, text: str) -> None:
+    console.print(Text(printable(text), style=STYLES[level]), soft_wrap=True)
+
+
+def _places(console: Console, places: list[str]) -> None:
+    for place in places[:MOST_PLACES]:
+        console.print(Text(f"  at {printable(place)}"), soft_wrap=True)
+    if len(places) > MOST_PLACES:
+        console.print(Text(f"  and {len(places) - MOST_PLACES} more"), soft_wrap=True)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

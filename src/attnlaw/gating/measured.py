@@ -1,0 +1,70 @@
+"""The tables of a checkpoint, each measured when a rule asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from attnlaw.auditing.audit import Audit, audit
+from attnlaw.auditing.fits import fit_tree
+from attnlaw.base.declare import Progress, columns, flatten, silent
+from attnlaw.base.tables import frame, schema_of
+from attnlaw.gating.rule_file import Tables
+from attnlaw.models.settings import ModelSettings
+
+
+def finding_rules() -> Mapping[str, Any]:
+    """The rules of findings, by name."""
+    try:
+        from attnlaw.auditing.findings import RULES
+    except ModuleNotFoundError:
+        return {}
+    return RULES
+
+
+class Measured:
+    """A model that is measured, and compared with its base, at most once."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        base: Any,
+        tables: Tables,
+        thresholds: Mapping[str, float],
+        approximate: bool = False,
+        progress: Progress = silent,
+    ) -> None:
+        self.settings, self.base, self.tables = settings, base, tables
+        self.thresholds, self.approximate, self.progress = thresholds, approximate, progress
+
+    def rows(self, table: str) -> pl.DataFrame:
+        return SOURCES[table](self)
+
+    @cached_property
+    def audit(self) -> Audit:
+        return audit(self.settings, None, self.approximate, self.progress)
+
+    @cached_property
+    def fits(self) -> pl.DataFrame:
+        trees = list(zip(self.audit.names, self.audit.trees, strict=True))
+        return fit_tree(trees, progress=self.progress).matrices
+
+    @property
+    def summary(self) -> pl.DataFrame:
+        own = tuple(self.tables["summary"])
+        return frame([flatten(own, self.audit.quantities)], schema_of(columns(own)))
+
+    @property
+    def findings(self) -> pl.DataFrame | None:
+        return getattr(self.audit, "findings", None)
+
+
+SOURCES: dict[str, Callable[[Measured], pl.DataFrame]] = {
+    "matrices": lambda model: model.audit.matrices,
+    "layers": lambda model: model.audit.layers,
+    "fits": lambda model: model.fits,
+    "summary": lambda model: model.summary,
+}

@@ -1,0 +1,331 @@
+"""A rule file (TOML): what rows and findings must be for a gate to pass.
+
+    version = 1
+    fail_on = "error"                # or "warning"
+    base = "path-or-hub-id"          # of a diff; relative paths start at the file
+    [findings]
+    ignore = ["random-head"]
+    levels = { rank-deficient = "error" }
+    thresholds = { unbalanced = 2.5 }
+    [[rule]]
+    name = "near the base"           # reports know it by its name: keep it
+    of = "diff"
+    where = { kind = ["qk", "vo"], layer = "0:-1" }
+    column = "size"
+    is = "< 0.25"
+    over = "max"                     # one number of all rows; absent: every row must hold
+    mostly = 0.95                    # instead of `over`: the share of rows that must hold
+    against = "baseline"             # or "first" (steps): the column becomes new/old - 1
+    level = "error"
+    missing = "error"                # a null fails unless "skip"
+
+Only name, of, column and is are required. Whatever is wrong is one line with the file and the rule, and
+exit status 2.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlaw.base.declare import Quantity
+from attnlaw.base.errors import BadSetting, InputError, printable
+from attnlaw.base.files import parse_toml, read_bounded
+from attnlaw.base.settings import Settings, declared, setting, settings
+from attnlaw.gating.condition import NUMBERS, Condition, nearest, read_condition, read_value
+from attnlaw.gating.levels import FAIL_ON, LEVELS, OFF
+from attnlaw.gating.places import KEYS
+from attnlaw.models.settings import layer_range
+
+VERSION = 1
+LARGEST = 1  # megabyte of a rule file
+EXAMPLES = Path(__file__).parent / "examples"
+OVER = ("max", "min", "median", "mean", "sum", "count")
+BASELINE, FIRST = "baseline", "first"
+SECTIONS = ("version", "fail_on", "base", "findings", "rule")
+# Keys whose fields, here or in another room, are called otherwise.
+SPELLED = {"table": "of", "condition": "is", "layers": "where.layer"}
+# Columns of tables, by their names: those that rules may be about.
+Tables = Mapping[str, Iterable[Quantity]]
+
+
+class BadUsage(BadSetting):
+    """A mistake that is told in a line of its own, such as one in a rule file; exit status 2."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__("rules", line)
+
+    def __reduce__(self) -> tuple[type[BadUsage], tuple[str]]:  # type: ignore[override]
+        return BadUsage, (self.rule,)
+
+    def told(self, spell: Callable[[str], str] = str, place: str = "") -> str:
+        return printable(f"{place}{self.rule}")
+
+
+@settings
+class Written(Settings):
+    """A table [[rule]] as it is written."""
+
+    name: str = setting(help="What reports call it.")
+    table: str = setting(help="The table.", choices=KEYS)
+    where: Any = setting(None, "The rows: allowed values by column.")
+    column: str = setting(help="The column.")
+    condition: Any = setting(help="What its values must be.")
+    over: str | None = setting(None, "One number of all rows.", choices=dict.fromkeys(OVER), unless="mostly")
+    mostly: float | None = setting(None, "The share of rows that must hold.", above=0, most=1)
+    against: str | None = setting(None, "New/old - 1.", choices=dict.fromkeys((BASELINE, FIRST)))
+    level: str = setting("error", "How much it matters.", choices=dict.fromkeys((OFF, *LEVELS)))
+    missing: str = setting("error", "What a null does.", choices=dict.fromkeys(("error", "skip")))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule, checked: rows of a table, a column of them, and what it must be."""
+
+    name: str
+    of: str
+    column: Quantity
+    condition: Condition
+    where: Mapping[str, tuple[Any, ...]]
+    layers: str | tuple[int, ...] | None
+    over: str | None
+    mostly: float | None
+    against: str | None
+    level: str
+    missing: str
+
+    @property
+    def numeric(self) -> bool:
+        """Whether what is compared is a number."""
+        return self.column.kind in NUMBERS or self.against is not None or self.over is not None
+
+    def __str__(self) -> str:
+        """What it asks for, in words."""
+        change = {None: "", BASELINE: " over the baseline's - 1", FIRST: " over the first - 1"}[self.against]
+        share = "" if self.mostly is None else f" in {100 * self.mostly:.6g}% of rows"
+        over = "" if self.over is None else f"{self.over} of "
+        return f"{over}{self.column.name}{change} {self.condition}{share}"
+
+
+@dataclass(frozen=True)
+class RuleFile:
+    """What a gate asks for. Without a file: no finding of level error."""
+
+    path: Path | None = None
+    fail_on: str = "error"
+    base: str | None = None
+    rules: tuple[Rule, ...] = ()
+    ignore: tuple[str, ...] = ()
+    levels: Mapping[str, str] | None = None
+    thresholds: Mapping[str, float] | None = None
+
+    def of(self, *tables: str) -> tuple[Rule, ...]:
+        """The rules of these tables that are not off."""
+        return tuple(rule for rule in self.rules if rule.of in tables and rule.level != OFF)
+
+    def against(self, what: str) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if rule.against == what and rule.level != OFF)
+
+
+def example_names() -> list[str]:
+    """The rule files that come with attnlaw."""
+    return sorted(path.stem for path in EXAMPLES.glob("*.toml"))
+
+
+def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
+    """Read a rule file, or the example of a name, about these tables and these rules of findings.
+
+    Of `findings` the names count; those whose record has a `threshold` of None take none.
+    """
+    file = _located(path)
+    with _told(str(path)):
+        data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of {', '.join(example_names())}")
+        content = parse_toml(data, str(path), "see docs/check.md for an example")
+    with _told(str(path), f"{path}: "):
+        for name in content:
+            _known(name, SECTIONS)
+        version = content.get("version")
+        if version != VERSION or isinstance(version, bool):
+            raise BadSetting("version", f"expected version = {VERSION}, on the first line", version)
+        fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
+        told = _findings(content.get("findings", {}), findings)
+        written = content.get("rule", [])
+        if not (isinstance(written, list) and all(isinstance(one, dict) for one in written)):
+            raise BadSetting("rule", "expected tables [[rule]]", written)
+    rules: dict[str, Rule] = {}
+    for number, one in enumerate(written, start=1):
+        with _told(str(path), f"{path}: rule {_called(one, number)}: "):
+            rule = _rule(one, tables)
+            if rule.name in rules or rule.name in findings:
+                whose = "another rule" if rule.name in rules else "a finding"
+                raise BadSetting("name", f"is that of {whose}; choose another", rule.name)
+            rules[rule.name] = rule
+    with _told(str(path), f"{path}: "):
+        base = _base(content.get("base"), file.parent)
+    return RuleFile(file, fail_on, base, tuple(rules.values()), **told)
+
+
+def _located(path: str | os.PathLike[str]) -> Path:
+    """The file; the name of an example, where no file has it, is the example."""
+    file = Path(path)
+    shipped = EXAMPLES / f"{path}.toml"
+    return shipped if str(path) in example_names() and not os.path.lexists(file) else file
+
+
+@contextmanager
+def _told(where: str, place: str = "") -> Iterator[None]:
+    """A mistake as one line with the file and the rule."""
+    try:
+        yield
+    except BadUsage:
+        raise
+    except BadSetting as error:
+        raise BadUsage(error.told(lambda name: SPELLED.get(name, name), place)) from error
+    except InputError as error:
+        raise BadUsage(f"{place}{error}") from error
+
+
+def _called(written: Mapping[str, Any], number: int) -> str:
+    name = written.get("name")
+    return repr(name) if isinstance(name, str) else str(number)
+
+
+def _known(name: str, names: Iterable[str], what: str = "key") -> None:
+    if name not in names:
+        raise InputError(f"unknown {what} {name}; {nearest(name, names)}")
+
+
+def _one_of(key: str, value: Any, choices: Iterable[str]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise BadSetting(key, f"expected one of {', '.join(choices)}", value)
+    return value
+
+
+def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
+    """The table [findings]: names of rules that are ignored, and other levels and thresholds by name."""
+    if not isinstance(written, dict):
+        raise BadSetting("findings", "expected a table [findings]", written)
+    if written and not findings:
+        raise InputError("[findings] is for attnlaw check; there are none here")
+    for key in written:
+        _known(key, ("ignore", "levels", "thresholds"), "key of [findings]")
+    ignore, levels, thresholds = (written.get(key, {}) for key in ("ignore", "levels", "thresholds"))
+    if not isinstance(ignore, list | dict) or not all(isinstance(name, str) for name in ignore):
+        raise BadSetting("ignore", "expected a list of names of findings", ignore)
+    for key, table in (("levels", levels), ("thresholds", thresholds)):
+        if not isinstance(table, dict):
+            raise BadSetting(key, "expected a table by the names of findings", table)
+    for name in (*ignore, *levels, *thresholds):
+        _known(name, findings, "finding")
+    for name, level in levels.items():
+        _one_of(f"levels.{name}", level, (OFF, *LEVELS))
+    for name, value in thresholds.items():
+        if getattr(findings[name], "threshold", 0.0) is None:
+            raise BadSetting(f"thresholds.{name}", "has no threshold; drop it")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise BadSetting(f"thresholds.{name}", "expected a number above 0", value)
+    return {"ignore": tuple(ignore), "levels": levels, "thresholds": thresholds}
+
+
+def _rule(written: Mapping[str, Any], tables: Tables) -> Rule:
+    """A table [[rule]], checked against the columns of the table that it is about."""
+    fields = {SPELLED.get(name, name): name for name in declared(Written)}
+    for name in written:
+        _known(name, fields)
+    one = Written.of({fields[name]: value for name, value in written.items()}, "a rule")
+    if not one.name.strip():
+        raise BadSetting("name", "expected a name", one.name)
+    if one.table not in tables:
+        raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", one.table)
+    columns = _columns(tables[one.table])
+    column = _column(one.column, columns, one.table)
+    if one.against == FIRST and one.table != "steps":
+        raise BadSetting("against", 'is for of = "steps"; expected baseline', FIRST)
+    if one.against == BASELINE and one.table == "steps":
+        raise BadSetting("against", "steps have none; expected first", BASELINE)
+    counts = one.over == "count"
+    if column.kind not in (*NUMBERS, "bool") and one.over is not None and not counts:
+        raise BadSetting("over", f"but {column.name} holds {column.kind}; expected count", one.over)
+    if column.kind not in NUMBERS and one.against is not None:
+        raise BadSetting("against", f"but {column.name} holds no numbers", one.against)
+    condition = read_condition(one.condition, column, one.over is not None or one.against is not None)
+    where, layers = _where(one.where, columns, one.table)
+    return Rule(
+        one.name,
+        one.table,
+        column,
+        condition,
+        where,
+        layers,
+        one.over,
+        one.mostly,
+        one.against,
+        one.level,
+        one.missing,
+    )
+
+
+def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
+    """Every column with what it holds: errors and ends of ranges are columns, too."""
+    return {
+        name: own if name == own.name else Quantity(name, kind=kind)
+        for own in quantities
+        for name, kind in own.columns.items()
+    }
+
+
+def _column(name: str, columns: Mapping[str, Quantity], table: str) -> Quantity:
+    _known(name, columns, f"column of {table}")
+    if columns[name].kind not in (*NUMBERS, "text", "bool"):
+        raise InputError(f"{name} holds lists; choose a column of single values")
+    return columns[name]
+
+
+def _where(
+    written: Any, columns: Mapping[str, Quantity], table: str
+) -> tuple[dict[str, tuple[Any, ...]], str | tuple[int, ...] | None]:
+    """The allowed values by column, and the layers apart: these may be a slice."""
+    if written is None:
+        return {}, None
+    if not isinstance(written, dict):
+        raise BadSetting("where", "expected a table of allowed values by column", written)
+    allowed: dict[str, tuple[Any, ...]] = {}
+    layers = None
+    for name, value in written.items():
+        own = _column(name, columns, table)
+        if name == "layer":
+            layers = _layers(value)
+            continue
+        values = value if isinstance(value, list) else [value]
+        for each in values:
+            read_value(f"where.{name}", each, own.kind, own)
+        allowed[name] = tuple(values)
+    return allowed, layers
+
+
+def _layers(value: Any) -> str | tuple[int, ...]:
+    """A number, a list of numbers, or a slice in the writing of Python."""
+    several = value if isinstance(value, list) else [value]
+    plain = all(isinstance(one, int) and not isinstance(one, bool) for one in several)
+    if not plain and not (isinstance(value, str) and ":" in value):
+        raise BadSetting(
+            "where.layer", 'expected a number, a list of numbers, or a slice such as "0:-1"', value
+        )
+    if isinstance(value, str):
+        layer_range(value, depth=1)
+        return value
+    return tuple(several)
+
+
+def _base(value: Any, folder: Path) -> str | None:
+    """The base: a path from the rule file on, where something is there, else as it is (an id of a hub)."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise BadSetting("base", "expected a path, or owner/name on a model hub", value)
+    beside = folder / value
+    return str(beside) if os.path.lexists(beside) else value

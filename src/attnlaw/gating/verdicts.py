@@ -1,0 +1,212 @@
+"""What a gate found: a verdict for every rule, findings that count or are known, and the exit status.
+
+| status | |
+|---|---|
+| 0 | passed |
+| 3 | failed: a rule that does not hold, or a finding, of the level that the gate fails at |
+
+Whatever form it is written in, the status is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.files import to_json
+from attnlaw.gating.condition import shown_value
+from attnlaw.gating.levels import LEVELS, OFF, reaches
+from attnlaw.gating.places import Place, place_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PASSED, FAILED = "passed", "failed"
+STATUS_FAILED = 3
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A row that does not hold: where it stands, its value, and why where that is not plain to see."""
+
+    place: Place
+    value: Any = None
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{place_text(self.place)}: {self.why or shown_value(self.value)}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule came to: `selected` rows of which `held` did; `value` is what was compared.
+
+    `value` is that of the worst row, or the one number of all rows. `failures` are worst first.
+    """
+
+    rule: str
+    of: str
+    asked: str
+    level: str
+    outcome: str
+    selected: int = 0
+    held: int = 0
+    value: Any = None
+    failures: tuple[Failure, ...] = ()
+    remark: str | None = None
+
+    def __str__(self) -> str:
+        """What to know of it, in a sentence without its name."""
+        if self.outcome == OFF:
+            return "off"
+        if self.remark is not None:
+            return self.remark
+        if not self.failures and self.value is not None:
+            return f"found {shown_value(self.value)}, asked for {self.asked}"
+        if self.selected == len(self.failures) == 1:
+            return f"{self.failures[0]}, asked for {self.asked}"
+        worst = f"; the worst is {self.failures[0]}" if self.failures else ""
+        return f"{self.held} of {self.selected} rows hold, asked for {self.asked}{worst}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding: a rule that attnlaw knows by itself, its level here, where, and whether it was known."""
+
+    rule: str
+    level: str
+    place: Place
+    value: Any
+    threshold: Any
+    meaning: str
+    known: bool = False
+
+    @property
+    def seen(self) -> str:
+        """Where it is, and its value with the threshold where it has them."""
+        if self.value is None:
+            return place_text(self.place)
+        beyond = "" if self.threshold is None else f" (threshold {shown_value(self.threshold)})"
+        return f"{place_text(self.place)}: {shown_value(self.value)}{beyond}"
+
+    def __str__(self) -> str:
+        return f"{self.seen}; {self.meaning}"
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """The verdict on one model. `location` is the file that reports point at, `looked_for` findings' rules.
+
+    `known_of` is the baseline whose findings are known, where there is one.
+    """
+
+    model: str
+    location: str
+    rules: tuple[Verdict, ...]
+    findings: tuple[Found, ...]
+    looked_for: Mapping[str, Any] = field(default_factory=dict)
+    fail_on: str = "error"
+    known_of: str | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed_rules(self) -> tuple[Verdict, ...]:
+        """The rules that do not hold, of whatever level, the gravest first."""
+        return _gravest(rule for rule in self.rules if rule.outcome == FAILED)
+
+    @property
+    def new_findings(self) -> tuple[Found, ...]:
+        """The findings that were not known, the gravest first."""
+        return _gravest(one for one in self.findings if not one.known)
+
+    @property
+    def counted(self) -> tuple[Verdict | Found, ...]:
+        """What the gate fails for."""
+        every: list[Verdict | Found] = [*self.failed_rules, *self.new_findings]
+        return tuple(one for one in every if reaches(one.level, self.fail_on))
+
+    @property
+    def passed(self) -> bool:
+        return not self.counted
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return 0 if self.passed else STATUS_FAILED
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """The numbers of the gate, by name."""
+        new = [one.level for one in self.new_findings]
+        return {
+            "passed": self.passed,
+            "exit_status": self.status,
+            "fail_on": self.fail_on,
+            "rule_count": len([rule for rule in self.rules if rule.outcome != OFF]),
+            "failed_rules": len(self.failed_rules),
+            **{f"{level}s": new.count(level) for level in LEVELS},
+            "known_findings": len(self.findings) - len(new),
+            "headline": self.headline,
+        }
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        failed = [one for one in self.counted if isinstance(one, Verdict)]
+        found = [one for one in self.counted if isinstance(one, Found)]
+        judged = len([rule for rule in self.rules if rule.outcome != OFF])
+        below = "" if failed else f", below level {self.fail_on}"
+        parts = []
+        if judged and self.failed_rules:
+            parts.append(f"{len(failed or self.failed_rules)} of {_many(judged, 'rule')} failed{below}")
+        elif judged:
+            parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
+        if self.looked_for:
+            which = " or ".join(level for level in LEVELS if reaches(level, self.fail_on))
+            what = "finding" if self.known_of is None else "new finding"
+            nothing = f"no {what} of level {which} by {_many(len(self.looked_for), 'rule')}"
+            parts.append(f"{_many(len(found), what)} of level {which}" if found else nothing)
+        return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
+
+    def rule_table(self) -> pl.DataFrame:
+        """A row for each rule, by `attnlaw.gating.quantities.RULES`."""
+        from attnlaw.gating.rows import rule_table
+
+        return rule_table(self)
+
+    def finding_table(self) -> pl.DataFrame:
+        """A row for each finding, by `attnlaw.gating.quantities.FINDINGS`."""
+        from attnlaw.gating.rows import finding_table
+
+        return finding_table(self)
+
+    def to_json(self) -> str:
+        """What `attnlaw check --json` prints."""
+        return to_json(self.summary)
+
+    def to_junit(self) -> str:
+        from attnlaw.gating.junit import junit
+
+        return junit([self])
+
+    def to_sarif(self) -> str:
+        from attnlaw.gating.sarif import sarif
+
+        return sarif([self])
+
+    def to_markdown(self) -> str:
+        from attnlaw.gating.markdown import markdown
+
+        return markdown([self])
+
+    def __repr__(self) -> str:
+        return f"<Verdicts {self.model}: {self.headline}>"
+
+
+def _gravest(found: Any) -> tuple[Any, ...]:
+    return tuple(sorted(found, key=lambda one: -LEVELS.index(one.level)))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

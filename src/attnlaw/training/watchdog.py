@@ -1,0 +1,64 @@
+"""Rules over the steps of a monitored run: a warning, or the end of the run, where they do not hold."""
+
+from __future__ import annotations
+
+import os
+
+import polars as pl
+
+from attnlaw.gating.evaluate import evaluate
+from attnlaw.gating.levels import OFF
+from attnlaw.gating.rule_file import FIRST, BadUsage, Rule, read_rules
+from attnlaw.gating.verdicts import Verdict, Verdicts
+from attnlaw.training.quantities import STEPS
+from attnlaw.training.snapshot import Snapshot
+
+WARN, STOP = "warn", "stop"
+
+
+class GateFailed(RuntimeError):
+    """A run that its rules stop: the `snapshot` of its last step, which is written, and the `verdicts`."""
+
+    def __init__(self, snapshot: Snapshot, verdicts: Verdicts) -> None:
+        self.snapshot, self.verdicts = snapshot, verdicts
+        super().__init__(told(snapshot.step, verdicts))
+
+    def __reduce__(self) -> tuple[type[GateFailed], tuple[Snapshot, Verdicts]]:
+        return GateFailed, (self.snapshot, self.verdicts)
+
+
+def told(step: int, verdicts: Verdicts) -> str:
+    """What failed at a step, in one line."""
+    each = "; ".join(f"{rule.rule}: {rule}" for rule in verdicts.failed_rules)
+    return f"{verdicts.model}, step {step}: {each}"
+
+
+class Watchdog:
+    """Rules about `steps`, and the rows of the run so far.
+
+    A rule about every row is asked of the newest one, a rule about one number of all rows (or about most of
+    them) of all rows so far. `against = "first"` compares with the first row of the run, resumed or not.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], model: str, earlier: pl.DataFrame | None) -> None:
+        self.model = model
+        self.asked = read_rules(path, {"steps": STEPS}, {})
+        if self.asked.base is not None:
+            raise BadUsage(f"{path}: base is for attnlaw check; a run has none")
+        if all(rule.level == OFF for rule in self.asked.rules):
+            raise BadUsage(f'{path}: found no rule of "steps"; write one, or monitor without rules')
+        self._rows = pl.DataFrame() if earlier is None else earlier.filter(pl.col("model") == model)
+
+    def judge(self, row: pl.DataFrame) -> Verdicts:
+        """The verdict at the step of this row; rows from it on are of weights that a resumed run has left."""
+        if self._rows.height:
+            earlier = self._rows.filter(pl.col("step") < row["step"].item())
+            row = pl.concat([earlier, row], how="diagonal_relaxed")
+        self._rows = row.sort("step")
+        rules = tuple(self._verdict(rule) for rule in self.asked.rules)
+        return Verdicts(self.model, self.model, rules, (), fail_on=self.asked.fail_on)
+
+    def _verdict(self, rule: Rule) -> Verdict:
+        every = rule.over is None and rule.mostly is None
+        rows = self._rows.tail(1) if every else self._rows
+        return evaluate(rule, rows, self._rows.head(1) if rule.against == FIRST else None)
