@@ -101,8 +101,9 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
     parameters.sort(key=lambda parameter: parameter.kind)
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     made = App(name=name, help=_flowing(settings.__doc__), help_format=PLAIN)
-    if place is not None and place.default is None:  # left to itself the library calls it ARGS
-        made.usage = f"Usage: attnlaw {name} [OPTIONS] [{place.rule.metavar}...]"
+    if any(one.default is None for one in places):  # left to itself the library calls it ARGS
+        words = " ".join(f"[{one.rule.metavar}...]" for one in places)
+        made.usage = f"Usage: attnlaw {name} [OPTIONS] {words}"
     made.default(call)
     return made
 
