@@ -16,8 +16,8 @@ def test_counts_by_hand() -> None:
     assert matrix_operations(2, 5, False) == matrix_operations(5, 2, False) == 2 * 2 * 5 + 1.6 * 8
     # Six products with 64 columns, forty with 17 at 1.5 times the price; each is two products of 2 n m.
     assert matrix_operations(100, 200, True) == 4 * 100 * 200 * (6 * 64 + 1.5 * 40 * 17)
-    # All entries of a 2 x 5 product through 3, and two triangular factors.
-    assert product_operations(2, 3, 5) == 2 * 2 * 3 * 5 + 4 * 9 * (2 + 5)
+    # All entries of a 2 x 5 product through 3, and two triangular factors, twice.
+    assert product_operations(2, 3, 5) == 2 * 2 * 3 * 5 + 2 * 4 * 9 * (2 + 5)
 
 
 def test_expected_time_of_the_shipped_decoder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,17 @@
 | `MATRICES` | matrix |
 | `SPECTRA` | matrix, with all its singular values |
 | `LAYERS` | layer |
+| `FINDINGS` | thing that a rule of `auditing.findings` found |
 | `FITS` | matrix, with what laws say of it |
 | `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
 
 `head` and `inner` of a feed-forward matrix are null, `expert` of whatever every token passes, errors where
 nothing is approximate, the singular values of an approximate spectrum. The row of an exact spectrum has
 errors where its gamma or alpha holds the norm of an approximate one. Logarithms are to base 10.
+
+What ends in `_applied` is of the matrix as the model applies it: the gain of the norm before folded in, and
+the mean projected out where that norm takes it off; null where that norm is not known. All else is of the
+stored matrix. An applied spectral norm with an error may lie above by so much, but for one chance in 1000.
 """
 
 from __future__ import annotations
@@ -57,6 +62,26 @@ MATRICES = (
     Quantity("effective_rank", "exponential of the spectrum's entropy", error=True, log=True),
     Quantity("numerical_rank", "singular values above round-off", kind="small", error=True),
     Quantity("condition", "largest over smallest singular value", log=True),
+    Quantity(
+        "spectral_norm_applied",
+        "the largest singular value as applied: the gain of the norm before folded in, "
+        "the mean projected out where that norm takes it off",
+        called="spectral norm, applied",
+        error=True,
+        log=True,
+    ),
+    Quantity(
+        "frobenius_norm_applied",
+        "Frobenius norm as applied",
+        called="Frobenius norm, applied",
+        log=True,
+    ),
+    Quantity(
+        "stable_rank_applied",
+        "stable rank as applied, of QK and VO",
+        called="stable rank, applied",
+        log=True,
+    ),
     Quantity("route", "how the values were computed: gram, svd, qr or lanczos (approximate)", kind="text"),
     P_VALUE,
     OUTLIERS,
@@ -76,17 +101,35 @@ MATRICES = (
 SPECTRA = (
     *PLACE,
     Quantity("singular_values", "all of them, descending, not squared", kind="floats"),
+    Quantity("singular_values_applied", "of QK and VO as applied", kind="floats"),
 )
 
 LAYERS = (
     *PLACE[:3],
     Quantity("applications", "how often the layer is applied", kind="small"),
     Quantity("log10_alpha", "amplification by later layers", called="log₁₀ α", error=True),
+    Quantity(
+        "log10_alpha_applied",
+        "the same product of spectral norms as applied; in no proxy",
+        called="log₁₀ α, applied",
+        error=True,
+    ),
     Quantity("share_qk", "of QK in the layer's contributions", called="QK"),
     Quantity("share_vo", "of VO", called="VO"),
     Quantity("share_cross", "of cross attention", called="cross attention"),
     Quantity("share_ffn", "of the feed-forward matrices", called="FFN"),
     Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
+)
+
+FINDINGS = (
+    PLACE[0],
+    Quantity("rule", "name of the rule that found it", kind="text"),
+    Quantity("level", "how grave it is: note, warning or error", kind="text"),
+    *PLACE[1:],
+    Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
+    Quantity("value", "the number that passed the threshold"),
+    Quantity("threshold", "of the rule"),
+    Quantity("meaning", "what was found, and what that means", kind="text"),
 )
 
 FITS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attnlaw.bounds import BOUNDS
+from attnlaw.models.network import KINDS
 
 # Errors of numbers that are exact but for the order of their sums; they are not shown.
 ROUND_OFF = 1e-9
@@ -25,8 +26,8 @@ def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | Non
 
 
 def remarks(summary: dict[str, Any]) -> list[str]:
-    """One sentence each: the null test, what proxies are, sample size, adaptivity, extensions."""
-    lines = [] if (tested := not_random(summary)) is None else [tested]
+    """One sentence each: norms, the null test, what proxies are, sample size, adaptivity, extensions."""
+    lines = [line for line in (norms_shown(summary), not_random(summary)) if line is not None]
     if summary["proxies"]:
         lines.append(summary["meaning"])
     if summary["proxies"] and "samples" in summary:
@@ -49,6 +50,22 @@ def remarks(summary: dict[str, Any]) -> list[str]:
     if summary["extensions"]:
         lines.append(f"Extension beyond the paper's setting: {', '.join(summary['extensions'])}.")
     return lines
+
+
+def norms_shown(summary: dict[str, Any]) -> str | None:
+    """Whether norms are shown as applied or as stored; None in a summary of 0.1.0, which has them stored."""
+    shown = summary.get("norms")
+    if shown is None:
+        return None
+    unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
+    if shown == "stored":
+        stored = "Norms and stable ranks as stored: the gain of the norm before is left out"
+        return f"{stored}; it is not known of {unknown}." if unknown else f"{stored}."
+    applied = (
+        "Norms and stable ranks as applied: the gain of the norm before folded in, "
+        "the mean projected out where that norm takes it off."
+    )
+    return f"{applied} As stored where it is not known: {unknown}." if unknown else applied
 
 
 def not_random(summary: dict[str, Any]) -> str | None:

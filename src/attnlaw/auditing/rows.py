@@ -9,21 +9,29 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.auditing.quantities import CURVES, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
 from attnlaw.base.declare import Quantity, columns, flatten
 from attnlaw.base.errors import printable
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.tables import Schema, frame, schema_of
+from attnlaw.bounds.factors import layer_alphas
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.bounds.spectrum_adaptive import Contribution
 from attnlaw.fits.null import NullTest
 from attnlaw.models.model import Model, Product
 from attnlaw.models.network import LAYER_GROUPS, Network, Place
 from attnlaw.numerics.logs import LN10, log_sum
-from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.spectra.spectrum import Applied, Spectrum
 
 Row = dict[str, Any]
-TABLES = {"matrices": MATRICES, "spectra": SPECTRA, "layers": LAYERS, "fits": FITS, "curves": CURVES}
+TABLES = {
+    "findings": FINDINGS,
+    "matrices": MATRICES,
+    "spectra": SPECTRA,
+    "layers": LAYERS,
+    "fits": FITS,
+    "curves": CURVES,
+}
 
 
 def schema(quantities: Iterable[Quantity]) -> Schema:
@@ -104,7 +112,18 @@ def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
             spectrum.numerical_rank, spectrum.error(lambda found: float(found.counts_above_tolerance.sum()))
         ),
         "condition": spectrum.condition,
+        **_applied_values(spectrum.applied),
         "route": spectrum.route,
+    }
+
+
+def _applied_values(applied: Applied | None) -> Row:
+    if applied is None:
+        return {}
+    return {
+        "spectral_norm_applied": applied.spectral,
+        "frobenius_norm_applied": applied.frobenius,
+        "stable_rank_applied": applied.stable_rank,
     }
 
 
@@ -145,14 +164,41 @@ def _contribution_values(part: Contribution, total: float) -> Row:
     }
 
 
+def with_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
+    """The table of matrices to be shown: every size as applied, as stored where that is not known.
+
+    Without `applied` none is as applied.
+
+    >>> table = frame([{"spectral_norm": 2.0}], schema(MATRICES))
+    >>> [with_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
+    [2.0, None]
+    """
+    columns = []
+    for size in ("spectral_norm", "frobenius_norm", "stable_rank"):
+        own, error = pl.col(f"{size}_applied"), f"{size}_applied_error"
+        columns.append(pl.coalesce(own, size).alias(f"{size}_applied"))
+        if error in matrices.columns:
+            columns.append(pl.when(own.is_null()).then(f"{size}_error").otherwise(error).alias(error))
+    if applied:
+        return matrices.with_columns(columns)
+    names = [name for name in matrices.columns if name.endswith(("_applied", "_applied_error"))]
+    return matrices.with_columns(pl.lit(None, dtype=pl.Float64).alias(name) for name in names)
+
+
 def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
     """All singular values of every measured matrix; null where they were approximated."""
     rows = []
     for place, spectrum in spectra.leaves():
         if spectrum is not None:
-            exact = spectrum.multiplicities is None
-            values = spectrum.values.tolist() if exact else None
-            rows.append({**place_row(model.name, place), "singular_values": values})
+            exact, applied = spectrum.multiplicities is None, spectrum.applied
+            values = {
+                **place_row(model.name, place),
+                "singular_values": spectrum.values.tolist() if exact else None,
+                "singular_values_applied": None
+                if applied is None or applied.values is None
+                else applied.values.tolist(),
+            }
+            rows.append(values)
     return frame(rows, schema(SPECTRA))
 
 
@@ -177,6 +223,8 @@ def spectrum_of(row: Row, values: pl.Series | None) -> Spectrum:
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
     """Each measured layer's amplification, and the share of the proxy that each group has in it."""
     places = [place for place, spectrum in spectra.leaves() if spectrum is not None]
+    applied = None if bounds is None else bounds.log_alpha_applied
+    alphas = None if applied is None else layer_alphas(spectra, applied)
     rows = []
     for layer, stack in dict.fromkeys((place.layer, place.stack) for place in places):
         if layer is not None:
@@ -186,6 +234,7 @@ def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies
                 "stack": stack,
                 "applications": spectra.applications.count(layer) or 1,
                 **({} if bounds is None else _layer_values(bounds, layer)),
+                "log10_alpha_applied": None if alphas is None else log10(alphas[layer]),
             }
             rows.append(flatten(LAYERS, values))
     return frame(rows, schema(LAYERS))

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
 from typing import Any
 
+import polars as pl
+
 from attnlaw import __version__
+from attnlaw.auditing.findings.rules import LEVELS, RULES, Finding
+from attnlaw.auditing.findings.told import groups
 from attnlaw.auditing.rows import log10
 from attnlaw.base.estimate import Estimate
 from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.fits.null import Rejections
 from attnlaw.models.model import Model
+from attnlaw.models.network import Network
+from attnlaw.spectra.spectrum import Spectrum
 
+# Amplification by all layers above the first: as applied where that is known.
+ALPHAS = ("log10_alpha_applied", "log10_alpha")
+COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
     "they are not probabilities and not guarantees."
@@ -57,6 +67,42 @@ def case_values(
     return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
 
 
+def finding_values(found: Sequence[Finding]) -> dict[str, Any]:
+    """How many things were found at each level, by how many rules, and what, rule by rule."""
+    return {
+        **{f"findings_{level}": sum(one.level == level for one in found) for level in LEVELS},
+        "finding_rules": len(RULES),
+        "found": [vars(group) for group in groups(one.row("") for one in found)],
+    }
+
+
+def comparable_values(
+    matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections
+) -> dict[str, Any]:
+    """Numbers in which trained models differ: what stands in the table of several models."""
+    qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
+    alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)
+    return {
+        "rejected_share": not_random.rejected / not_random.tested if not_random.tested else None,
+        "median_outliers": matrices["outliers"].median(),
+        "median_effective_rank_qk": qk.median(),
+        "log10_amplification": None if alpha is None else layers[alpha][0],
+    }
+
+
+def norm_values(spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
+    """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
+    known: dict[str, bool] = {}
+    for place, spectrum in spectra.leaves():
+        if spectrum is not None:
+            known[place.kind] = known.get(place.kind, True) and spectrum.applied is not None
+    unknown = [kind for kind in known if not known[kind]]
+    return {
+        "norms": "stored" if as_stored or len(unknown) == len(known) else "applied",
+        "norms_unknown": unknown,
+    }
+
+
 def summary_of(
     model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
 ) -> dict[str, Any]:
@@ -76,10 +122,19 @@ def summary_of(
         "not_random": {
             name: values[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
         },
+        "findings": {
+            "rules": values.get("finding_rules"),
+            **{level: values.get(f"findings_{level}") for level in LEVELS},
+            "found": values.get("found", []),
+        },
+        **{name: values.get(name) for name in COMPARABLE},
         "proxies": _proxies(values, "log10_"),
         "per_application": _proxies(values, "per_application_log10_"),
         "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
         "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
+        "log10_alpha_applied": _applied_alphas(bounds),
+        "norms": values["norms"],
+        "norms_unknown": values["norms_unknown"],
         "value_of_adaptivity": adaptivity and adaptivity.value,
         "value_of_adaptivity_error": adaptivity and adaptivity.error,
         "rank_count": values.get("rank_count"),
@@ -92,6 +147,13 @@ def summary_of(
         summary["samples"] = samples
         summary["proxy_over_sqrt_samples"] = _entry(values["proxy_over_sqrt_samples_log10"])
     return summary
+
+
+def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
+    if bounds is None or bounds.log_alpha_applied is None:
+        return None
+    found = [log10(alpha) for alpha in bounds.log_alpha_applied]
+    return [None if alpha is None else alpha.value for alpha in found]
 
 
 def _proxies(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:

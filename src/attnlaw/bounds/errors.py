@@ -58,7 +58,7 @@ def raised(network: Network[Spectrum]) -> Network[Spectrum] | None:
     """The network with every approximate spectral norm raised by its error; None where all are exact."""
     if all(spectrum.multiplicities is None for _, spectrum in network.leaves()):
         return None
-    return network.map(lambda _, spectrum: _raised(spectrum))
+    return network.map(lambda _, spectrum: resized(spectrum, _upper(spectrum)))
 
 
 def rise(upper: float, value: float) -> float:
@@ -66,9 +66,14 @@ def rise(upper: float, value: float) -> float:
     return upper - value if np.isfinite(value) else 0.0
 
 
-def _raised(spectrum: Spectrum) -> Spectrum:
-    """The first value moves alone: it leads an approximate spectrum with multiplicity zero, in no sum."""
+def resized(spectrum: Spectrum, norm: float) -> Spectrum:
+    """The spectrum with another spectral norm, for the factors, which read no other value.
+
+    The first value moves alone: it leads an approximate spectrum with multiplicity zero, in no sum.
+    """
+    return replace(spectrum, values=np.append(norm, spectrum.values[1:]))
+
+
+def _upper(spectrum: Spectrum) -> float:
     own = spectrum.multiplicities
-    if own is None:
-        return spectrum
-    return replace(spectrum, values=np.append(spectrum.spectral + own.spectral_error, spectrum.values[1:]))
+    return spectrum.spectral + (0.0 if own is None else own.spectral_error)

@@ -15,7 +15,8 @@ A layer's factor is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`,
 Extensions beyond the paper (every output that uses one says so)
 ----------------------------------------------------------------
 Throughout, as in the paper, tokens have norm at most 1 where a block reads them, and residuals, norm
-gains (pre- or post-norm), biases, masks, rotary positions and query/key norms are ignored.
+gains (pre- or post-norm), biases, masks, rotary positions and query/key norms are ignored. Beside alpha
+stands what the same product makes of spectral norms as applied, the gain of the norm before folded in.
 
 Grouped-query attention: query head h with key/value head floor(h H_kv / H) is a head like any other.
 
@@ -58,13 +59,15 @@ No feed-forward: its factors are 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from attnlaw.base.estimate import Estimate
 from attnlaw.bounds.activations import lipschitz
-from attnlaw.bounds.errors import raised, rise
+from attnlaw.bounds.errors import raised, resized, rise
 from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place
 from attnlaw.numerics.logs import log_sum
 from attnlaw.spectra.spectrum import Spectrum
@@ -113,12 +116,27 @@ def _estimate(value: float, high: float | None) -> Estimate:
 
 def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
     """ln gamma and ln alpha of every matrix; alpha of a shared layer is the sum over its applications."""
-    alpha = log_alpha(network)
-    found = []
-    for number, layer in enumerate(network.layers):
-        summed = log_sum([alpha[depth] for depth, used in enumerate(network.applications) if used == number])
-        found += [(gamma, summed) for _, gamma in log_sensitivities(layer).leaves()]
-    return found
+    sums = by_layer(network, log_alpha(network))
+    layers = zip(network.layers, sums, strict=True)
+    return [(gamma, summed) for layer, summed in layers for _, gamma in log_sensitivities(layer).leaves()]
+
+
+def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Estimate]:
+    """ln alpha of each layer with its error, from those of its applications."""
+    values = by_layer(network, [alpha.value for alpha in alphas])
+    if any(alpha.error is None for alpha in alphas):
+        return [Estimate(value) for value in values]
+    highs = by_layer(network, [alpha.value + (alpha.error or 0.0) for alpha in alphas])
+    return [_estimate(value, high) for value, high in zip(values, highs, strict=True)]
+
+
+def by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
+    """ln alpha of each layer, from those of its applications: of their sum."""
+    used = network.applications
+    return [
+        log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])
+        for number in range(len(network.layers))
+    ]
 
 
 def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
@@ -126,6 +144,24 @@ def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
     values, upper = log_alpha(network), raised(network)
     highs: list[None] | list[float] = [None] * len(values) if upper is None else log_alpha(upper)
     return tuple(_estimate(value, high) for value, high in zip(values, highs, strict=True))
+
+
+def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
+    """The same with spectral norms as applied; None where one of them is not known."""
+    norms = [None if found.applied is None else found.applied.spectral for _, found in network.leaves()]
+    known = [norm for norm in norms if norm is not None]
+    if len(known) < len(norms):
+        return None
+    spectra = [spectrum for _, spectrum in network.leaves()]
+    values, highs = (
+        log_alpha(network.filled(map(resized, spectra, sizes)))
+        for sizes in (
+            [norm.value for norm in known],
+            [norm.value + (norm.error or 0.0) for norm in known],
+        )
+    )
+    exact = all(norm.error is None for norm in known)
+    return tuple(_estimate(value, None if exact else high) for value, high in zip(values, highs, strict=True))
 
 
 def log_alpha(network: Network[Spectrum]) -> list[float]:

@@ -17,7 +17,7 @@ from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.activations import lipschitz
 from attnlaw.bounds.adaptivity import value_of_adaptivity
 from attnlaw.bounds.errors import LogError, combined
-from attnlaw.bounds.factors import log_alphas, matrix_factors
+from attnlaw.bounds.factors import log_alphas, log_alphas_applied, matrix_factors
 from attnlaw.bounds.norm_based import log_norm_based
 from attnlaw.bounds.spectrum_adaptive import Contribution, contribution, proxy
 from attnlaw.models.network import Network
@@ -31,11 +31,13 @@ class Proxies:
     `values` has every entry of `BOUNDS`. `adaptivity` is the value of adaptivity over the whole network;
     `per_layer_adaptivity` by layer. `rank_count` is True when p = 0 won for every matrix that contributes:
     the proxy then only counts ranks, and the rest of the spectrum played no part. Errors are None where all
-    spectra are exact.
+    spectra are exact. `log_alpha_applied` is `log_alpha` with spectral norms as applied, None where one is
+    not known: it stands beside the others and enters none of them.
     """
 
     contributions: Network[Contribution]
     log_alpha: tuple[Estimate, ...]
+    log_alpha_applied: tuple[Estimate, ...] | None
     values: dict[str, Estimate]
     adaptivity: Estimate | None
     per_layer_adaptivity: tuple[Estimate | None, ...]
@@ -78,6 +80,7 @@ def proxies(network: Network[Any]) -> Proxies:
     return Proxies(
         contributions=found,
         log_alpha=log_alphas(layers),
+        log_alpha_applied=log_alphas_applied(layers),
         values=_values(parts, depth),
         adaptivity=value_of_adaptivity(parts, depth, hidden_size),
         per_layer_adaptivity=tuple(value_of_adaptivity(own, depth, hidden_size) for own in by_layer),

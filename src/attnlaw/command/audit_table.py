@@ -15,6 +15,7 @@ from rich.text import Text
 
 from attnlaw.auditing.audit import Audit
 from attnlaw.auditing.remarks import proxy_entries, remarks
+from attnlaw.auditing.rows import with_sizes
 from attnlaw.base.estimate import with_error
 from attnlaw.base.tables import short_names
 from attnlaw.command.console import bar, print_table, progress, sparkline
@@ -42,11 +43,12 @@ def show(audit: Audit, console: Console) -> None:
     console.print(Text(facts, style="dim"), soft_wrap=True)
     if audit.layers.height:
         _show_layers(audit, console)
-    others = audit.matrices.filter(pl.col("layer").is_null())
+    applied = summary["norms"] == "applied"
+    others = with_sizes(audit.matrices, applied).filter(pl.col("layer").is_null())
     for row in others.iter_rows(named=True):
         console.print(
             f"{row['kind']} {row['rows']} x {row['cols']}: "
-            f"spectral norm {_of(row, 'spectral_norm', '#.4g')}, "
+            f"spectral norm {_of(row, _named('spectral_norm', applied), '#.4g')}, "
             f"stable rank {_of(row, 'stable_rank', '#.3g')}, "
             f"effective rank {_of(row, 'effective_rank', '#.4g')}"
         )
@@ -90,21 +92,34 @@ def _show_layers(audit: Audit, console: Console) -> None:
     """Print the table of layers; a narrow screen goes without its last columns, and says so."""
     blocks = 12 if console.width >= 100 else 6
     feed_forward = audit.matrices["kind"].str.starts_with("ffn_").any()
-    there = (("share of proxy", audit.summary["proxies"] is not None), ("norms of FFN", feed_forward))
+    there = (
+        ("log10 α as applied", _tells_applied_alpha(audit)),
+        ("share of proxy", audit.summary["proxies"] is not None),
+        ("norms of FFN", feed_forward),
+    )
     last = [name for name, present in there if present]
     print_table(console, lambda left_out: _layer_table(audit, blocks, left_out), last)
 
 
+def _tells_applied_alpha(audit: Audit) -> bool:
+    return audit.summary["norms"] == "applied" and audit.layers["log10_alpha_applied"].count() > 0
+
+
 def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
     """One line per layer, and a second one for its cross attention; sparklines of at most `blocks`."""
-    matrices = audit.matrices
+    applied = audit.summary["norms"] == "applied"
+    norm, rank = (_named(name, applied) for name in ("spectral_norm", "stable_rank"))
+    matrices = with_sizes(audit.matrices, applied)
     present = set(matrices["kind"])
     heads = [kind for kind in ("qk", "vo") if {kind, f"cross_{kind}"} & present]
     ffn = () if "norms of FFN" in left_out else ("ffn_in", "ffn_gate", "ffn_out")
     plain = [kind for kind in (*ffn, "lora") if kind in present]
     pooled = {kind: -(-_most_heads(matrices, kind) // blocks) for kind in heads}
-    tops = {kind: _spectral_norms(matrices, kind, f"cross_{kind}").max() for kind in heads}
+    tops = {
+        kind: matrices.filter(pl.col("kind").is_in([kind, f"cross_{kind}"]))[norm].max() for kind in heads
+    }
     bounded = audit.summary["proxies"] is not None
+    beside = _tells_applied_alpha(audit) and "log10 α as applied" not in left_out
     wide = "share of proxy" not in left_out
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
     table.add_column("\nlayer", no_wrap=True)
@@ -116,6 +131,8 @@ def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
         table.add_column(kind.replace("ffn_", "FFN\n"), justify="right", no_wrap=True)
     if bounded:
         table.add_column("log10\nα", justify="right", no_wrap=True)
+        if beside:
+            table.add_column("as\napplied", justify="right", no_wrap=True)
         if wide:
             table.add_column("share of\nproxy", no_wrap=True)
     shares = dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
@@ -123,19 +140,21 @@ def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
     for layer in audit.layers.iter_rows(named=True):
         rows = matrices.filter(pl.col("layer") == layer["layer"])
         cells: list[str | Text] = [Text(f"{layer['stack'] or ''} {layer['layer']}".strip())]
-        cells += [cell for kind in heads for cell in _head_cells(rows, kind, tops[kind], pooled[kind])]
-        cells += [_largest_norm(rows, kind) for kind in plain]
+        for kind in heads:
+            of_kind = rows.filter(pl.col("kind") == kind)
+            cells += _head_cells(of_kind, norm, rank, tops[kind], pooled[kind])
+        cells += [_largest_norm(rows.filter(pl.col("kind") == kind), norm) for kind in plain]
         if bounded:
             share = shares[layer["layer"]]
-            cells.append(_number(layer["log10_alpha"], ".2f", layer["log10_alpha_error"]))
+            for name in ("log10_alpha", *(["log10_alpha_applied"] if beside else [])):
+                cells.append(_number(layer[name], ".2f", layer[f"{name}_error"]))
             cells += [f"{bar(share / largest, width=5):<5} {share:.1%}"] if wide else []
         table.add_row(*cells)
         if rows["kind"].str.starts_with("cross_").any():
-            cross = [
-                cell
-                for kind in heads
-                for cell in _head_cells(rows, f"cross_{kind}", tops[kind], pooled[kind])
-            ]
+            cross: list[str] = []
+            for kind in heads:
+                of_kind = rows.filter(pl.col("kind") == f"cross_{kind}")
+                cross += _head_cells(of_kind, norm, rank, tops[kind], pooled[kind])
             table.add_row("  + cross", *cross, style="dim")
     return table
 
@@ -146,22 +165,21 @@ def _most_heads(rows: pl.DataFrame, kind: str) -> int:
     return int(max(of_kind.group_by("layer", "kind").len()["len"]))
 
 
-def _head_cells(rows: pl.DataFrame, kind: str, top: Any, pooled: int) -> list[str]:
+def _head_cells(rows: pl.DataFrame, norm: str, rank: str, top: Any, pooled: int) -> list[str]:
     """A sparkline of the norms with their maximum, and the median stable rank."""
-    norms = _spectral_norms(rows, kind).to_list()
-    rank = rows.filter(pl.col("kind") == kind)["stable_rank"].median()
+    norms = rows[norm].to_list()
     bars = f"{sparkline(_bins(norms, pooled), top)} {_number(max(norms), '#.3g')}" if norms else ""
-    return [bars, _number(rank, ".1f")]
+    return [bars, _number(rows[rank].median(), ".1f")]
 
 
-def _largest_norm(rows: pl.DataFrame, kind: str) -> str:
-    of_kind = rows.filter(pl.col("kind") == kind).sort("spectral_norm", descending=True)
-    largest = of_kind.head(1).select("spectral_norm", "spectral_norm_error").rows()
-    return "".join(_number(norm, "#.3g", error) for norm, error in largest)
+def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
+    largest = rows.sort(norm, descending=True).head(1).select(norm, f"{norm}_error").rows()
+    return "".join(_number(value, "#.3g", error) for value, error in largest)
 
 
-def _spectral_norms(rows: pl.DataFrame, *kinds: str) -> pl.Series:
-    return rows.filter(pl.col("kind").is_in(kinds))["spectral_norm"]
+def _named(size: str, applied: bool) -> str:
+    """The column of a size, as applied or as stored."""
+    return f"{size}_applied" if applied else size
 
 
 def _of(row: dict[str, Any], name: str, form: str) -> str:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place
-from attnlaw.models.norms import LAYER, NO_NORM, UNSCALED, Norm, Scores
+from attnlaw.models.norms import LAYER, NO_NORM, NONE, UNSCALED, Fold, Norm, Scores
 from attnlaw.models.tensors import Tensors, require_real
 
 Matrix = NDArray[np.float64]
@@ -293,9 +293,11 @@ class Model:
 
     def applied(self, norm: Norm, matrix: Matrix) -> Matrix:
         """The map from zhat: the gain of the norm folded in, and the mean projected out that it takes off."""
-        if norm.gain is not None:
-            matrix = self.gain(norm)[:, None] * matrix
-        return matrix - matrix.mean(axis=0) if norm.kind == LAYER else matrix
+        return matrix if norm.kind == NONE else self.fold(norm)(matrix)
+
+    def fold(self, norm: Norm) -> Fold:
+        """What a norm puts before the maps that read it."""
+        return Fold(self.gain(norm), norm.kind == LAYER)
 
     def _vector(self, name: str) -> Vector:
         return self._finite(self._stored(name).astype(np.float64), name)

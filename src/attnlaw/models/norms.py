@@ -13,6 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float64]
+
 LAYER, RMS, NONE = KINDS = ("layer", "rms", "none")
 
 
@@ -30,6 +35,28 @@ class Norm:
     epsilon: float = 0.0
     offset: float = 0.0
     joint: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """What a norm puts before a map: C diag(gain), or diag(gain) alone, a matrix that is never formed.
+
+    `gain` has one entry for each input, or one for all.
+    """
+
+    gain: Reals
+    centred: bool
+
+    def __call__(self, columns: Reals) -> Reals:
+        """The product with a matrix of as many rows."""
+        return self._centred(self.gain[:, None] * columns)
+
+    def transposed(self, columns: Reals) -> Reals:
+        """The product of its transpose."""
+        return self.gain[:, None] * self._centred(columns)
+
+    def _centred(self, columns: Reals) -> Reals:
+        return np.asarray(columns - columns.mean(axis=0)) if self.centred else columns
 
 
 # Read by a block that nothing is normalised for; of a block whose norm is not known, None stands.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Layers with a line, and points of a line, among contribution curves. The grid of p grows with the depth, and
 # all lines at all its points would take the square of it.
 MOST_LINES, MOST_POINTS = 64, 97
-# Quantities in which models are compared layer by layer.
-COMPARED = ("spectral_norm", "effective_rank", "log10_scale", "log10_contribution")
+# Quantities in which models are compared layer by layer, after their spectral norms.
+COMPARED = ("effective_rank", "log10_scale", "log10_contribution")
 
 
 def decay(chart: Own, source: Source) -> Iterator[Figure]:
@@ -134,8 +134,9 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
 def comparison(chart: Own, source: Source) -> Iterator[Figure]:
     """Models layer by layer, where there are several."""
     if source.rows.height > 1:
-        titles = {name: source.verb.label(name) for name in COMPARED}
-        draw = partial(compare, source.frame("matrices"), source.names.short["model"], titles)
+        matrices = source.frame("matrices")
+        titles = {name: source.verb.label(name) for name in _compared(matrices)}
+        draw = partial(compare, matrices, source.names.short["model"], titles)
         yield source.figure(chart, {}, draw)
 
 
@@ -145,7 +146,7 @@ def compare(
     """Models layer by layer, a row of panels per kind of matrix, one column a quantity: medians of heads."""
     import altair as alt
 
-    quantities = titles or {name: name for name in COMPARED}
+    quantities = titles or {name: name for name in _compared(matrices)}
     names = _labels(matrices, labels)
     medians = (
         matrices.filter(pl.col("layer").is_not_null())
@@ -184,6 +185,12 @@ def compare(
             panels.append(line.properties(width=130, height=100))
         rows.append(alt.hconcat(*panels))
     return alt.vconcat(*rows)
+
+
+def _compared(matrices: pl.DataFrame) -> tuple[str, ...]:
+    """The spectral norm, as applied where that is told, and the other quantities."""
+    told = "spectral_norm_applied" in matrices.columns and matrices["spectral_norm_applied"].count()
+    return ("spectral_norm_applied" if told else "spectral_norm", *COMPARED)
 
 
 def _padded(values: pl.Series) -> list[float]:

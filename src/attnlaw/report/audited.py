@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.auditing.rows import with_sizes
 from attnlaw.auditing.summary import summary_of
 from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.estimate import Estimate
@@ -46,6 +47,17 @@ class AuditRows:
     def matrices(self) -> pl.DataFrame:
         return self.tables["matrices"]
 
+    @property
+    def applied(self) -> bool:
+        """Whether norms are shown as applied: where one model has none, all are shown as stored."""
+        return all(summary.get("norms") == "applied" for summary in self.summaries)
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """The summaries, saying which norms are shown: those of 0.1.0 say nothing."""
+        stored = {} if self.applied else {"norms": "stored"}
+        return [one | stored if "norms" in one else one for one in self.summaries]
+
     def __add__(self, other: AuditRows) -> AuditRows:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
         names = distinct_names(self.names, other.names)
@@ -64,7 +76,8 @@ class AuditRows:
 def audit_figures(audit: AuditRows) -> list[Figure]:
     """Whatever the rows allow: a figure without data is left out."""
     rows = pl.DataFrame([proxies_row(summary) for summary in audit.summaries], infer_schema_length=None)
-    return figures(Source(AUDIT, rows, audit.tables, "model"))
+    tables = audit.tables | {"matrices": with_sizes(audit.matrices, audit.applied)}
+    return figures(Source(AUDIT, rows, tables, "model"))
 
 
 def proxies_row(summary: dict[str, Any], key: str = "proxies") -> dict[str, Any]:
@@ -84,7 +97,7 @@ def summary_of_row(row: dict[str, Any], model: str) -> dict[str, Any]:
             values[one.name] = value
         elif value is not None:
             values[one.name] = Estimate(value, row.get(f"{one.name}_error"))
-    values |= {name: values[name] or [] for name in ("extensions", "warnings")}
+    values |= {name: values[name] or [] for name in ("extensions", "warnings", "norms_unknown")}
     summary = summary_of(model, values, None, None)
     over = values.get("proxy_over_sqrt_samples_log10")
     if over is None:

@@ -20,20 +20,29 @@ from attnlaw.report.audited import AUDIT, KINDS, KNOWN, LAWS, PLACE, AuditRows
 from attnlaw.report.style import finite
 
 # Said elsewhere on the page, or packed.
-LEFT_OUT = ("family", "log10_curve", "attnlaw_version")
+LEFT_OUT = ("family", "log10_curve", "singular_values_applied", "attnlaw_version")
 # Headings of the table that must be short.
-SHORT = {"share": "share", "law": "law", "random_p_value": "p random", "alpha": "tail α"}
+SHORT = {
+    "spectral_norm_applied": "norm, applied",
+    "share": "share",
+    "law": "law",
+    "random_p_value": "p random",
+    "alpha": "tail α",
+}
 # Columns of the page's table; the download has all.
 SHOWN = (
-    *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm", "stable_rank", "effective_rank"),
-    *("p", "share", "law", "outliers", "random_p_value", "alpha"),
+    *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm_applied", "spectral_norm"),
+    *("stable_rank", "effective_rank", "p", "share", "law", "outliers", "random_p_value", "alpha"),
 )
-# Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
+BRIGHT = "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
+NEAR_ONE = "Near 1, one direction carries the matrix; dark cells are nearly rank one."
+# Quantities that can be mapped, how a map of them is read, and how its colours are chosen. `stored` is shown
+# where a quantity is not known as applied.
 MAPPED: dict[str, dict[str, Any]] = {
-    "spectral_norm": {
-        "read": "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
-    },
-    "stable_rank": {"read": "Near 1, one direction carries the matrix; dark cells are nearly rank one."},
+    "spectral_norm_applied": {"read": BRIGHT, "stored": "spectral_norm"},
+    "spectral_norm": {"read": BRIGHT},
+    "stable_rank_applied": {"read": NEAR_ONE, "stored": "stable_rank"},
+    "stable_rank": {"read": NEAR_ONE},
     "effective_rank": {"read": "Dark cells use few of the dimensions they have."},
     "p": {
         "read": "0 counts ranks, 2 uses the Frobenius norm; values in between mean a spectrum that decays.",
@@ -47,7 +56,8 @@ MAPPED: dict[str, dict[str, Any]] = {
 }
 # Numbers of the chosen matrix.
 FACTS = (
-    *("spectral_norm", "frobenius_norm", "stable_rank", "effective_rank", "p", "share", "law", "outliers"),
+    *("spectral_norm_applied", "spectral_norm", "frobenius_norm_applied", "frobenius_norm"),
+    *("stable_rank_applied", "stable_rank", "effective_rank", "p", "share", "law", "outliers"),
     *("random_p_value", "alpha", "alpha_p_value"),
 )
 
@@ -59,7 +69,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
     rows = _rows(audit)
     curves = audit.tables.get("curves")
     return {
-        **declared(),
+        **declared(audit.applied),
         "models": [{"name": name, "short": short[name]} for name in audit.names],
         "columns": _columns(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
         "spectra": pack(rows["singular_values"].to_list()),
@@ -69,12 +79,17 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
     }
 
 
-def declared() -> dict[str, Any]:
-    """What the script calls things, how it colours them, and what it says of them."""
+def declared(applied: bool = True) -> dict[str, Any]:
+    """What the script calls things, how it colours them, and what it says of them.
+
+    The first quantity is shown first: the spectral norm, as applied or as stored.
+    """
+    first = "spectral_norm_applied" if applied else "spectral_norm"
+    order = sorted(MAPPED, key=lambda name: name != first)
     mapped = [
         {"key": name, "name": KNOWN[name].label, "log": KNOWN[name].log}
         | {"says": f"{_sentence(KNOWN[name].meaning)} {how['read']}", **how}
-        for name, how in MAPPED.items()
+        for name, how in ((name, MAPPED[name]) for name in order)
     ]
     return {
         "quantities": mapped,

@@ -24,7 +24,7 @@ def summary_html(audit: AuditRows, drawn: str | None) -> str:
     short = short_names(audit.names)
     cards = "".join(
         _card(summary, short[summary["model"]], place if len(audit.names) > 1 else None)
-        for place, summary in enumerate(audit.summaries)
+        for place, summary in enumerate(audit.shown)
     )
     bounded = [summary for summary in audit.summaries if summary["proxies"]]
     proxies = _proxies(audit.names, bounded, short, drawn or "") if bounded else ""

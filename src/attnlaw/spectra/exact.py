@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from attnlaw.base.errors import InputError
+from attnlaw.models.norms import Fold
+from attnlaw.spectra.applied import applied_matrix
+from attnlaw.spectra.scaling import power_scaled
 from attnlaw.spectra.spectrum import Spectrum
 
 GRAM_LIMIT = 2e-3
@@ -24,39 +26,29 @@ BLOCK = 2**18
 Matrix = NDArray[np.float64]
 
 
-def matrix_spectrum(matrix: Matrix) -> Spectrum:
+def matrix_spectrum(matrix: Matrix, fold: Fold | None = None) -> Spectrum:
     """The spectrum of a float64 matrix; all min(rows, cols) singular values.
 
-    Raises OverflowError where a norm of the matrix exceeds float64.
+    With `fold` its sizes as applied stand beside them. Raises OverflowError where a norm of the matrix
+    exceeds float64.
 
     >>> matrix_spectrum(np.array([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])).values
     array([4., 3.])
     """
     scaled, scale = power_scaled(matrix)
-    values, route = _singular_values(scaled)
+    rows, cols = scaled.shape
+    gram = scaled @ scaled.T if rows <= cols else scaled.T @ scaled
+    applied = None if fold is None else applied_matrix(scaled, fold, gram if rows <= cols else None)
+    eigenvalues = np.asarray(np.linalg.eigvalsh(gram)[::-1], dtype=np.float64)
+    del gram
+    values, route = _singular_values(scaled, eigenvalues)
     norm_21, norm_11 = entry_norms(scaled)
-    return rescaled(Spectrum(values, (matrix.shape[0], matrix.shape[1]), norm_21, norm_11, route), scale)
+    return rescaled(Spectrum(values, (rows, cols), norm_21, norm_11, route, applied=applied), scale)
 
 
 def entry_norms(matrix: Matrix) -> tuple[float, float]:
     """The (2,1) and the (1,1) norm."""
     return float(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)).sum()), absolute_sum(matrix)
-
-
-def power_scaled(matrix: Matrix) -> tuple[Matrix, float]:
-    """The matrix over a power of two (exact), and that power; ordinary matrices come back as they are.
-
-    Squares of the result, and of a product of two such results, stay in range.
-    """
-    if matrix.size == 0:
-        raise InputError(f"a matrix of shape {list(matrix.shape)}: expected at least one entry; leave it out")
-    peak = max(float(matrix.max()), -float(matrix.min()))
-    if not np.isfinite(peak):
-        raise InputError("a matrix with NaN or infinite entries; use weights from before training diverged")
-    if peak == 0 or 1e-70 < peak < 1e70:
-        return matrix, 1.0
-    scale = 2.0 ** min(max(int(np.frexp(peak)[1]), -1021), 1023)
-    return matrix / scale, scale
 
 
 def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
@@ -70,8 +62,14 @@ def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
     own = spectrum.multiplicities
     if own is not None:
         own = replace(own, lower_values=own.lower_values * scale, spectral_error=own.spectral_error * scale)
-    values = spectrum.values * scale
-    return replace(spectrum, values=values, norm_21=norm_21, norm_11=norm_11, multiplicities=own)
+    return replace(
+        spectrum,
+        values=spectrum.values * scale,
+        norm_21=norm_21,
+        norm_11=norm_11,
+        multiplicities=own,
+        applied=None if spectrum.applied is None else spectrum.applied.rescaled(scale),
+    )
 
 
 def absolute_sum(matrix: Matrix) -> float:
@@ -83,11 +81,8 @@ def absolute_sum(matrix: Matrix) -> float:
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))
 
 
-def _singular_values(matrix: Matrix) -> tuple[Matrix, str]:
-    rows, cols = matrix.shape
-    gram = matrix @ matrix.T if rows <= cols else matrix.T @ matrix
-    eigenvalues = np.linalg.eigvalsh(gram)[::-1]
+def _singular_values(matrix: Matrix, eigenvalues: Matrix) -> tuple[Matrix, str]:
+    """From the Gram matrix's eigenvalues, descending, where they are fine enough, and the route taken."""
     if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
         return np.sqrt(eigenvalues), "gram"
-    del gram
     return svdvals(matrix, check_finite=False), "svd"

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, svdvals
 
-from attnlaw.spectra.exact import BLOCK, power_scaled, rescaled
-from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.base.estimate import Estimate
+from attnlaw.spectra.exact import BLOCK, rescaled
+from attnlaw.spectra.scaling import power_scaled
+from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
 
 Matrix = NDArray[np.float64]
 
@@ -40,6 +42,21 @@ def product_spectrum(left: Matrix, right: Matrix) -> Spectrum:
         inner=left.shape[1],
     )
     return rescaled(spectrum, left_scale * right_scale)
+
+
+def applied_product(left: Matrix, right: Matrix) -> Applied:
+    """The sizes of `left @ right`, of factors with the norms before them folded in: no norms of entries.
+
+    Raises OverflowError where its spectral norm exceeds float64.
+
+    >>> applied_product(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]])).values
+    array([10.])
+    """
+    left, left_scale = power_scaled(left)
+    right, right_scale = power_scaled(right)
+    values = svdvals(_triangle(left) @ _triangle(right.T).T, check_finite=False)
+    found = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
+    return found.rescaled(left_scale).rescaled(right_scale)
 
 
 def _triangle(matrix: Matrix) -> Matrix:

@@ -22,13 +22,14 @@ lies far below what the steps resolve and moves neither side.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.spectra.exact import entry_norms, matrix_spectrum, power_scaled, rescaled
+from attnlaw.models.norms import Fold
+from attnlaw.spectra.applied import applied_matrix
+from attnlaw.spectra.exact import entry_norms, matrix_spectrum, rescaled
+from attnlaw.spectra.krylov import ROUND_OFF, Operator, Run, lanczos, tridiagonals
+from attnlaw.spectra.scaling import power_scaled
 from attnlaw.spectra.spectrum import Multiplicities, Spectrum
 
 DEFLATED = 64
@@ -36,17 +37,15 @@ PROBES = 16
 STEPS = 40
 LEADING_STEPS = 3
 POWER_STEPS = 1
-ROUND_OFF = 1e-13
 
 Matrix = NDArray[np.float64]
-Operator = Callable[[Matrix], Matrix]
 
 
-def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
+def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: Fold | None = None) -> Spectrum:
     """Nodes and multiplicities that stand for the spectrum of a float64 matrix, with their errors.
 
     The largest value and both norms of the entries are computed, not estimated. A small matrix (shorter side
-    up to 2 k), which would gain nothing, is factorised.
+    up to 2 k), which would gain nothing, is factorised. With `fold` its sizes as applied stand beside it.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
     >>> spectrum = approximate_spectrum(matrix)
@@ -55,7 +54,7 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
     True
     """
     if min(matrix.shape) <= 2 * DEFLATED:
-        return matrix_spectrum(matrix)
+        return matrix_spectrum(matrix, fold)
     scaled, scale = power_scaled(matrix)
     wide = scaled if scaled.shape[0] <= scaled.shape[1] else scaled.T
     size = wide.shape[0]
@@ -67,9 +66,9 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
     leading = _leading_vectors(gram, size, min(DEFLATED, size // 2), rng)
     probes = rng.choice([-1.0, 1.0], size=(size, PROBES))
     probes -= leading @ (leading.T @ probes)
-    leading_run = _lanczos(gram, leading, LEADING_STEPS)
+    leading_run = lanczos(gram, leading, LEADING_STEPS)
     # The foremost vector joins the probes, for the sake of the largest value.
-    run = _lanczos(gram, np.column_stack([probes, leading[:, -1]]), STEPS)
+    run = lanczos(gram, np.column_stack([probes, leading[:, -1]]), STEPS)
     top, top_error = _largest(run.rows(slice(PROBES, None)))
     deflated_trace = float(np.sum(leading_run.squared_norm * leading_run.diagonal[:, 0]))
     rest = size - leading.shape[1], float(np.einsum("ij,ij->", wide, wide)) - deflated_trace
@@ -83,7 +82,9 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0) -> Spectrum:
     )
     multiplicities = Multiplicities(upper[1], *lower, top_error)
     norms = entry_norms(scaled)
-    spectrum = Spectrum(upper[0], (matrix.shape[0], matrix.shape[1]), *norms, "lanczos", multiplicities)
+    shape = matrix.shape[0], matrix.shape[1]
+    applied = None if fold is None else applied_matrix(scaled, fold)
+    spectrum = Spectrum(upper[0], shape, *norms, "lanczos", multiplicities, applied=applied)
     return rescaled(spectrum, scale)
 
 
@@ -95,70 +96,21 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
     return np.asarray(basis @ np.linalg.eigh(basis.T @ gram(basis))[1])
 
 
-def _largest(run: _Run) -> tuple[float, float]:
+def _largest(run: Run) -> tuple[float, float]:
     """The largest singular value of a run of one start, and how far from it a singular value surely lies."""
-    values, vectors = np.linalg.eigh(_tridiagonals(run)[0])
+    values, vectors = np.linalg.eigh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     residual = float(run.beside[0, -1] * abs(vectors[-1, -1]))
     return top, residual / (2 * top) if top > 0 else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """Lanczos tridiagonals, one row for each start: its squared norm, the diagonal, the entries beside it."""
-
-    squared_norm: Matrix
-    diagonal: Matrix
-    beside: Matrix
-
-    def rows(self, chosen: slice) -> _Run:
-        return _Run(self.squared_norm[chosen], self.diagonal[chosen], self.beside[chosen])
-
-
-def _lanczos(gram: Operator, starts: Matrix, steps: int) -> _Run:
-    """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past."""
-    size, count = starts.shape
-    norms = np.linalg.norm(starts, axis=0)
-    vector = _divided(starts, norms)
-    past = np.zeros((steps, count, size))
-    diagonal, beside = np.zeros((count, steps)), np.zeros((count, steps))
-    largest = np.zeros(count)
-    for step in range(steps):
-        past[step] = vector.T
-        image = gram(vector)
-        diagonal[:, step] = np.einsum("ic,ic->c", vector, image)
-        for _ in range(2):
-            shares = np.einsum("jci,ic->jc", past[: step + 1], image)
-            image -= np.einsum("jci,jc->ic", past[: step + 1], shares)
-        left = np.linalg.norm(image, axis=0)
-        # What is left is round-off: an invariant space was reached, and its rule is exact already.
-        largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))
-        beside[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
-        vector = _divided(image, beside[:, step])
-    return _Run(norms**2, diagonal, beside)
-
-
-def _divided(columns: Matrix, norms: Matrix) -> Matrix:
-    """Unit columns; a column of zeros (an invariant space was reached) stays zero."""
-    return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
-
-
-def _tridiagonals(run: _Run) -> Matrix:
-    count, steps = run.diagonal.shape
-    matrices = np.zeros((count, steps, steps))
-    place = np.arange(steps)
-    matrices[:, place, place] = run.diagonal
-    matrices[:, place[1:], place[:-1]] = matrices[:, place[:-1], place[1:]] = run.beside[:, :-1]
-    return matrices
-
-
-def _gauss_rules(run: _Run) -> tuple[Matrix, Matrix]:
+def _gauss_rules(run: Run) -> tuple[Matrix, Matrix]:
     """Nodes (eigenvalues of the Gram matrix) and weights, both (starts, steps)."""
-    nodes, vectors = np.linalg.eigh(_tridiagonals(run))
+    nodes, vectors = np.linalg.eigh(tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
-def _radau_rules(run: _Run, round_off: float) -> tuple[Matrix, Matrix]:
+def _radau_rules(run: Run, round_off: float) -> tuple[Matrix, Matrix]:
     """Nodes and weights of the rules with one node more, which is 0; both (starts, steps + 1).
 
     Their tridiagonals are singular and end in a row of their own: T = B B^T with B lower bidiagonal,

@@ -8,20 +8,22 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from zlib import crc32
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
-from attnlaw.models.model import Model, Product
+from attnlaw.models.model import Block, Matrix, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
+from attnlaw.models.norms import NONE
 from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factored import product_spectrum
+from attnlaw.spectra.factored import applied_product, product_spectrum
 from attnlaw.spectra.gate import Gate
 from attnlaw.spectra.lanczos import approximate_spectrum
-from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 
 # Elements of float64 matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B.
 IN_FLIGHT = 10**8
@@ -33,11 +35,20 @@ LONG = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Which layers (None: all) and groups of matrices to measure, and whether to approximate large ones."""
+    """Which layers (None: all) and groups of matrices to measure, and whether to approximate large ones.
+
+    `left_out` are places that cannot be measured.
+    """
 
     layers: range | None = None
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)
     approximate: bool = False
+    left_out: frozenset[Place] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was chosen: every matrix of every layer is measured, or was to be."""
+        return self.layers is None and set(LAYER_GROUPS) <= {*self.groups}
 
     @classmethod
     def of(cls, settings: ModelSettings, network: Network[Product], approximate: bool = False) -> Selection:
@@ -54,7 +65,7 @@ class Selection:
     def takes(self, place: Place) -> bool:
         group = KINDS[place.kind].group
         inside = self.layers is None or place.layer is None or place.layer in self.layers
-        return group is None or (group in self.groups and inside)
+        return place not in self.left_out and (group is None or (group in self.groups and inside))
 
     def approximates(self, product: Product) -> bool:
         return self.approximate and product.block is None and min(product.shape) >= LARGE
@@ -152,12 +163,24 @@ def _measured(model: Model, unit: Unit) -> list[Spectrum]:
 def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     product = unit.product
     if product.block is not None:
-        return [
-            replace(product_spectrum(left, right), latent=product.latent)
-            for left, right in product.block.factors(model, unit.place.kind)
-        ]
-    matrix = model.read(product.views[0])
-    if not unit.approximate:
-        return [matrix_spectrum(matrix)]
-    # A seed of its own for each matrix, the same in every run: their errors are independent.
-    return [approximate_spectrum(matrix, crc32(f"{product.tensors} {unit.place.expert}".encode()))]
+        factors = product.block.factors(model, unit.place.kind)
+        return [_head(model, unit, product.block, left, right) for left, right in factors]
+    matrix, norm = model.read(product.views[0]), product.norm
+    fold = None if norm is None or norm.kind == NONE else model.fold(norm)
+    if unit.approximate:
+        # A seed of its own for each matrix, the same in every run: their errors are independent.
+        seed = crc32(f"{product.tensors} {unit.place.expert}".encode())
+        spectrum = approximate_spectrum(matrix, seed, fold)
+    else:
+        spectrum = matrix_spectrum(matrix, fold)
+    return [spectrum if norm is None or fold else replace(spectrum, applied=spectrum.as_stored)]
+
+
+def _head(model: Model, unit: Unit, block: Block, left: Matrix, right: Matrix) -> Spectrum:
+    """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        folded = block.applied(model, unit.place.kind, left, right)
+    if folded is not None and not all(np.isfinite(factor).all() for factor in folded):
+        raise OverflowError(PAST_FLOAT64)
+    applied = None if folded is None else applied_product(*folded)
+    return replace(product_spectrum(left, right), latent=unit.product.latent, applied=applied)

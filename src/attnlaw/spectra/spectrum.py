@@ -22,7 +22,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.base.estimate import Estimate
+
 RANK_TOLERANCE = 1e-10
+PAST_FLOAT64 = "with the gain of the norm before it, it exceeds float64"
 
 Reals = NDArray[np.float64]
 
@@ -47,13 +50,45 @@ class Multiplicities:
 
 
 @dataclass(frozen=True, eq=False)
+class Applied:
+    """Sizes of a matrix as the model applies it: the norm before it folded in (see `models.norms`).
+
+    `values` are all its singular values, of thin factors alone. The error of the spectral norm bounds how far
+    above it may lie; None where it is exact.
+    """
+
+    spectral: Estimate
+    frobenius: float
+    values: Reals | None = None
+
+    @property
+    def stable_rank(self) -> float | None:
+        """None of a zero matrix, and without all values."""
+        top = self.spectral.value
+        if self.values is None or top == 0:
+            return None
+        return (self.frobenius / top) ** 2
+
+    def rescaled(self, scale: float) -> Applied:
+        """Those of the matrix times a power of two; OverflowError where they exceed float64."""
+        if scale == 1:
+            return self
+        error = self.spectral.error
+        spectral = Estimate(self.spectral.value * scale, None if error is None else error * scale)
+        if not np.isfinite(self.frobenius * scale):
+            raise OverflowError(PAST_FLOAT64)
+        return Applied(spectral, self.frobenius * scale, None if self.values is None else self.values * scale)
+
+
+@dataclass(frozen=True, eq=False)
 class Spectrum:
     """All singular values that can differ from zero, in descending order, with two norms of the entries.
 
     A matrix keeps min(rows, cols) values; a product through d dimensions keeps min(rows, cols, d).
     `route` says how they were computed: "gram", "svd", "qr" (of thin factors) or "lanczos" (approximate: then
     `multiplicities` says how often each of `values` counts). `inner` is the d of a product, None of a matrix;
-    `latent` says that a factor of it is a product itself (latent attention).
+    `latent` says that a factor of it is a product itself (latent attention). `applied` has its sizes with the
+    norm before it folded in; None where that norm is not known.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -68,6 +103,7 @@ class Spectrum:
     multiplicities: Multiplicities | None = None
     inner: int | None = None
     latent: bool = False
+    applied: Applied | None = None
 
     @property
     def counts(self) -> Reals:
@@ -81,6 +117,12 @@ class Spectrum:
     @property
     def frobenius(self) -> float:
         return self.spectral * float(np.sqrt(np.sum(self.counts * self._relative**2)))
+
+    @property
+    def as_stored(self) -> Applied:
+        """Its sizes as applied where no norm stands before it."""
+        own = self.multiplicities
+        return Applied(Estimate(self.spectral, None if own is None else own.spectral_error), self.frobenius)
 
     @property
     def nuclear(self) -> float:
@@ -170,3 +212,9 @@ class Spectrum:
     def _relative(self) -> Reals:
         """Values over the largest: squares of them neither overflow nor vanish."""
         return self.values / self.spectral if self.spectral > 0 else self.values
+
+
+def root_sum_of_squares(values: Reals) -> float:
+    """The Frobenius norm of descending singular values; no square of them overflows or vanishes."""
+    top = float(values[0])
+    return top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.auditing.quantities import CURVES, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
 from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
@@ -31,6 +31,9 @@ class AuditSettings(ModelSettings):
     approximate: bool = setting(
         False, "Estimate matrices of shorter side 4096 and more, with errors.", panel=BOUNDED
     )
+    as_stored: bool = setting(
+        False, "Show norms as stored, without the gain of the norm before.", local=True, panel=BOUNDED
+    )
     no_laws: bool = setting(False, "With --out: leave the fitted laws out.", local=True, panel=MACHINE)
 
 
@@ -39,6 +42,28 @@ NOT_RANDOM = (
     Quantity("not_random_rejected", "matrices that differ from noise at level 0.01", kind="int", brief=True),
     Quantity("not_random_expected", "of these, expected in a freshly initialised model"),
     Quantity("not_random_p_value", "chance of so many or more in a freshly initialised model"),
+)
+COMPARABLE = (
+    Quantity("rejected_share", "of the matrices that were tested: differ from noise", called="unlike noise"),
+    Quantity(
+        "median_outliers",
+        "median over matrices of the singular values beyond the edge of the random null",
+        called="values beyond the edge",
+    ),
+    Quantity(
+        "median_effective_rank_qk", "median over heads of the effective rank of QK", called="effective rank of QK"
+    ),
+    Quantity(
+        "log10_amplification",
+        "amplification by all layers above the first, as applied where that is known",
+        called="log₁₀ amplification",
+    ),
+)
+FOUND = (
+    Quantity("findings_error", "findings of level error", kind="int", called="errors", brief=True),
+    Quantity("findings_warning", "findings of level warning", kind="int", called="warnings", brief=True),
+    Quantity("findings_note", "findings of level note", kind="int", called="notes", brief=True),
+    Quantity("finding_rules", "rules that looked for findings", kind="int"),
 )
 QUANTITIES = (
     Quantity("family", "family of the model", kind="text", brief=True),
@@ -49,6 +74,8 @@ QUANTITIES = (
     Quantity("matrix_count", "matrices measured", kind="int", brief=True),
     Quantity("activation", "of the feed-forward blocks", kind="text"),
     *NOT_RANDOM,
+    *COMPARABLE,
+    *FOUND,
     *(
         Quantity(
             f"log10_{name}",
@@ -72,6 +99,10 @@ QUANTITIES = (
     ),
     Quantity("value_of_adaptivity", "what the best single p costs over the post hoc choice", error=True),
     Quantity("rank_count", "p = 0 won everywhere: the proxy only counts ranks", kind="bool"),
+    Quantity("norms", "which norms tables and maps show: applied or stored", kind="text"),
+    Quantity(
+        "norms_unknown", "kinds of matrix whose norm before is not known: shown as stored", kind="texts"
+    ),
     Quantity("extensions", "what goes beyond the setting that the bounds were stated for", kind="texts"),
     Quantity("warnings", "what to know about the model", kind="texts"),
     Quantity("meaning", "what proxies are", kind="text"),
@@ -126,8 +157,8 @@ CHARTS = (
         "comparison",
         "Models layer by layer",
         draw=f"{OWN}:comparison",
-        caption="Medians over the heads of a layer, one row per kind of matrix; γαL is the scale of its "
-        "contribution C(p*). Where lines part, the models differ in that kind of matrix at that depth; where "
+        caption="Medians over the heads of a layer, one row per kind of matrix. A norm that is called applied "
+        "has the gain of the norm before folded in; γαL is the scale of the contribution C(p*). Where lines part, the models differ in that kind of matrix at that depth; where "
         "they coincide, they do not.",
     ),
     Own(
@@ -152,11 +183,27 @@ CHARTS = (
         table="matrices",
         x="head",
         y="layer",
+        colour=("spectral_norm_applied",),
+        panel="kind",
+        scale="log",
+        on_page=False,
+        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+        "Norms are as applied: the gain of the norm before folded in, the mean projected out where that norm "
+        "takes it off; as stored where it is not known.",
+    ),
+    Cells(
+        "heads_stored",
+        "Heads",
+        table="matrices",
+        x="head",
+        y="layer",
         colour=("spectral_norm",),
         panel="kind",
         scale="log",
         on_page=False,
-        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind.",
+        unless="heads",
+        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+        "Norms are those of the stored matrices.",
     ),
     LAW_MAP,
 )
@@ -172,7 +219,7 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.auditing.audit import audit
 
-    found = audit(case, case.samples, case.approximate, progress)
+    found = audit(case, case.samples, case.approximate, progress, case.as_stored)
     return found.summarized(VERB.json(case, found))
 
 
@@ -183,6 +230,7 @@ VERB = AuditVerb(
     QUANTITIES,
     each(run),
     tables=(
+        Table("findings", FINDINGS, lambda found: found.findings, json=True),
         Table("matrices", MATRICES, lambda found: found.matrices),
         Table("spectra", SPECTRA, lambda found: found.spectra),
         Table("layers", LAYERS, lambda found: found.layers),

@@ -9,10 +9,19 @@ class Explorer {
     this.quantities = data.quantities.filter(({ key: name }) => this.columns[name]?.some((value) => value !== null));
     this.group = this.groups[0];
     this.quantity = this.quantities[0];
-    this.selected = this.group.rows.reduce((best, row) =>
-      ((this.columns.spectral_norm[row] ?? 0) > (this.columns.spectral_norm[best] ?? 0) ? row : best), this.group.rows[0]);
+    this.selected = this.group.rows.reduce((best, row) => ((this.value(row) ?? 0) > (this.value(best) ?? 0) ? row : best), this.group.rows[0]);
     this.drawControls();
     this.draw();
+  }
+
+  // A quantity as applied is shown as stored where it is not known.
+  isStored(row) {
+    const { key: name, stored } = this.quantity;
+    return stored !== undefined && (this.columns[name][row] ?? null) === null;
+  }
+
+  value(row) {
+    return this.columns[this.isStored(row) ? this.quantity.stored : this.quantity.key][row];
   }
 
   drawControls() {
@@ -54,15 +63,15 @@ class Explorer {
   }
 
   draw() {
-    const values = this.columns[this.quantity.key];
-    const colors = colorScale(this.quantity, this.group.rows.map((row) => values[row]));
+    const colors = colorScale(this.quantity, this.group.rows.map((row) => this.value(row)));
     this.cells = new Map();
     this.drawnGroup = this.group;
     const maps = this.data.models.map((_, model) => this.map(model, colors));
     show(byId("maps"), maps);
     show(byId("legend"), legendOf(this.quantity, colors));
     byId("map-caption").textContent = `${this.quantity.says} Rows are layers, columns ${this.group.across}`
-      + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`;
+      + `${this.data.models.length > 1 ? "; all models share one colour scale" : ""}. Hatched: no value.`
+      + (this.group.rows.some((row) => this.isStored(row)) ? " As stored where the value as applied is not known." : "");
     byId("controls").querySelectorAll("[data-kind]").forEach((button) =>
       button.setAttribute("aria-pressed", String(button.dataset.kind === this.group.name)));
     this.onSelect(this.selected);
@@ -95,14 +104,15 @@ class Explorer {
 
   cell(row, colors, roomy) {
     if (row === undefined) return element("div", { class: "cell", role: "gridcell", "data-empty": "" });
-    const value = this.columns[this.quantity.key][row];
+    const value = this.value(row);
     const missing = value === null || value === undefined;
     const [fillColor, ink] = missing ? [null, null] : colors.color(value);
     const text = this.quantity.key === "share" ? percent(value) : format(value, 3);
+    const told = this.isStored(row) && !missing ? `${text} (as stored)` : text;
     const cell = element("div", {
       class: "cell", role: "gridcell", tabindex: row === this.selected ? "0" : "-1", "data-row": row,
       "data-empty": missing ? "" : null, "aria-selected": String(row === this.selected),
-      "aria-label": `${this.data.title(row)}: ${this.quantity.name} ${text}`, title: `${this.data.title(row)}: ${text}`,
+      "aria-label": `${this.data.title(row)}: ${this.quantity.name} ${told}`, title: `${this.data.title(row)}: ${told}`,
       style: missing ? {} : { background: fillColor, color: ink }, onclick: () => this.select(row, true),
     }, roomy && !missing ? text : "");
     this.cells.set(row, cell);

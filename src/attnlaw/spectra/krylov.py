@@ -1,0 +1,123 @@
+"""Lanczos tridiagonals of a symmetric matrix that is known by its products, and its largest eigenvalue.
+
+From a start of unit length, k steps give a k x k tridiagonal T with entries b_1 ... b_k beside its diagonal
+(b_k leads out of it). Its largest eigenvalue t is a lower bound of the largest l of the matrix. How far below
+it lies no residual can tell: that bounds the distance to *some* eigenvalue. A random start v can. With p the
+characteristic polynomial of T, |p(A) v|^2 = (b_1 ... b_k)^2 holds, and is at least c^2 p(l)^2, where c is
+what v has of the leading eigenvector. A start without preferred direction in n dimensions has
+|c| >= d (pi / 2n)^(1/2) but for a chance d, and p increases beyond t: so l is at most where
+
+    ln p(x) = ln(b_1 ... b_k) - ln d - ln(pi / 2n) / 2,    x > t
+
+(van Dorsselaer, Hochstenbach and van der Vorst 2000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.base.estimate import Estimate
+
+ROUND_OFF = 1e-13
+# Steps towards a largest value: more of them where the first do not find it to so much of itself.
+FIRST, MOST, FOUND = 40, 100, 1e-4
+# The chance that a stated error is too small.
+CHANCE = 1e-3
+
+Matrix = NDArray[np.float64]
+Operator = Callable[[Matrix], Matrix]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Lanczos tridiagonals, one row for each start: its squared norm, the diagonal, the entries beside it."""
+
+    squared_norm: Matrix
+    diagonal: Matrix
+    beside: Matrix
+
+    def rows(self, chosen: slice) -> Run:
+        return Run(self.squared_norm[chosen], self.diagonal[chosen], self.beside[chosen])
+
+
+def lanczos(gram: Operator, starts: Matrix, steps: int) -> Run:
+    """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past."""
+    size, count = starts.shape
+    norms = np.linalg.norm(starts, axis=0)
+    vector = _divided(starts, norms)
+    past = np.zeros((steps, count, size))
+    diagonal, beside = np.zeros((count, steps)), np.zeros((count, steps))
+    largest = np.zeros(count)
+    for step in range(steps):
+        past[step] = vector.T
+        image = gram(vector)
+        diagonal[:, step] = np.einsum("ic,ic->c", vector, image)
+        for _ in range(2):
+            shares = np.einsum("jci,ic->jc", past[: step + 1], image)
+            image -= np.einsum("jci,jc->ic", past[: step + 1], shares)
+        left = np.linalg.norm(image, axis=0)
+        # What is left is round-off: an invariant space was reached, and its rule is exact already.
+        largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))
+        beside[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
+        vector = _divided(image, beside[:, step])
+    return Run(norms**2, diagonal, beside)
+
+
+def _divided(columns: Matrix, norms: Matrix) -> Matrix:
+    """Unit columns; a column of zeros (an invariant space was reached) stays zero."""
+    return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
+
+
+def tridiagonals(run: Run) -> Matrix:
+    count, steps = run.diagonal.shape
+    matrices = np.zeros((count, steps, steps))
+    place = np.arange(steps)
+    matrices[:, place, place] = run.diagonal
+    matrices[:, place[1:], place[:-1]] = matrices[:, place[:-1], place[1:]] = run.beside[:, :-1]
+    return matrices
+
+
+def largest_value(gram: Operator, size: int) -> Estimate:
+    """The root of the largest eigenvalue of a positive semidefinite matrix, with its error (from below).
+
+    The start is the same in every run.
+
+    >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
+    3.0
+    """
+    start = np.random.default_rng(0).standard_normal((size, 1))
+    found = _largest(lanczos(gram, start, min(FIRST, size)), size)
+    assert found.error is not None
+    if found.error <= FOUND * found.value or size <= FIRST:
+        return found
+    return _largest(lanczos(gram, start, min(MOST, size)), size)
+
+
+def _largest(run: Run, size: int) -> Estimate:
+    """The root of the largest eigenvalue that a run of one start found, and how far above it may lie."""
+    values = np.linalg.eigvalsh(tridiagonals(run)[0])
+    top = float(np.sqrt(max(values[-1], 0.0)))
+    beyond = _beyond(values, run.beside[0], size)
+    return Estimate(top, float(np.sqrt(values[-1] + beyond)) - top + ROUND_OFF * top if top > 0 else 0.0)
+
+
+def _beyond(values: Matrix, beside: Matrix, size: int) -> float:
+    """How far beyond the last of `values`, ascending, the largest eigenvalue may lie; by bisection of ln."""
+    if np.any(beside == 0):  # the run ended in an invariant space, which holds the leading eigenvector
+        return 0.0
+    most = float(np.sum(np.log(beside))) - np.log(CHANCE) - np.log(np.pi / (2 * size)) / 2
+    gaps = values[-1] - values[:-1]
+    # Every factor of p is at least as large as the last: the equation holds below its k-th root.
+    high = most / values.size
+    low = min(high, float(np.log(values[-1]) + np.log(ROUND_OFF)))
+    for _ in range(60):
+        middle = (low + high) / 2
+        if middle + float(np.sum(np.log(gaps + np.exp(middle)))) < most:
+            low = middle
+        else:
+            high = middle
+    return float(np.exp(high))
