@@ -1,0 +1,1 @@
+"""Two checkpoints compared: what changed, by how much, in which directions, and what that amounts to."""

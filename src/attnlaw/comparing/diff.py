@@ -1,0 +1,185 @@
+"""Compare a model with its base: open both, compare, and flatten what was found into rows, once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from attnlaw.base.declare import Progress, Quantity, columns, flatten, silent
+from attnlaw.base.errors import InputError, printable
+from attnlaw.base.files import parquet, to_json
+from attnlaw.base.results import save_results
+from attnlaw.base.tables import distinct_names, frame, schema_of, stacked
+from attnlaw.comparing.compare import Compared, compare
+from attnlaw.comparing.joining import Joined
+from attnlaw.comparing.quantities import DIFF, DIFF_SPECTRA, DIFF_TENSORS
+from attnlaw.comparing.summary import summarize
+from attnlaw.comparing.tensors import Change
+from attnlaw.models.adapters import is_adapter
+from attnlaw.models.model import Model
+from attnlaw.models.network import Place
+from attnlaw.models.open import Source, open_model
+from attnlaw.models.settings import ModelSettings
+from attnlaw.spectra.measure import Selection
+
+TABLES = {"diff": DIFF, "diff_tensors": DIFF_TENSORS, "diff_spectra": DIFF_SPECTRA}
+
+
+@dataclass(frozen=True, eq=False)
+class Diff:
+    """One or several models compared with a base: rows of maps, of tensors, of spectra, a summary each.
+
+    `maps`, `tensors` and `spectra` are polars tables whose columns `attnlaw.comparing.quantities` lists;
+    `cases` are the quantities of each model by name, `summaries` dicts of plain values.
+    """
+
+    summaries: tuple[dict[str, Any], ...]
+    maps: pl.DataFrame
+    tensors: pl.DataFrame
+    spectra: pl.DataFrame
+    cases: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The summary of the only model."""
+        (only,) = self.summaries
+        return only
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """The quantities of the only model, by name."""
+        (only,) = self.cases
+        return only
+
+    @property
+    def names(self) -> list[str]:
+        return [summary["model"] for summary in self.summaries]
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        return dict(zip(TABLES, (self.maps, self.tensors, self.spectra), strict=True))
+
+    def summarized(self, summary: dict[str, Any]) -> Diff:
+        """The same comparison of one model with this summary."""
+        return replace(self, summaries=(summary,))
+
+    def __add__(self, other: Diff) -> Diff:
+        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
+        names = distinct_names(self.names, other.names)
+        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
+        tables = [
+            stacked(mine, theirs, names)
+            for mine, theirs in zip(self.tables().values(), other.tables().values(), strict=True)
+        ]
+        return Diff(self.summaries + renamed, *tables, cases=self.cases + other.cases)
+
+    def save(
+        self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
+    ) -> Path:
+        """Write the tables (parquet), summary.json and report.html; with `figures` ("pdf") figures/ too."""
+        files = {f"{name}.parquet": parquet(table) for name, table in self.tables().items()}
+        found = list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
+        files["summary.json"] = f"{to_json(found)}\n".encode()
+        return save_results(directory, "diff", files, figures)
+
+    def __repr__(self) -> str:
+        told = (f"{one['model']}: {one['quantities']['verdict']}" for one in self.summaries)
+        return f"<Diff {'; '.join(told)}>"
+
+    def _repr_html_(self) -> str:
+        lines = (
+            f"<p><b>{escape(one['model'])}</b>: {escape(one['quantities']['verdict'])}</p>"
+            for one in self.summaries
+        )
+        return f"{''.join(lines)}{self.maps._repr_html_()}"
+
+
+def diff(
+    base: Source,
+    settings: ModelSettings,
+    match: bool = True,
+    progress: Progress = silent,
+) -> Diff:
+    """Compare a checkpoint with its base: every stored tensor, every head and feed-forward map.
+
+    A LoRA adapter in the place of the model is added to the base. `match` finds heads and neurons that stand
+    in another order.
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
+    >>> found = diff(block, ModelSettings(model={**block, "out_proj.weight": 3 * np.eye(4)}, heads=2))
+    >>> found.maps.select("kind", "head", "size", "scale").rows()
+    [('qk', 0, 0.0, 1.0), ('qk', 1, 0.0, 1.0), ('vo', 0, 0.5, 1.5), ('vo', 1, 0.5, 1.5)]
+    """
+    first, second = opened(base, settings)
+    if not first.network.layers:
+        raise InputError(f"{first.tensors.source}: has no layers to compare with; give a whole model as the base")
+    found = compare(
+        first, second, Selection.of(settings, first.network), settings.jobs, match, progress
+    )
+    name = printable(settings.title if settings.name or not _is_path(settings.model) else second.name)
+    values = summarize(found)
+    tensors = [_tensor_row(name, pair, first, second) for pair in found.tensors]
+    return Diff(
+        ({"base": first.name, "model": name, "quantities": values},),
+        _table(DIFF, [_map_row(name, place) | dict(one.numbers) for place, one in found.maps]),
+        _table(DIFF_TENSORS, tensors),
+        _table(DIFF_SPECTRA, _spectra(name, found)),
+        cases=({**values, "base_family": first.family, "model_family": second.family},),
+    )
+
+
+def opened(base: Source, settings: ModelSettings) -> tuple[Model, Model]:
+    """Both models; the adapter that settings name, or the model itself where it is one, is added."""
+    first = open_model(base, settings.heads, None, settings.map)
+    if settings.adapter is None and _is_path(settings.model) and is_adapter(Path(settings.model)):
+        return first, open_model(base, settings.heads, settings.title, settings.map, settings.model)
+    return first, open_model(settings.model, settings.heads, settings.name, settings.map, settings.adapter)
+
+
+def _is_path(model: Any) -> bool:
+    return isinstance(model, str | os.PathLike)
+
+
+def _table(quantities: tuple[Quantity, ...], rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return frame((flatten(quantities, row) for row in rows), schema_of(columns(quantities)))
+
+
+def _map_row(model: str, place: Place) -> dict[str, Any]:
+    return {"model": model, **vars(place)}
+
+
+def _tensor_row(
+    name: str, pair: tuple[Joined, Change], base: Model, model: Model
+) -> Mapping[str, Any]:
+    one, change = pair
+    sides = zip((base, model), one.tensors, strict=True)
+    known = [None if tensor is None else (of.tensors, tensor) for of, tensor in sides]
+    dtypes = [None if side is None else side[0].dtype(side[1]) for side in known]
+    tensors, tensor = next(side for side in known if side is not None)
+    return {
+        "model": name,
+        "tensor": printable(one.name),
+        "shape": list(tensors.shapes[tensor]),
+        "dtype_base": dtypes[0],
+        "dtype_model": dtypes[1],
+        "verdict": change.verdict,
+        "format": None if change.format is None else change.format.name,
+        **{
+            column: getattr(change, column)
+            for column in ("rank", "size", "sqnr_db", "cosine", "unchanged", "max_change")
+        },
+    }
+
+
+def _spectra(name: str, found: Compared) -> list[dict[str, Any]]:
+    rows = []
+    for place, one in found.maps:
+        values = [None if part is None else part.tolist() for part in (one.values, one.null)]
+        rows.append({**_map_row(name, place), "update_values": values[0], "noise_values": values[1]})
+    return rows
