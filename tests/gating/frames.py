@@ -46,6 +46,7 @@ class Known:
     level: str
     threshold: float | None
     meaning: str
+    least: float = 0.0
 
 
 FINDINGS = {

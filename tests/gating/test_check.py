@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 from command.in_process import invoke
-from gating.frames import FINDINGS, findings
+from gating.frames import findings
 
 import attnlaw
+from attnlaw.auditing.findings import RULES
 from attnlaw.gating import measured
 
 MODEL = Path("examples/tiny-decoder").resolve()
@@ -34,7 +35,7 @@ def _audited():
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch, audited):
     """One audit for all tests; findings as a test sets them."""
-    monkeypatch.setattr(measured, "audit", lambda *_: audited)
+    monkeypatch.setattr(measured, "audit", lambda *_, **__: audited)
 
 
 def rules(folder: Path, text: str = RULE, head: str = "version = 1\n") -> Path:
@@ -125,7 +126,7 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
         (
             "[findings]\nignore = ['dead']",
             [],
-            "unknown finding dead; expected one of non-finite, unbalanced, random-head",
+            "unknown finding dead; did you mean dead-map?",
         ),
         (RULE, ["--fail-on", "note"], "--fail-on note: expected one of warning, error"),
         (RULE, ["--junit", "x", "--sarif", "x"], "--junit x: is the file of another form; give one for each"),
@@ -133,7 +134,6 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
     ],
 )
 def test_bad_usage_has_status_2(tmp_path, monkeypatch, text, words, line):
-    monkeypatch.setattr(measured, "finding_rules", lambda: FINDINGS)
     path = rules(tmp_path, text)
     given = words if "--rules" in words else ["--rules", path, *words]
     ended = invoke("check", MODEL, *given, status=2)
@@ -155,19 +155,18 @@ def test_no_model_is_bad_usage():
     )
 
 
-def test_a_rule_is_explained_without_a_model(monkeypatch):
-    monkeypatch.setattr(measured, "finding_rules", lambda: FINDINGS)
-    shown = invoke("check", "--explain", "unbalanced").stdout
-    assert shown.startswith("unbalanced: error, threshold 3\n")
-    assert FINDINGS["unbalanced"].meaning in " ".join(shown.split())
+def test_a_rule_is_explained_without_a_model():
+    for name, rule in RULES.items():
+        shown = " ".join(invoke("check", "--explain", name).stdout.split())
+        assert shown.startswith(f"{name}: {rule.level}")
+        assert rule.when in shown and rule.meaning in shown and shown.endswith(rule.remedy)
     told = json.loads(invoke("check", "--explain", "non-finite", "--json").stdout)
-    assert told["threshold"] is None
+    assert (told["level"], told["threshold"]) == ("error", None)
     unknown = invoke("check", "--explain", "unbalancd", status=2)
     assert unknown.stderr == "attnlaw: --explain unbalancd: no such rule; did you mean unbalanced?\n"
 
 
-def test_findings_alone_decide_without_rules(monkeypatch, audited):
-    monkeypatch.setattr(measured, "finding_rules", lambda: FINDINGS)
+def test_findings_alone_decide_without_rules(monkeypatch):
     found = findings(
         {
             "rule": "unbalanced",
@@ -184,7 +183,8 @@ def test_findings_alone_decide_without_rules(monkeypatch, audited):
     assert "error: unbalanced (once): one factor is far larger\n  at layer 2: 9.5 (threshold 3)\n" in shown
     assert "note: random-head (once)" in shown
     monkeypatch.setattr(measured.Measured, "findings", found.tail(1))
-    assert "gate passed: no finding of level error by 3 rules" in invoke("check", MODEL).stdout
+    passed = invoke("check", MODEL).stdout
+    assert f"gate passed: no finding of level error by {len(RULES)} rules" in passed
 
 
 def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):

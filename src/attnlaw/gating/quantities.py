@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnlaw.auditing.quantities import FINDINGS as AUDITED
 from attnlaw.auditing.quantities import PLACE, VERSION
 from attnlaw.base.declare import Quantity
 
@@ -20,16 +21,8 @@ VERDICTS = (
     Quantity("remark", "what it came to", kind="text"),
     VERSION,
 )
-# An audit writes the same columns, but for the last two.
 FINDINGS = (
-    MODEL,
-    Quantity("rule", "what was looked for", kind="text"),
-    Quantity("level", "note, warning or error, as the rule file has it", kind="text"),
-    *PLACE[1:],
-    Quantity("tensor", "the stored tensor", kind="text"),
-    Quantity("value", "what was found"),
-    Quantity("threshold", "what it was compared with"),
-    Quantity("meaning", "what it means and what to do", kind="text"),
+    *AUDITED,
     Quantity("known", "whether the baseline has it, too: it does not count", kind="bool"),
     VERSION,
 )

@@ -25,6 +25,7 @@ exit status 2.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -139,7 +140,7 @@ def example_names() -> list[str]:
 def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
     """Read a rule file, or the example of a name, about these tables and these rules of findings.
 
-    Of `findings` the names count; those whose record has a `threshold` of None take none.
+    `findings` are records by name, of `attnlaw.auditing.findings.RULES`.
     """
     file = _located(path)
     with _told(str(path)):
@@ -224,10 +225,12 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     for name, level in levels.items():
         _one_of(f"levels.{name}", level, (OFF, *LEVELS))
     for name, value in thresholds.items():
-        if getattr(findings[name], "threshold", 0.0) is None:
+        rule = findings[name]
+        if rule.threshold is None:
             raise BadSetting(f"thresholds.{name}", "has no threshold; drop it")
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise BadSetting(f"thresholds.{name}", "expected a number above 0", value)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value < rule.least:
+            raise BadSetting(f"thresholds.{name}", f"expected a number of at least {rule.least:g}", value)
     return {"ignore": tuple(ignore), "levels": levels, "thresholds": thresholds}
 
 
