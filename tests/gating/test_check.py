@@ -159,7 +159,9 @@ def test_a_rule_is_explained_without_a_model():
     for name, rule in RULES.items():
         shown = " ".join(invoke("check", "--explain", name).stdout.split())
         assert shown.startswith(f"{name}: {rule.level}")
-        assert rule.when in shown and rule.meaning in shown and shown.endswith(rule.remedy)
+        assert rule.when in shown
+        assert rule.meaning in shown
+        assert shown.endswith(rule.remedy)
     told = json.loads(invoke("check", "--explain", "non-finite", "--json").stdout)
     assert (told["level"], told["threshold"]) == ("error", None)
     unknown = invoke("check", "--explain", "unbalancd", status=2)

@@ -14,6 +14,7 @@ from attnlaw.base.declare import Progress, columns, flatten, silent
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.comparing.diff import Diff, diff
 from attnlaw.gating.rule_file import Tables
+from attnlaw.gating.tensors import tensor_table
 from attnlaw.models.settings import ModelSettings
 
 
@@ -70,6 +71,7 @@ SOURCES: dict[str, Callable[[Measured], pl.DataFrame]] = {
     "layers": lambda model: model.audit.layers,
     "fits": lambda model: model.fits,
     "summary": lambda model: model.summary,
+    "tensors": lambda model: tensor_table(model.audit),
     "diff": lambda model: model.compared.maps,
     "diff_tensors": lambda model: model.compared.tensors,
 }

@@ -11,6 +11,7 @@ from attnlaw.base.settings import setting, settings
 from attnlaw.comparing.quantities import DIFF, DIFF_TENSORS
 from attnlaw.gating.levels import FAIL_ON
 from attnlaw.gating.quantities import FINDINGS, QUANTITIES, VERDICTS
+from attnlaw.gating.tensors import TENSORS
 from attnlaw.models.settings import CHECKPOINT, ModelSettings, require_there
 from attnlaw.verbs.audit import QUANTITIES as SUMMARY
 
@@ -25,6 +26,7 @@ TABLES = {
     "layers": LAYERS,
     "fits": FITS,
     "summary": SUMMARY,
+    "tensors": TENSORS,
     "diff": DIFF,
     "diff_tensors": DIFF_TENSORS,
 }
