@@ -76,14 +76,19 @@ def _held(rule: Verdict) -> str:
 
 
 def _line(console: Console, level: str, text: str) -> None:
-    console.print(Text(printable(text), style=STYLES[level]), soft_wrap=True)
+    console.print(Text(_harmless(text), style=STYLES[level]), soft_wrap=True)
 
 
 def _places(console: Console, places: list[str]) -> None:
     for place in places[:MOST_PLACES]:
-        console.print(Text(f"  at {printable(place)}"), soft_wrap=True)
+        console.print(Text(f"  at {_harmless(place)}"), soft_wrap=True)
     if len(places) > MOST_PLACES:
         console.print(Text(f"  and {len(places) - MOST_PLACES} more"), soft_wrap=True)
+
+
+def _harmless(text: str) -> str:
+    """Text that no runner takes for a command: some read `##[error]` wherever it stands in a line."""
+    return printable(text).replace("##[", "## [")
 
 
 def _times(count: int) -> str:

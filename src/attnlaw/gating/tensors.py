@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attnlaw.auditing.audit import Audit
 
 TENSORS = (
-    *PLACE,
+    *(one for one in PLACE if one.name != "head"),
     Quantity("tensor", "its name, of a stack of matrices with the number of one", kind="text"),
     Quantity("role", "map, embedding, gain, vector (a bias) or other", kind="text"),
     Quantity("dtype", "as the file says", kind="text"),
