@@ -27,6 +27,7 @@ FINDINGS = (
     VERSION,
 )
 QUANTITIES = (
+    Quantity("headline", "the answer in one sentence", kind="text"),
     Quantity("passed", "whether the gate let the model through", kind="bool", brief=True),
     Quantity("exit_status", "0 passed, 3 failed", kind="int"),
     Quantity("fail_on", "the least level that the gate fails at", kind="text"),
@@ -36,5 +37,4 @@ QUANTITIES = (
     Quantity("warnings", "findings of level warning that were not known", kind="int", brief=True),
     Quantity("notes", "findings of level note that were not known", kind="int", brief=True),
     Quantity("known_findings", "findings that the baseline has, too", kind="int"),
-    Quantity("headline", "the answer in one sentence", kind="text"),
 )
