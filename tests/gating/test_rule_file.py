@@ -51,7 +51,7 @@ def test_everything_that_a_file_may_say(tmp_path):
         "note",
         "skip",
     )
-    assert dict(rule.where) == {"kind": ("qk", "vo"), "head": (3,)}
+    assert dict(rule.where) == {"kind": ("qk", "vo"), "head": (3.0,)}
     assert (rule.layers, rule.mostly, rule.against) == ("0:-1", 0.95, "baseline")
     assert str(rule) == "size over the baseline's - 1 < 0.25 in 95% of rows"
 

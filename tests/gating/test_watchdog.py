@@ -237,7 +237,7 @@ def test_the_watchdog_over_runs(tmp_path, rate, stopped):
     losses = []
 
     def train() -> None:
-        for step in range(61):
+        for step in range(41):
             monitor.step(step)
             tokens = torch.randint(0, 8, (32, 6), generator=generator)
             loss = torch.nn.functional.cross_entropy(

@@ -13,7 +13,7 @@ from attnlaw.auditing.fits import fit_tree
 from attnlaw.base.declare import Progress, columns, flatten, silent
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.comparing.diff import Diff, diff
-from attnlaw.gating.rule_file import Tables
+from attnlaw.gating.rules import Tables
 from attnlaw.gating.tensors import tensor_table
 from attnlaw.models.settings import ModelSettings
 

@@ -16,7 +16,7 @@ from attnlaw.models.settings import CHECKPOINT, ModelSettings, require_there
 from attnlaw.verbs.audit import QUANTITIES as SUMMARY
 
 if TYPE_CHECKING:
-    from attnlaw.gating.rule_file import RuleFile
+    from attnlaw.gating.rules import RuleFile
     from attnlaw.gating.verdicts import Verdicts
 
 GATE = "Gate"
@@ -83,7 +83,8 @@ class CheckSettings(ModelSettings):
 def asked_of(case: CheckSettings) -> RuleFile:
     """The rule file of a case with what the case itself says; what it lacks is told in one line."""
     from attnlaw.auditing.findings import RULES
-    from attnlaw.gating.rule_file import BASELINE, BadUsage, RuleFile, read_rules
+    from attnlaw.gating.rule_file import BadUsage, read_rules
+    from attnlaw.gating.rules import BASELINE, RuleFile
 
     if case.model is None:
         raise BadUsage("MODEL is missing; give a checkpoint, or a rule to --explain")
