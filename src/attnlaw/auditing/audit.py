@@ -35,6 +35,7 @@ from attnlaw.spectra.measure import Selection, measure, tell_expected
 from attnlaw.spectra.spectrum import Spectrum
 
 MOST_SUMMARY = 64  # megabytes of summary.json
+ALL = Selection()
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,19 +184,42 @@ def audit(
     model = settings.open()
     selection = Selection.of(settings, model.network, approximate)
     tell_expected(model, selection, settings.jobs)
+    given = Given(samples, as_stored, tolerant, thresholds)
+    return audit_model(model, selection, given, settings.jobs, progress)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an audit is asked for beside the matrices; the words are those of `audit`."""
+
+    samples: int | None = None
+    as_stored: bool = False
+    tolerant: bool = False
+    thresholds: Mapping[str, float] | None = None
+
+
+def audit_model(
+    model: Model,
+    selection: Selection = ALL,
+    given: Given = Given(),  # noqa: B008  (a frozen record)
+    jobs: int | None = None,
+    progress: Progress = silent,
+) -> Audit:
+    """Audit a model that is open."""
+    samples = given.samples
     watch = Watch(model)
-    spectra = _measured(watch.model, selection, settings.jobs, progress, tolerant)
+    spectra = _measured(watch.model, selection, jobs, progress, given.tolerant)
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
     bounds, per_application = _bounds(spectra)
     if samples is not None and bounds is None:
         logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
     values = case_values(model, len(tests), bounds, per_application, counted, samples, obstacle(spectra))
-    values |= norm_values(spectra, as_stored)
+    values |= norm_values(spectra, given.as_stored)
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
     tested = selection.whole and model.layers and counted.tested
     subject = Subject(watch.evidence(selection.whole), matrices, counted.p_value if tested else None)
-    found = apply_rules(subject, thresholds=thresholds)
+    found = apply_rules(subject, thresholds=given.thresholds)
     values |= finding_values(found) | comparable_values(matrices, layers, counted)
     return Audit(
         (summary_of(model.name, values, bounds, samples),),

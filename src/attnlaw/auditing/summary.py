@@ -76,9 +76,7 @@ def finding_values(found: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def comparable_values(
-    matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections
-) -> dict[str, Any]:
+def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections) -> dict[str, Any]:
     """Numbers in which trained models differ: what stands in the table of several models."""
     qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
     alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)

@@ -5,7 +5,7 @@ r"""The spectra of a model in training, at one step: a row for the step and a ro
 | `proxies` | `log10_contribution` | log10 of each proxy |
 | `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
 | `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
-| `alpha` | exponent of the power-law tail of the eigenvalues | median over a group |
+| `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
 | `scores` | | c \|M\|_F, median over heads, and the largest c s_1(M) N: M is QK as applied, c scales scores |
 
 With zhat of root mean square one a score is c zhat^T M zhat': c |M|_F is its standard deviation over

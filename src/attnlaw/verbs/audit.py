@@ -51,7 +51,9 @@ COMPARABLE = (
         called="values beyond the edge",
     ),
     Quantity(
-        "median_effective_rank_qk", "median over heads of the effective rank of QK", called="effective rank of QK"
+        "median_effective_rank_qk",
+        "median over heads of the effective rank of QK",
+        called="effective rank of QK",
     ),
     Quantity(
         "log10_amplification",

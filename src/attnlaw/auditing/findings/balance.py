@@ -1,8 +1,8 @@
 """Factors that training keeps in balance: the root mean squares of Q and K, of V and O, of in and out.
 
 A gradient step leaves the difference of their squares alone, so their ratio is that of the model's other
-layers, near 1; a tensor multiplied by a wrong scale moves it. Norms of queries or keys free the ratio of Q and
-K: there it is left out.
+layers, near 1; a tensor multiplied by a wrong scale moves it. Norms of queries or keys free the ratio of Q
+and K: there it is left out.
 """
 
 from __future__ import annotations

@@ -5,14 +5,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlaw.auditing.findings.evidence import Subject
 from attnlaw.auditing.findings.rules import LEVELS, RULES, Finding, Rule
 from attnlaw.base.errors import InputError
-
-if TYPE_CHECKING:
-    from attnlaw.auditing.audit import Audit
+from attnlaw.models.model import Model
 
 OFF = "off"
 
@@ -68,23 +66,30 @@ def _threshold(rule: Rule, given: Mapping[str, float]) -> float | None:
     return float(asked)
 
 
-def find(
-    of: Audit | Any,
+def findings(
+    of: Any,
     ignore: Iterable[str] = (),
     levels: Mapping[str, str] | None = None,
     thresholds: Mapping[str, float] | None = None,
     **options: Any,
 ) -> list[Finding]:
-    """The findings of an audit, or of a model (a path, a state dict, a module), which is then audited.
+    """The findings of an `Audit`, of a `Model`, or of what holds one (a path, a state dict, a module).
 
-    NaN or infinity in a model is a finding here; its other matrices are still measured. `options` are those
+    What is no audit yet is audited; NaN or infinity in it is a finding, and its other matrices are measured.
+    `ignore`, `levels` and `thresholds` name rules of `attnlaw.auditing.findings.RULES`. `options` are those
     that open a model (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.zeros((4, 4))}
+    >>> [(found.rule, found.level) for found in findings(block, heads=2, ignore=["rank-deficient"])]
+    [('zero-tensor', 'error')]
     """
-    from attnlaw.auditing.audit import Audit, audit
+    from attnlaw.auditing.audit import Audit, Given, audit, audit_model
     from attnlaw.models.settings import ModelSettings
 
-    if not isinstance(of, Audit):
+    if isinstance(of, Model):
+        of = audit_model(of, given=Given(tolerant=True))
+    elif not isinstance(of, Audit):
         of = audit(ModelSettings.of({"model": of, **options}, "findings"), tolerant=True)
-    return [
-        finding for subject in of.subjects for finding in apply_rules(subject, ignore, levels, thresholds)
-    ]
+    every = (apply_rules(subject, ignore, levels, thresholds) for subject in of.subjects)
+    return [finding for own in every for finding in own]

@@ -46,9 +46,9 @@ def known_tensors(model: Model) -> Known:
             elif known[1].layer == spot.layer:
                 kind = spot.kind if known[1].kind == spot.kind else None
                 found[view.tensor, view.member] = role, replace(spot, kind=kind)
-    for view in (model.embedding_view, model.unembedding_view):
-        if view is not None:
-            found.setdefault((view.tensor, view.member), (EMBEDDING, Spot()))
+    for beside in (model.embedding_view, model.unembedding_view):
+        if beside is not None:
+            found.setdefault((beside.tensor, beside.member), (EMBEDDING, Spot()))
     for layer in model.layers:
         spot = Spot(layer.index, layer.stack)
         for view in layer.views:

@@ -1,4 +1,4 @@
-"""The rules of findings, one record each: when something is found, how grave it is, what it means, what to do.
+"""The rules of findings, one record each: when something is found, how grave it is, what it means.
 
 A rule is one entry of `RULES`. `threshold` is what a value must pass, None where there is nothing to choose.
 """

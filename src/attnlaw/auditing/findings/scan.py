@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.auditing.findings.evidence import Hit, Stored, Subject
-from attnlaw.auditing.findings.roles import EMBEDDING, GAIN, MAP, OTHER
+from attnlaw.auditing.findings.roles import EMBEDDING, GAIN, MAP
 
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 BLOCK = 2**18  # entries worked on at a time, which stay in a core's cache
@@ -99,7 +99,7 @@ def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
 def _distinct(bits: NDArray[Any]) -> NDArray[np.intp]:
     """How many different numbers each block holds."""
     blocks = np.sort(_blocks(bits), axis=1)
-    return 1 + np.count_nonzero(np.diff(blocks, axis=1), axis=1)
+    return np.asarray(1 + np.count_nonzero(np.diff(blocks, axis=1), axis=1))
 
 
 def _digest(bits: NDArray[Any]) -> bytes:
@@ -202,6 +202,3 @@ def identical(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for one in _matrices(subject):
         if one.twin is not None and not one.constant:
             yield Hit(one.spot, 0.0, f"the same bits as {one.twin}")
-
-
-__all__ = ["OTHER", "Scan", "decibels", "is_float", "is_mask", "scan"]

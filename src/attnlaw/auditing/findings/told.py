@@ -1,4 +1,4 @@
-"""Findings in words, the same on screen, on the page and in summary.json: one line for each rule and level."""
+"""Findings in words, the same on screen, on the page and in summary.json: one entry a rule and level."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ class Group:
         often = " at least" if self.count > 1 and self.value < self.threshold else often
         return f"{self.value:.4g}{often}, threshold {self.threshold:.4g}"
 
-    def __str__(self) -> str:
+    @property
+    def said(self) -> str:
+        """The number with what it means.
+
+        >>> Group("random-head", "note", 1, ["layer 2, head 0"], 0.9, 0.01, "as good as noise").said
+        '0.9, threshold 0.01: as good as noise'
         """
-        >>> print(Group("random-head", "note", 1, ["layer 2, head 0"], 0.9, 0.01, "as good as noise"))
-        random-head: layer 2, head 0 (0.9, threshold 0.01): as good as noise
-        """
-        number = f" ({self.number})" if self.number else ""
-        return f"{self.rule}: {self.where}{number}: {self.meaning}"
+        return f"{self.number}: {self.meaning}" if self.number else self.meaning
 
 
 def groups(rows: Iterable[Mapping[str, Any]]) -> list[Group]:
