@@ -52,7 +52,7 @@ TERMINAL = {
 }
 FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w+-]*)(?: +title="(?P<title>[^"]*)")?$')
 PROMPT = re.compile(r"^\$ ")
-# Names of the README that stand for the reader's own checkpoints: one layer of the model that ships here.
+# Names of the README that stand for the reader's own checkpoints: a part of the model that ships here.
 STANDINS = ("path/to/checkpoint", "path/to/model", "A", "B")
 MODEL = ROOT / "examples" / "tiny-decoder"
 
@@ -142,13 +142,15 @@ class Session:
 
 
 def write_standin(folder: Path) -> None:
-    """A checkpoint of the first layer alone, whose numbers no page shows."""
+    """A checkpoint of the first layer, every side cut to a quarter; no page shows its numbers."""
     folder.mkdir(parents=True)
     config = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps(config | {"n_layer": 1}), encoding="utf-8")
+    quarters = {name: config[name] // 4 for name in ("n_embd", "n_positions", "vocab_size")}
+    (folder / "config.json").write_text(json.dumps(config | quarters | {"n_layer": 1}), encoding="utf-8")
     weights = load_file(MODEL / "model.safetensors")
     first = {name: w for name, w in weights.items() if ".h." not in name or ".h.0." in name}
-    save_file(first, folder / "model.safetensors")
+    corners = {name: w[tuple(slice(side // 4) for side in w.shape)].copy() for name, w in first.items()}
+    save_file(corners, folder / "model.safetensors")
 
 
 def blocks(text: str) -> list[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,8 +17,12 @@ from attnlaw.learning.state_evolution import state_evolution, state_evolutions
 from attnlaw.numerics.power_fit import fit_exponent
 
 
-def test_reference_values_of_the_full_equations() -> None:
-    law = scaling_law(1.0, 10**6, [8, 16, 32, 64])
+@pytest.fixture(scope="module")
+def law() -> ScalingLaw:
+    return scaling_law(1.0, 10**6, [8, 16, 32, 64])
+
+
+def test_reference_values_of_the_full_equations(law: ScalingLaw) -> None:
     errors = [prediction.estimation_error.value for prediction in law.predictions]
     assert errors == pytest.approx([0.4337, 0.2517, 0.1361, 0.0706], abs=0.5e-4)
     assert all(prediction.converged for prediction in law.predictions)
@@ -131,11 +136,12 @@ def test_bins_do_not_matter() -> None:
     assert errors[0] == pytest.approx(errors[1], rel=2e-4)
 
 
-def test_modes_are_learned_one_after_the_other() -> None:
-    law = scaling_law(1.0, 10**6, [8, 32], noise=0.5)
-    few, many = (prediction.outliers for prediction in law.predictions)
-    assert 0 < len(few) < len(many)
-    for prediction, outliers in zip(law.predictions, (few, many), strict=True):
+def test_modes_are_learned_one_after_the_other(law: ScalingLaw) -> None:
+    learned = [prediction.outliers for prediction in law.predictions]
+    counts = [len(outliers) for outliers in learned]
+    assert counts[0] > 0
+    assert all(few < many for few, many in pairwise(counts))
+    for prediction, outliers in zip(law.predictions, learned, strict=True):
         assert min(outlier.target for outlier in outliers) > prediction.noise_level.value
         assert [outlier.overlap for outlier in outliers] == sorted(
             (outlier.overlap for outlier in outliers), reverse=True

@@ -4,6 +4,7 @@ import csv
 import os
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -80,14 +81,18 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture
-def visit(browser, pages):
-    """Open a page with the network cut; at the end no request and no console message must have been seen."""
-    seen, contexts = [], []
+@pytest.fixture(scope="module")
+def seen():
+    """Requests and console messages of all pages so far."""
+    return []
 
-    def open_page(name="pair", hash="", **options):
+
+@pytest.fixture(scope="module")
+def new_tab(browser, pages, seen):
+    """A tab for one page, in a context of its own with the network cut; and how to load the page there."""
+
+    def opened(name="pair", **options):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        contexts.append(context)
         context.set_offline(True)
         page = context.new_page()
         address = (pages[0] / f"{name}.html").as_uri()
@@ -97,14 +102,40 @@ def visit(browser, pages):
         )
         page.on("console", lambda message: seen.append(f"console {message.text}"))
         page.on("pageerror", lambda error: seen.append(f"error {error}"))
-        page.goto(f"{address}#{hash}" if hash else address)
-        page.wait_for_selector("html[data-ready]", state="attached")
-        return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert seen == []
+        def load(hash=""):
+            page.goto("about:blank")  # or another hash would not load it anew
+            page.goto(f"{address}#{hash}" if hash else address)
+            page.wait_for_selector("html[data-ready]", state="attached")
+            return page
+
+        return load
+
+    return opened
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked_and_nothing_said(seen):
+    yield
+    told, seen[:] = list(seen), []
+    assert told == []
+
+
+@pytest.fixture(scope="module")
+def visit(new_tab):
+    """A page to act on, loaded anew; one tab for each page, but for other options."""
+    tabs = cache(new_tab)
+
+    def loaded(name="pair", hash="", **options):
+        return (new_tab(name, **options) if options else tabs(name))(hash)
+
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def look(new_tab):
+    """A page that nobody changes, loaded once."""
+    return cache(lambda name="pair": new_tab(name)())
 
 
 def cells(page):
@@ -136,8 +167,8 @@ def test_click_on_a_head_shows_its_spectrum(visit, pages):
     assert "logarithmic axis" in page.inner_text("#spectrum")
 
 
-def test_the_histogram_and_the_null_of_the_page_have_unit_mass(visit):
-    masses = visit().evaluate(
+def test_the_histogram_and_the_null_of_the_page_have_unit_mass(look):
+    masses = look().evaluate(
         """() => {
           const data = readData();
           const mass = (points) => points.slice(1).reduce(
@@ -204,7 +235,7 @@ def test_table_sorts_filters_and_chooses(visit, pages):
 
 
 def test_rows_are_downloaded_whole(visit, pages, tmp_path):
-    page, pair = visit(accept_downloads=True), pages[1]
+    page, pair = visit(), pages[1]
     page.fill("#filter", "qk")
     with page.expect_download() as waiting:
         page.click("#download")
@@ -232,13 +263,13 @@ def test_infinite_widths_are_shown_sorted_filtered_and_downloaded(visit):
     assert table["width"].to_list() == [64.0, float("inf"), 256.0, float("inf"), None]
 
 
-def test_a_failed_row_shows_its_error(visit):
-    last = visit("rows").locator("#table tbody tr").last.locator("td")
+def test_a_failed_row_shows_its_error(look):
+    last = look("rows").locator("#table tbody tr").last.locator("td")
     assert last.all_inner_texts()[2:] == ["failed", HOSTILE]
 
 
-def test_numbers_of_a_column_end_at_one_decimal(visit):
-    page = visit("rows")
+def test_numbers_of_a_column_end_at_one_decimal(look):
+    page = look("rows")
     assert page.locator("#table tbody td:nth-child(2)").all_inner_texts() == [
         "0.10",
         "0.25",
@@ -254,14 +285,14 @@ def test_numbers_of_a_column_end_at_one_decimal(visit):
 
 
 @pytest.mark.parametrize("log", [True, False])
-def test_a_spectrum_keeps_its_own_bars_beside_far_larger_ones(visit, log):
+def test_a_spectrum_keeps_its_own_bars_beside_far_larger_ones(look, log):
     """The other model's values are a thousand times larger: bars of its own range, each area one."""
-    spec, values = visit().evaluate(
+    spec, values = look().evaluate(
         """(log) => {
           const found = page.spectrum, changed = (value) => 1000 * value;
-          page.spectrum = (row) => (page.columns.model[row] ? found(row).map(changed) : found(row));
-          const values = page.spectrum(0);
-          return [new Detail(page).density(0, values, log), Array.from(values)];
+          const spectrum = (row) => (page.columns.model[row] ? found(row).map(changed) : found(row));
+          const values = found(0);
+          return [new Detail({...page, spectrum}).density(0, values, log), Array.from(values)];
         }""",
         log,
     )
@@ -295,15 +326,14 @@ def test_lines_of_other_models_stay_inside_the_chart(visit):
     assert inside == ["hidden", True, True, True]  # the last: without the frame it would leave the chart
 
 
-def test_models_of_different_shapes_are_compared_with_a_remark(visit):
-    page = visit()
-    assert page.locator("#shapes").count() == 0
-    assert visit("unlike").inner_text("#shapes").startswith("These models differ in hidden size, heads: ")
+def test_models_of_different_shapes_are_compared_with_a_remark(look):
+    assert look().locator("#shapes").count() == 0
+    assert look("unlike").inner_text("#shapes").startswith("These models differ in hidden size, heads: ")
 
 
-def test_dark_and_light(visit):
+def test_dark_and_light(visit, look):
     background = "getComputedStyle(document.body).backgroundColor"
-    light = visit(color_scheme="light").evaluate(background)
+    light = look().evaluate(background)
     page = visit(color_scheme="dark")
     dark = page.evaluate(background)
     assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
@@ -311,8 +341,8 @@ def test_dark_and_light(visit):
     assert page.evaluate(background) == light
 
 
-def test_hostile_names_stay_text(visit):
-    page = visit("hostile")
+def test_hostile_names_stay_text(look):
+    page = look("hostile")
     assert page.title() == "Spectral audit · attnlaw"
     assert page.locator("img").count() == 0
     assert HOSTILE in page.inner_text(".path")
@@ -330,8 +360,8 @@ def test_a_phone_needs_no_sideways_scrolling(visit):
     )
 
 
-def test_every_chart_has_a_caption(visit):
-    page = visit()
+def test_every_chart_has_a_caption(look):
+    page = look()
     for figure in page.locator("figure").all():
         assert len(figure.locator("figcaption").inner_text()) > 30
 
@@ -342,32 +372,28 @@ def test_the_policy_stops_a_script_that_was_slipped_in(browser, pages, tmp_path)
     forged.write_text(
         source.replace("<main", "<script>document.title='taken'</script><main", 1), encoding="utf-8"
     )
-    context = browser.new_context()
-    page = context.new_page()
+    page = browser.new_context().new_page()
     page.goto(Path(forged).as_uri())
     page.wait_for_selector("html[data-ready]", state="attached")
     assert page.title() == "Spectral audit · attnlaw"
-    context.close()
 
 
-def test_proxies_have_four_decimals_as_in_the_terminal(visit):
-    texts = visit().locator("#proxies tbody td").all_inner_texts()
+def test_proxies_have_four_decimals_as_in_the_terminal(look):
+    texts = look().locator("#proxies tbody td").all_inner_texts()
     assert len(texts) == 2 * 7
     assert all(re.fullmatch(r"-?\d+\.\d{4}", text) for text in texts)
 
 
-def test_proxies_that_are_approximate_show_their_error(visit):
-    assert visit("unlike").locator("#proxies tbody td").first.inner_text() == "7.56 ± 0.02"
+def test_proxies_that_are_approximate_show_their_error(look):
+    assert look("unlike").locator("#proxies tbody td").first.inner_text() == "7.56 ± 0.02"
 
 
-def test_the_least_p_value_of_a_null_is_a_bound(visit):
+def test_the_least_p_value_of_a_null_is_a_bound(look):
     """One of 200 draws or fewer cannot be told: 1/201 is shown as a bound, 2/201 as it is."""
-    page = visit()
-    page.evaluate(
-        "() => { page.columns.random_p_value[0] = 1 / 201; page.columns.random_p_value[1] = 2 / 201;"
-        " page.columns.null_draws[0] = page.columns.null_draws[1] = 200; }"
+    told = look().evaluate(
+        "() => { const columns = { random_p_value: [1 / 201, 2 / 201], null_draws: [200, 200] };"
+        " return [0, 1].map((row) => cellText(columns, 'random_p_value', row)); }"
     )
-    told = page.evaluate("() => [0, 1].map((row) => cellText(page.columns, 'random_p_value', row))")
     assert told == ["≤ 0.005", "0.00995"]
 
 
@@ -376,4 +402,4 @@ def test_an_address_lands_on_its_section(visit):
     page.wait_for_timeout(300)
     top = page.evaluate("document.getElementById('rows').getBoundingClientRect().top")
     assert 0 <= top < 100  # below the bar that stays on top
-    assert visit(hash="%E0%A4%A").title() == "Spectral audit · attnlaw"  # no text in any encoding
+    assert visit("rows", hash="%E0%A4%A").title() == "Widths · attnlaw"  # no text in any encoding

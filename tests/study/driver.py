@@ -1,21 +1,55 @@
-"""A run of a study in a process of its own, to be killed: python driver.py FILE DIR [JOBS]."""
+"""What tests do in processes of their own, to be killed: run a study, hold a cluster, be a worker of it.
+
+Each has a session of its own; the first argument of two is a file for all that they say.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
-from pathlib import Path
+import time
+from types import ModuleType
 
-CPU_SECONDS = 120  # far more than any of these runs needs
+from distributed.cli.dask_worker import main as dask_worker
+from study.sample_verbs import PYTHONPATH, find
 
-if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    sys.path.insert(0, str(Path(__file__).parent.parent))
-    from study.sample_verbs import find
+from attnlaw.study import Place, read_study, run, task
+from attnlaw.study.engine import Stop
 
-    from attnlaw.study import Place, read_study, run
+CPU_SECONDS = 120  # far more than any of these needs
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 
-    file, out, *rest = sys.argv[1:]
-    standing = run(read_study(file, find), out, Place(jobs=int(rest[0]) if rest else None))
+
+def drive(told: str, file: str, out: str, jobs: str | None = None) -> None:
+    """Run a study, and say how it stands."""
+    _alone(told)
+    standing = run(read_study(file, find), out, Place(jobs=int(jobs) if jobs else None))
     sys.stdout.write(json.dumps(standing.describe()))
+    sys.stdout.flush()
+
+
+def serve(told: str, out: str) -> None:
+    """A cluster of one worker, and its address."""
+    _alone(told)
+    with Place(jobs=1).open(out, Stop()) as engine:
+        sys.stdout.write(engine.client.scheduler_info()["address"] + "\n")  # type: ignore[attr-defined]
+        sys.stdout.flush()
+        time.sleep(600)
+
+
+def work(version: str, address: str) -> None:
+    """A worker that says of itself that it is of another version."""
+    _alone(os.devnull)
+    task.__version__ = version  # of which keys are made
+    dask_worker([address, "--nthreads", "1", "--no-nanny", "--no-dashboard"])
+
+
+def _alone(told: str) -> None:
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    for stream in (1, 2):
+        os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    os.environ["PYTHONPATH"] = PYTHONPATH
+    sys.modules["__main__"] = ModuleType("__main__")  # or workers would import pytest

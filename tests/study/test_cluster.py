@@ -1,21 +1,30 @@
-"""Studies on real Dask clusters: equal tables, poisoned tasks, killed workers, killed drivers, Ctrl-C."""
+"""Studies on real Dask clusters: equal tables, poisoned tasks, killed workers, killed drivers, Ctrl-C.
+
+Imports are most of what these processes do. Drivers, and the workers of clusters in this process, are forks
+of a server that has imported all; the workers of a driver start as they do for everybody.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing import forkserver, get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import dask
 import polars as pl
 import pytest
 from distributed import Client
 from distributed.comm import CommClosedError
+from distributed.utils import get_mp_context
+from study import driver
 from study.sample_verbs import PYTHONPATH, calls, find, rows, study
 
 from attnlaw.base.errors import BadSetting, InputError, as_option
@@ -24,9 +33,31 @@ from attnlaw.study.cluster import AHEAD, Dask
 from attnlaw.study.engine import Policy, Stop
 from attnlaw.study.run import Cost
 
-DRIVER = Path(__file__).parent / "driver.py"
+PRELOADED = ["study.driver", "attnlaw.study.cluster", "distributed.cli.dask_worker"]
 PATIENCE = 300.0  # seconds that any awaited state may take on a busy machine
 SLOW = 'verb = "square"\n[fixed]\nlog = "LOG"\nseconds = 0.2\n[grid]\nx = "1:24:24"\n'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forks() -> Iterator[None]:
+    """The server is started, and Dask told to use it."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(PRELOADED)  # in place of Dask's own choice
+        with mock.patch.dict(os.environ, driver.ONE_THREAD | {"PYTHONPATH": PYTHONPATH}):
+            forkserver.ensure_running()
+        yield
+
+
+@contextmanager
+def forked(target: Callable[..., None], *given: object) -> Iterator[BaseProcess]:
+    """A process of its own, that is gone in the end."""
+    process = get_context("forkserver").Process(target=target, args=[str(value) for value in given])
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
 
 
 @pytest.fixture(scope="module")
@@ -85,61 +116,41 @@ def test_a_poisoned_task_does_not_stop_the_others(
     assert not list((tmp_path / "out" / "running").iterdir())
 
 
-def test_workers_killed_in_mid_run_and_in_mid_write(tmp_path: Path) -> None:
-    """The study completes, every row is there once, and no broken part is among the tables."""
-    file = tmp_path / "study.toml"
-    study(tmp_path, SLOW.replace("square", "torn"))
-    out = tmp_path / "out"
-    with subprocess.Popen([sys.executable, DRIVER, file, out, "2"], stdout=subprocess.PIPE) as driver:
+def test_workers_killed_in_mid_run_in_mid_write_and_at_their_start(tmp_path: Path) -> None:
+    """The only one is replaced three times; every row is there once, and no broken part among the tables."""
+    file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
+    study(tmp_path, SLOW.replace("square", "torn").replace("24", "16"))
+    with forked(driver.drive, told, file, out, 1) as process:
         until(lambda: len(calls(tmp_path)) > 10)
         drafts = [path.name for path in (out / "drafts").iterdir()]
-        os.kill(_children(driver.pid)[1], signal.SIGKILL)  # after the tracker: a worker
-        assert driver.stdout is not None
-        told = json.loads(driver.stdout.read())
-    assert (told["done"], told["failed"], told["missing"]) == (24, 0, 0)
+        (worker,) = _children(process.pid)
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: set(_children(process.pid)) - {worker})
+        (successor,) = set(_children(process.pid)) - {worker}
+        os.kill(successor, signal.SIGKILL)  # while it starts
+        process.join(PATIENCE)
+    standing = json.loads(told.read_text())
+    assert (standing["done"], standing["failed"], standing["missing"]) == (16, 0, 0)
     assert len(drafts) == 1  # the half-written one is there, where nobody reads
     assert calls(tmp_path).count(3) == 2
     found = rows(out)
-    assert found["x"].to_list() == list(range(1, 25))
+    assert found["x"].to_list() == list(range(1, 17))
     tables = pl.read_parquet(out / "tables" / "lines" / "*.parquet")
-    assert tables.group_by("task").len()["len"].to_list() == [1000] * 24
+    assert tables.group_by("task").len()["len"].to_list() == [1000] * 16
     sums = found.join(tables.group_by("task").agg(pl.col("value").sum()), on="task", maintain_order="left")
-    assert sums["value"].to_list() == [499_500 * x for x in range(1, 25)]
+    assert sums["value"].to_list() == [499_500 * x for x in range(1, 17)]
     run(read_study(file, find), out)
     assert not list((out / "drafts").iterdir())  # swept by the next run
 
 
-def test_a_worker_and_its_successor_are_killed(tmp_path: Path) -> None:
-    """Also a worker that dies while it starts is replaced."""
-    file = tmp_path / "study.toml"
-    study(tmp_path, SLOW.replace("24", "8"))
-    with subprocess.Popen(
-        [sys.executable, DRIVER, file, tmp_path / "out", "1"], stdout=subprocess.PIPE
-    ) as driver:
-        until(lambda: len(calls(tmp_path)) > 2)
-        tracker, first = _children(driver.pid)
-        os.kill(first, signal.SIGKILL)
-        successors: list[int] = []
-
-        def replaced() -> bool:
-            successors[:] = [child for child in _children(driver.pid) if child not in (tracker, first)]
-            return bool(successors)
-
-        until(replaced)
-        os.kill(successors[0], signal.SIGKILL)
-        assert driver.stdout is not None
-        told = json.loads(driver.stdout.read())
-    assert (told["done"], told["failed"], told["missing"]) == (8, 0, 0)
-
-
 def test_a_killed_driver_leaves_no_worker_and_loses_no_row(tmp_path: Path) -> None:
-    file = tmp_path / "study.toml"
+    file, out = tmp_path / "study.toml", tmp_path / "out"
     found = study(tmp_path, SLOW)
-    out = tmp_path / "out"
-    with subprocess.Popen([sys.executable, DRIVER, file, out, "2"]) as driver:
+    with forked(driver.drive, tmp_path / "told", file, out, 2) as process:
         until(lambda: (out / "store.sqlite").exists() and status(found, out).done >= 5)
-        children = _children(driver.pid)
-        os.kill(driver.pid, signal.SIGKILL)
+        children = _children(process.pid)
+        process.kill()
+        process.join()
     assert len(children) >= 2
     until(lambda: not any(_alive(child) for child in children))
     kept, begun = status(found, out).done, calls(tmp_path)
@@ -153,36 +164,31 @@ def test_a_killed_driver_leaves_no_worker_and_loses_no_row(tmp_path: Path) -> No
 
 
 def test_ctrl_c_stops_the_workers_and_keeps_every_finished_row(tmp_path: Path) -> None:
-    file = tmp_path / "study.toml"
+    file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
     found = study(tmp_path, SLOW)
-    out = tmp_path / "out"
-    command = [sys.executable, DRIVER, file, out, "2"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    ) as driver:
+    with forked(driver.drive, told, file, out, 2) as process:
         until(lambda: len(calls(tmp_path)) > 8)
-        os.killpg(driver.pid, signal.SIGINT)  # a terminal sends it to the workers too
-        told, noise = driver.communicate()
-    assert driver.returncode == 0
-    report = json.loads(told)
+        assert process.pid is not None
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the workers too
+        process.join(PATIENCE)
+    assert process.exitcode == 0
+    report = json.loads(told.read_text())  # and not a word of anybody besides
     assert report["stopped"]
-    assert noise == b""
     begun = len(set(calls(tmp_path)))
     assert begun - 2 <= report["done"] <= begun  # but for what two workers began at that very moment
     assert report["done"] == status(found, out).done == rows(out).height < 24
 
 
 def test_two_runs_at_the_same_time(tmp_path: Path) -> None:
-    file = tmp_path / "study.toml"
+    file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
     found = study(tmp_path, SLOW.replace("24", "12"))
-    out = tmp_path / "out"
-    with subprocess.Popen([sys.executable, DRIVER, file, out], stdout=subprocess.PIPE) as driver:
+    with forked(driver.drive, told, file, out) as process:
         until(lambda: len(calls(tmp_path)) > 2)
-        with pytest.raises(InputError, match=f"another run of this study is at work .process {driver.pid}"):
+        with pytest.raises(InputError, match=f"another run of this study is at work .process {process.pid}"):
             run(found, out)
         assert status(found, out).running
-        assert driver.stdout is not None
-        assert json.loads(driver.stdout.read())["done"] == 12
+        process.join(PATIENCE)
+    assert json.loads(told.read_text())["done"] == 12
     assert not status(found, out).running
     assert len(calls(tmp_path)) == 13  # the first task is measured twice
 
@@ -215,77 +221,37 @@ def test_places_that_cannot_be(place: dict[str, Any], told: str) -> None:
     assert told in caught.value.told(as_option)
 
 
-SCHEDULER = """
-import sys, time
-from attnlaw.study import Place
-from attnlaw.study.engine import Stop
-if __name__ == "__main__":
-    with Place(jobs=1).open(sys.argv[1], Stop()) as engine:
-        sys.stdout.write(engine.client.scheduler_info()["address"] + "\\n")
-        sys.stdout.flush()
-        time.sleep(600)
-"""
-
-
 def test_a_scheduler_that_is_killed(tmp_path: Path) -> None:
     """What was finished is exported, and one line says what happened."""
     found = study(tmp_path, SLOW)
-    script = tmp_path / "scheduler.py"
-    script.write_text(SCHEDULER)
-    out = tmp_path / "out"
-    scheduler = subprocess.Popen(
-        [sys.executable, script, tmp_path / "workers"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": PYTHONPATH},
-    )
-    try:
-        assert scheduler.stdout is not None
-        address = scheduler.stdout.readline().decode().strip()
+    out, told = tmp_path / "out", tmp_path / "told"
+    with forked(driver.serve, told, tmp_path / "workers") as scheduler:
+        until(lambda: told.exists() and told.read_text().endswith("\n"))
 
         def kill(done: int, _: int) -> None:
             if done == 3:
                 scheduler.kill()
 
         with pytest.raises(InputError, match="the Dask scheduler went away; all finished rows are kept"):
-            run(found, out, Place(dask=address), progress=kill)
-    finally:
-        scheduler.kill()
-        scheduler.communicate()
+            run(found, out, Place(dask=told.read_text().strip()), progress=kill)
     done = status(found, out).done
     assert 3 <= done < 24
     assert rows(out).height == done
 
 
-LATE = """
-import sys
-import attnlaw
-attnlaw.__version__ = "0.0.9"
-from distributed.cli.dask_worker import main
-main([sys.argv[1], "--nthreads", "1", "--no-nanny", "--no-dashboard"])
-"""
-
-
 def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_workers: Place) -> None:
     """Its rows and tables would pass for those of this version."""
     found = study(tmp_path, 'verb = "draw"\n[grid]\nx = "1:400:400"\n')
-    assert two_workers.dask is not None
-    late: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as late:
 
-    def join(done: int, _: int) -> None:
-        if not late:
-            path = {"PYTHONPATH": PYTHONPATH}
-            command = [sys.executable, "-c", LATE, two_workers.dask]
-            late.append(subprocess.Popen(command, env=os.environ | path, stderr=subprocess.DEVNULL))
+        def join(done: int, _: int) -> None:
             with Client(two_workers.dask, set_as_default=False) as client:
+                if len(client.nthreads()) < 3:
+                    late.enter_context(forked(driver.work, "0.0.9", two_workers.dask))
                 client.wait_for_workers(3, timeout=PATIENCE)
 
-    try:
         with pytest.raises(InputError, match=r"a worker that joined has another version of attnlaw"):
             run(found, tmp_path / "out", two_workers, progress=join)
-    finally:
-        late[0].kill()
-        late[0].wait()
     kept = rows(tmp_path / "out")
     assert kept.height == status(found, tmp_path / "out").done < 400
     assert set(kept["task"]) <= {task.key for task in found.tasks}
@@ -309,10 +275,10 @@ def test_a_client_that_is_closed_has_lost_its_scheduler(tmp_path: Path, two_work
         list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
 
 
-def _children(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+def _children(pid: int | None) -> list[int]:
+    """The workers of a driver: all that its threads have started."""
     threads = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return sorted({int(child) for children in [found, *threads] for child in children})
+    return sorted({int(child) for children in threads for child in children})
 
 
 def _alive(pid: int) -> bool:

@@ -52,7 +52,7 @@ def test_the_atlas_runs(tmp_path: Path) -> None:
 
 
 # A part of each study that runs in seconds: the values kept of an argument, what is changed, and its figures.
-ALPHAS = (8e-6, 6.4e-5, 5.12e-4)
+ALPHAS = (8e-6, 1.6e-5)
 FEW = {"draws": 400}
 DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {

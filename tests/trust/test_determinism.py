@@ -1,4 +1,4 @@
-"""The same command twice, with one job and with two: the same rows, bit for bit.
+"""The same command twice, with one thread and with two: the same rows, bit for bit.
 
 Each thread of an audit, and each worker of a study, computes with one BLAS thread, so that no sum depends on
 how the work was divided; only clocks (`seconds`) differ. The two runs are forks of two interpreters, whose
@@ -36,27 +36,31 @@ def output(interpreter: Interpreter, folder: Path, *arguments: str | Path) -> st
     return found.output
 
 
-def test_audits_and_fits_write_the_same_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("audit", MODEL, "--layers", "0:1", "--no-laws"), ["layers", "matrices", "spectra"]),
+        (("fit", MODEL, "--layers", "0:1", "--only", "ffn"), ["curves", "fits"]),
+    ],
+    ids=["audit", "fit"],
+)
+def test_audits_and_fits_write_the_same_rows(
+    arguments: tuple[str | Path, ...], names: list[str], tmp_path: Path
+) -> None:
     for interpreter, jobs in ((CORE, "1"), (TWIN, "2")):
-        output(interpreter, tmp_path, "audit", MODEL, "--layers", "0:1", "--out", jobs, "--jobs", jobs)
-    names = sorted(path.name for path in (tmp_path / "1").glob("*.parquet"))
-    assert names == [
-        "curves.parquet",
-        "fits.parquet",
-        "layers.parquet",
-        "matrices.parquet",
-        "spectra.parquet",
-    ]
-    for name in names:
+        output(interpreter, tmp_path, *arguments, "--out", jobs, "--jobs", jobs)
+    written = sorted(path.name for path in (tmp_path / "1").glob("*.parquet"))
+    assert written == [f"{name}.parquet" for name in names]
+    for name in written:
         one, two = (pl.read_parquet(tmp_path / jobs / name) for jobs in "12")
         assert one.equals(two, null_equal=True), name
-    assert (tmp_path / "1/summary.json").read_bytes() == (tmp_path / "2/summary.json").read_bytes()
+    if arguments[0] == "audit":
+        assert (tmp_path / "1/summary.json").read_bytes() == (tmp_path / "2/summary.json").read_bytes()
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("fit", MODEL, "--layers", "0:1", "--only", "ffn", "--json"),
         ("limit", "--width", "4,inf", "--draws", "100", "--depth", "2", "--seed", "5", "--json"),
         ("learn", "--simulate", "16", "--seeds", "2", "--noise", "0.1", "--json"),
     ],
@@ -68,19 +72,19 @@ def test_the_same_command_twice(arguments: tuple[str | Path, ...], tmp_path: Pat
     assert first == second
 
 
-def test_studies_with_one_worker_and_with_two(tmp_path: Path) -> None:
+def test_studies_in_one_process_and_with_two_workers(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(STUDY)
     found = {}
-    for interpreter, jobs in ((CORE, "1"), (TWIN, "2")):
+    for interpreter, name, jobs in ((CORE, "alone", ()), (TWIN, "two", ("--jobs", "2"))):
         done = run(
-            *("study", "run", file, "--out", jobs, "--jobs", jobs),
+            *("study", "run", file, "--out", name, *jobs),
             folder=tmp_path,
             interpreter=interpreter,
             memory=None,
         )
         assert done.status == 0, done.errors
-        rows = pl.read_parquet(tmp_path / jobs / "rows" / "*.parquet")
-        found[jobs] = rows.drop("seconds", strict=False).sort("task")
-    assert found["1"].height == 4
-    assert found["1"].equals(found["2"], null_equal=True)
+        rows = pl.read_parquet(tmp_path / name / "rows" / "*.parquet")
+        found[name] = rows.drop("seconds", strict=False).sort("task")
+    assert found["alone"].height == 4
+    assert found["alone"].equals(found["two"], null_equal=True)
