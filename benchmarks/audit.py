@@ -39,6 +39,9 @@ def make_encoder(
         prefix = f"bert.encoder.layer.{layer}."
         for name in ("self.query", "self.key", "self.value", "output.dense"):
             tensors[f"{prefix}attention.{name}.weight"] = weight(width, width)
+        for name in ("attention.output", "output"):
+            tensors[f"{prefix}{name}.LayerNorm.weight"] = np.exp(0.2 * rng.standard_normal(width, np.float32))
+            tensors[f"{prefix}{name}.LayerNorm.bias"] = np.zeros(width, np.float32)
         tensors[f"{prefix}intermediate.dense.weight"] = weight(inner, width)
         tensors[f"{prefix}output.dense.weight"] = weight(width, inner)
     save_file(tensors, folder / "model.safetensors")
@@ -60,7 +63,9 @@ def make_llama(folder: Path, layers: int = 2, width: int = 4096, inner: int = 11
         shapes = {f"self_attn.{name}_proj.weight": (width, width) for name in "qkvo"}
         shapes |= {f"mlp.{name}_proj.weight": (inner, width) for name in ("gate", "up")}
         shapes["mlp.down_proj.weight"] = (width, inner)
-        tensors = {
+        norms = ("input_layernorm.weight", "post_attention_layernorm.weight")
+        tensors = {f"model.layers.{layer}.{name}": np.ones(width, ml_dtypes.bfloat16) for name in norms}
+        tensors |= {
             f"model.layers.{layer}.{name}": (
                 rng.standard_normal(shape, dtype=np.float32) * np.float32(width**-0.5)
             ).astype(ml_dtypes.bfloat16)

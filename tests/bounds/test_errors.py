@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from bounds.plain_numbers import errors, logs
 
+from attnlaw.base.estimate import Estimate
 from attnlaw.bounds import BOUNDS
+from attnlaw.bounds.activations import lipschitz
 from attnlaw.bounds.errors import LogError, combined
 from attnlaw.bounds.proxies import proxies
 from attnlaw.models.network import Heads, Layer, Maps, Network
 from attnlaw.spectra import matrix_spectrum, product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum
+from attnlaw.spectra.spectrum import Applied
 
 N, WIDTH, DEPTH = 200, 240, 2
 NAMES = tuple(BOUNDS)
@@ -234,3 +237,30 @@ def test_independent_errors_add_in_squares_and_common_ones_as_they_are():
     terms = [("a", 0.5, LogError(0.06, 0.01)), ("b", -0.5, LogError(0.08, 0.02))]
     assert combined(terms) == pytest.approx(np.hypot(0.05, 0.015))
     assert combined([*terms, terms[0]]) == pytest.approx(np.sqrt(0.06**2 + 0.04**2 + 0.02**2))
+
+
+def test_amplification_as_applied_errs_by_its_norms_and_is_missing_where_one_is():
+    """Every norm doubled: a layer's factor is Lphi 4 c2(M_in) c2(M_out) sum_h 2 c2(VO_h) (1 + 8 c2(QK_h))."""
+    stored = approximate(bound=0.0)
+    upper = {"ffn_in": 1e-3, "ffn_out": None, "qk": None, "vo": None}
+
+    def folded(place, spectrum):
+        norm = 2 * spectrum.spectral
+        relative = upper[place.kind]
+        size = Estimate(norm, None if relative is None else relative * norm)
+        return replace(spectrum, applied=Applied(size, 1.0))
+
+    network = stored.map(folded)
+    found = proxies(network)
+    one = network.layers[1]
+    heads = sum(
+        2 * vo.spectral * (1 + 8 * qk.spectral)
+        for qk, vo in zip(one.attention.qk, one.attention.vo, strict=True)
+    )
+    maps = 4 * one.feed_forward.inner.spectral * one.feed_forward.outer.spectral
+    expected = np.log(lipschitz(network.activation) * maps * heads)
+    assert [alpha.value for alpha in found.log_alpha_applied] == pytest.approx([expected, 0.0], rel=1e-12)
+    stated = [alpha.error for alpha in found.log_alpha_applied]
+    assert stated == pytest.approx([np.log1p(1e-3), 0.0], abs=1e-12)
+    assert found.log_alpha == proxies(stored).log_alpha
+    assert proxies(stored).log_alpha_applied is None

@@ -258,13 +258,14 @@ def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
     largest = (
         found.matrices.filter(kind="vo")
         .group_by("layer", maintain_order=True)
-        .agg(pl.col("spectral_norm").max())
+        .agg(pl.col("spectral_norm_applied").max())
     )
     for line, (layer, norm) in zip(rows, largest.iter_rows(), strict=True):
         digits = 2 if norm >= 1 else 3  # three digits, zeros too
         assert f" {norm:.{digits}f} " in line, layer
     assert ("%" in rows[0]) == (width >= 80)
-    assert ("A wider screen also shows: share of proxy" in text) == (width < 80)
+    told = "A wider screen also shows: log10 α as applied, share of proxy" in " ".join(text.split())
+    assert told == (width < 80)
 
 
 def test_proxies_of_several_models_stand_side_by_side_and_notes_stand_once():

@@ -9,6 +9,7 @@ import vl_convert
 from report.charts_of import as_rows, assert_renders, spec_of, values_of
 
 from attnlaw import audit
+from attnlaw.auditing.rows import with_sizes
 from attnlaw.report.audit_charts import compare, contribution_curves, spectrum_decay
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.style import whole_axis
@@ -114,7 +115,7 @@ def test_a_dead_head_is_left_out_of_the_curves():
 
 def test_compare_shows_both_models_layer_by_layer(family):
     labels = {"2-8-0": "before", "2-8-1": "after"}
-    matrices = family[0].filter(pl.col("model").is_in(list(labels)))
+    matrices = with_sizes(family[0].filter(pl.col("model").is_in(list(labels))), applied=False)
     chart = compare(matrices, labels)
     spec = spec_of(chart)
     panels = values_of(spec)

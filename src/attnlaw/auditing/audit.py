@@ -215,7 +215,7 @@ def audit_model(
         logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
     values = case_values(model, len(tests), bounds, per_application, counted, samples, obstacle(spectra))
-    values |= norm_values(spectra, given.as_stored)
+    values |= norm_values(model, spectra, given.as_stored)
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
     tested = selection.whole and model.layers and counted.tested
     subject = Subject(watch.evidence(selection.whole), matrices, counted.p_value if tested else None)

@@ -68,8 +68,8 @@ def norms_shown(summary: dict[str, Any]) -> str | None:
         return None
     unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
     if shown == "stored":
-        stored = "Norms and stable ranks as stored: the gain of the norm before is left out"
-        return f"{stored}; it is not known of {unknown}." if unknown else f"{stored}."
+        stored = "Norms and stable ranks as stored, without the gain of the norm before"
+        return f"{stored} (not known of {unknown})." if unknown else f"{stored}."
     applied = (
         "Norms and stable ranks as applied: the gain of the norm before folded in, "
         "the mean projected out where that norm takes it off."
@@ -96,7 +96,7 @@ def not_random(summary: dict[str, Any]) -> str | None:
 def findings_told(summary: dict[str, Any]) -> str | None:
     """How much was found by how many rules; None in a summary of an older version, or of a study.
 
-    >>> findings_told({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2, "found": []}})
+    >>> findings_told({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
     '2 errors, 1 note found by 20 rules'
     """
     found = summary.get("findings")

@@ -10,7 +10,6 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.auditing.findings.rules import LEVELS, RULES, Finding
-from attnlaw.auditing.findings.told import groups
 from attnlaw.auditing.rows import log10
 from attnlaw.base.estimate import Estimate
 from attnlaw.bounds import BOUNDS
@@ -18,6 +17,7 @@ from attnlaw.bounds.proxies import Proxies
 from attnlaw.fits.null import Rejections
 from attnlaw.models.model import Model
 from attnlaw.models.network import Network
+from attnlaw.models.norms import NO_NORM
 from attnlaw.spectra.spectrum import Spectrum
 
 # Amplification by all layers above the first: as applied where that is known.
@@ -68,11 +68,10 @@ def case_values(
 
 
 def finding_values(found: Sequence[Finding]) -> dict[str, Any]:
-    """How many things were found at each level, by how many rules, and what, rule by rule."""
+    """How many things were found at each level, by how many rules."""
     return {
         **{f"findings_{level}": sum(one.level == level for one in found) for level in LEVELS},
         "finding_rules": len(RULES),
-        "found": [vars(group) for group in groups(one.row("") for one in found)],
     }
 
 
@@ -88,17 +87,16 @@ def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: 
     }
 
 
-def norm_values(spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
+def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
     """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
-    known: dict[str, bool] = {}
-    for place, spectrum in spectra.leaves():
-        if spectrum is not None:
-            known[place.kind] = known.get(place.kind, True) and spectrum.applied is not None
-    unknown = [kind for kind in known if not known[kind]]
-    return {
-        "norms": "stored" if as_stored or len(unknown) == len(known) else "applied",
-        "norms_unknown": unknown,
-    }
+    unknown: dict[str, None] = {}
+    folded = False
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and spectrum.applied is None:
+            unknown[place.kind] = None
+        elif spectrum is not None:
+            folded |= product.norm != NO_NORM
+    return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
 
 
 def summary_of(
@@ -123,7 +121,6 @@ def summary_of(
         "findings": {
             "rules": values.get("finding_rules"),
             **{level: values.get(f"findings_{level}") for level in LEVELS},
-            "found": values.get("found", []),
         },
         **{name: values.get(name) for name in COMPARABLE},
         "proxies": _proxies(values, "log10_"),

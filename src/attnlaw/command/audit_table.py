@@ -16,7 +16,7 @@ from rich.text import Text
 
 from attnlaw.auditing.audit import Audit
 from attnlaw.auditing.findings.rules import LEVELS
-from attnlaw.auditing.findings.told import Group
+from attnlaw.auditing.findings.told import groups
 from attnlaw.auditing.remarks import findings_told, not_random, proxy_entries, remarks
 from attnlaw.auditing.rows import with_sizes
 from attnlaw.auditing.summary import COMPARABLE
@@ -70,8 +70,8 @@ def _show_findings(audit: Audit, console: Console) -> None:
     for line in (not_random(audit.summary), findings_told(audit.summary)):
         if line is not None:
             console.print(Text(line, style="bold"), soft_wrap=True)
-    for one in audit.summary["findings"]["found"]:
-        group = Group(**one)
+    rows = () if audit.findings is None else audit.findings.iter_rows(named=True)
+    for group in groups(rows):
         level = Text(f"{group.level}: ", style=STYLES[group.level])
         console.print(level.append(f"{group.rule}: {group.where}", style="default"), soft_wrap=True)
         console.print(Padding(Text(group.said, style="dim"), (0, 0, 0, 2), expand=False))

@@ -136,7 +136,7 @@ class Attention:
         before, behind = self.norms(kind)
         if before is None or behind is None:
             return None
-        return model.applied(before, left), model.applied(behind, right.T).T
+        return model.applied(before, left), right if behind.kind == NONE else model.applied(behind, right.T).T
 
     def products(self) -> Heads[Product]:
         """QK and VO of every head, those of one kind read together."""

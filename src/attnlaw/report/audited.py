@@ -24,8 +24,6 @@ ALWAYS = ("matrices", "spectra", "layers")
 # What the columns of its tables are; a name that several have is that of the first.
 KNOWN: dict[str, Quantity] = {one.name: one for table in reversed(AUDIT.tables) for one in table.columns}
 KINDS, LAWS = (KNOWN[name].choices or {} for name in ("kind", "law"))
-# The proxies that head a page.
-HEADLINE = {one.name: one.label for one in AUDIT.quantities if one.brief and one.error}
 PLACE = ("model", "layer", "stack", "head", "expert", "kind")
 
 

@@ -25,9 +25,11 @@ def figures_of(sources: Iterable[Source]) -> list[Figure]:
 def figures(source: Source) -> list[Figure]:
     """The figures that the verb declares, as far as the rows allow; without any, its first quantity."""
     drawn: list[Figure] = []
+    done: set[str] = set()
     for chart in source.verb.charts:
-        if chart.unless not in {figure.name for figure in drawn}:
-            drawn += DRAW[type(chart)](chart, source)
+        if chart.unless not in done and (found := list(DRAW[type(chart)](chart, source))):
+            drawn += found
+            done.add(chart.name)
     if not drawn:
         drawn = list(_first_quantity(source))
     return _numbered(drawn)

@@ -92,7 +92,11 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
         "spectra": pack(rows["singular_values"].to_list()),
         "curves": pack(_whole(curve) for curve in rows["log10_curve"].to_list()),
         "fits": None if curves is None or "null_shape" not in rows.columns else _fits(rows, curves),
-        "shown": [(name, SHORT.get(name, AUDIT.label(name))) for name in SHOWN],
+        "shown": [
+            (name, SHORT.get(name, AUDIT.label(name)))
+            for name in SHOWN
+            if audit.applied or name != "spectral_norm_applied"
+        ],
     }
 
 

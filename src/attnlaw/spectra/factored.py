@@ -7,6 +7,8 @@ matrix R_A R_B^T: exactly d of them, and none of the N - d round-off values that
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, svdvals
@@ -19,44 +21,52 @@ from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
 Matrix = NDArray[np.float64]
 
 
-def product_spectrum(left: Matrix, right: Matrix) -> Spectrum:
+def product_spectrum(left: Matrix, right: Matrix, folded: tuple[Matrix, Matrix] | None = None) -> Spectrum:
     """The spectrum of `left @ right`; min(rows, inner, cols) singular values.
 
-    Raises OverflowError where a norm of the product exceeds float64.
+    `folded` are the factors with the norms before them folded in: the sizes of their product, without norms
+    of its entries, stand beside it. Raises OverflowError where a norm of a product exceeds float64.
 
     >>> rank_one = product_spectrum(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
     >>> rank_one.values, rank_one.norm_21, rank_one.norm_11
     (array([10.]), 10.0, 14.0)
     """
-    left, left_scale = power_scaled(left)
-    right, right_scale = power_scaled(right)
-    left_root = _triangle(left)
-    right_root = _triangle(right.T)
-    columns = left_root @ right
+    scaled_left, left_scale = power_scaled(left)
+    scaled_right, right_scale = power_scaled(right)
+    left_root, right_root = _triangle(scaled_left), _triangle(scaled_right.T)
+    columns = left_root @ scaled_right
     spectrum = Spectrum(
         svdvals(left_root @ right_root.T, check_finite=False),
         (left.shape[0], right.shape[1]),
         norm_21=float(np.sqrt(np.einsum("ij,ij->j", columns, columns)).sum()),
-        norm_11=_absolute_product_sum(left, right),
+        norm_11=_absolute_product_sum(scaled_left, scaled_right),
         route="qr",
         inner=left.shape[1],
     )
-    return rescaled(spectrum, left_scale * right_scale)
+    found = rescaled(spectrum, left_scale * right_scale)
+    if folded is None:
+        return found
+    # A factor that nothing was folded into is triangular already.
+    roots = [
+        (root, scale) if fold is factor else _root(fold if factor is left else fold.T)
+        for fold, factor, root, scale in (
+            (folded[0], left, left_root, left_scale),
+            (folded[1], right, right_root, right_scale),
+        )
+    ]
+    return replace(found, applied=_applied(*roots))
 
 
-def applied_product(left: Matrix, right: Matrix) -> Applied:
-    """The sizes of `left @ right`, of factors with the norms before them folded in: no norms of entries.
+def _applied(left: tuple[Matrix, float], right: tuple[Matrix, float]) -> Applied:
+    """The sizes of a product, from its triangular factors and the powers of two that they lack."""
+    values = svdvals(left[0] @ right[0].T, check_finite=False)
+    sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
+    return sizes.rescaled(left[1]).rescaled(right[1])
 
-    Raises OverflowError where its spectral norm exceeds float64.
 
-    >>> applied_product(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]])).values
-    array([10.])
-    """
-    left, left_scale = power_scaled(left)
-    right, right_scale = power_scaled(right)
-    values = svdvals(_triangle(left) @ _triangle(right.T).T, check_finite=False)
-    found = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
-    return found.rescaled(left_scale).rescaled(right_scale)
+def _root(tall: Matrix) -> tuple[Matrix, float]:
+    scaled, scale = power_scaled(tall)
+    return _triangle(scaled), scale
 
 
 def _triangle(matrix: Matrix) -> Matrix:

@@ -20,7 +20,7 @@ from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factored import applied_product, product_spectrum
+from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.gate import Gate
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
@@ -178,9 +178,9 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
 
 def _head(model: Model, unit: Unit, block: Block, left: Matrix, right: Matrix) -> Spectrum:
     """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        folded = block.applied(model, unit.place.kind, left, right)
-    if folded is not None and not all(np.isfinite(factor).all() for factor in folded):
-        raise OverflowError(PAST_FLOAT64)
-    applied = None if folded is None else applied_product(*folded)
-    return replace(product_spectrum(left, right), latent=unit.product.latent, applied=applied)
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            folded = block.applied(model, unit.place.kind, left, right)
+    except FloatingPointError as error:
+        raise OverflowError(PAST_FLOAT64) from error
+    return replace(product_spectrum(left, right, folded), latent=unit.product.latent)

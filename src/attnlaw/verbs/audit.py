@@ -159,9 +159,10 @@ CHARTS = (
         "comparison",
         "Models layer by layer",
         draw=f"{OWN}:comparison",
-        caption="Medians over the heads of a layer, one row per kind of matrix. A norm that is called applied "
-        "has the gain of the norm before folded in; γαL is the scale of the contribution C(p*). Where lines part, the models differ in that kind of matrix at that depth; where "
-        "they coincide, they do not.",
+        caption="Medians over the heads of a layer, one row per kind of matrix. A norm that is called "
+        "applied has the gain of the norm before folded in; γαL is the scale of the contribution C(p*). "
+        "Where lines part, the models differ in that kind of matrix at that depth; where they coincide, they "
+        "do not.",
     ),
     Own(
         "decay",
@@ -194,7 +195,7 @@ CHARTS = (
         "takes it off; as stored where it is not known.",
     ),
     Cells(
-        "heads_stored",
+        "heads",
         "Heads",
         table="matrices",
         x="head",

@@ -159,7 +159,8 @@ def zero_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 
 def constant_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for one in subject.evidence.tensors:
-        if one.constant and not one.zero and one.role in (MAP, EMBEDDING) and len(one.shape) > 1:
+        filled = one.constant and one.peak and one.role in (MAP, EMBEDDING)
+        if filled and len(one.shape) > 1:
             yield Hit(one.spot, one.peak, f"every entry has magnitude {one.peak:.4g}")
 
 

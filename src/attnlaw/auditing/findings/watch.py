@@ -177,7 +177,8 @@ class Watch:
     def _finished(self, layer: int) -> list[Turned]:
         block = self._plain.layers[layer]
         views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
-        own = self._sides.pop(layer)
+        noted = self._sides.pop(layer)
+        own = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
         spots = {field: self._roles(views[field].tensor, views[field].member)[1] for field in own}
         named = {field: replace(spot, tensor=printable(spot.tensor or "")) for field, spot in spots.items()}
         return turned(own, named)
