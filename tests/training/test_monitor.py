@@ -459,7 +459,7 @@ def test_the_report_draws_the_run(tmp_path):
     model = TimedEncoder()
     run(watch(model, tmp_path, quantities=["proxies", "alpha"], max_overhead=1e9), model, range(17))
     page = write_report([tmp_path]).read_text(encoding="utf-8")
-    assert {title for title in PANELS if title in page} == {"log10 proxy", "tail exponent α, median"}
+    assert {title for title in PANELS if title in page} == {"log10 proxy", "exponent α, median"}
     named = [name for panel in PANELS.values() for name in panel]
     assert [name for name in STEPS_SCHEMA if name in named] == named
 
