@@ -28,6 +28,8 @@ from attnlaw.models.norms import LAYER, NONE, Norm, Rotary
 
 TOLERANCE = 1e-12
 VOCABULARY = 40
+# Parameters of terms that positions add to scores, which are no part of QK.
+POSITIONS = ("relative_attention_bias", "rel_embeddings", "rel_attn_embed", "pos_query_proj", "pos_key_proj")
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -36,14 +38,19 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 class Run:
     """What a real model did in one forward pass, in the order of the calls.
 
-    `norms` has the input and the output of every norm, `angles` the cosines and sines of its positions.
+    `owners` are the modules last entered before the scores. `norms` has the input and the output of every
+    norm, `angles` the cosines and sines of its positions, `outputs` what modules gave out, `routed` the
+    input, the chosen experts, their weights and the output of every set of experts.
     """
 
     module: torch.nn.Module
     scores: list[torch.Tensor] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)
     inputs: dict[str, list[torch.Tensor]] = field(default_factory=lambda: defaultdict(list))
+    outputs: dict[str, list[Array]] = field(default_factory=lambda: defaultdict(list))
     norms: dict[str, list[tuple[Array, Array]]] = field(default_factory=lambda: defaultdict(list))
     angles: list[Any] = field(default_factory=list)
+    routed: dict[str, list[tuple[Array, ...]]] = field(default_factory=lambda: defaultdict(list))
 
 
 def require_transformers(version: str, what: str) -> None:
@@ -67,8 +74,10 @@ def draw(module: torch.nn.Module) -> None:
     """Random parameters: matrices, gains around what they were, biases."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            if "relative_attention_bias" in name:
+            if any(part in name for part in POSITIONS):
                 parameter.zero_()
+            elif "act_fn" in name:
+                pass  # of activations that are trained
             elif parameter.ndim > 1:
                 parameter.normal_(std=0.3)
             else:
@@ -79,21 +88,33 @@ def draw(module: torch.nn.Module) -> None:
 def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Record the scores that reach `softmax`, the input of every module, and what norms make of theirs."""
     run = Run(module)
-    softmax = torch.nn.functional.softmax
+    softmax, single = torch.nn.functional.softmax, torch.float32
+
+    inside: list[torch.nn.Module] = []  # attention that pools the outputs
+    entered = [""]  # modules, the latest last
 
     def recorded(scores: torch.Tensor, dim: int = -1, **_: Any) -> torch.Tensor:
-        run.scores.append(scores.detach())
+        if not inside:
+            run.scores.append(scores.detach())
+            run.owners.append(entered[-1])
         return softmax(scores, dim=dim)
+
+    def without_positions(build: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        return lambda *args, **kwargs: torch.zeros_like(build(*args, **kwargs))
 
     def seen(name: str, part: torch.nn.Module) -> Callable[..., None]:
         def hook(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
             given = args[0] if args else next(iter(kwargs.values()), None)
             kind = type(part).__name__
-            if kind.endswith("RotaryEmbedding"):
+            if torch.is_tensor(first := output[0] if isinstance(output, tuple) else output):
+                run.outputs[name].append(first.detach().numpy())
+            if kind.endswith(("RotaryEmbedding", "RopePositionEmbedding")):
                 run.angles.append(output)
             if torch.is_tensor(given):
                 run.inputs[name].append(given.detach())
-            if "Norm" in kind and torch.is_tensor(given):
+            if kind.endswith("Experts") and len(args) == 3:
+                run.routed[name].append(tuple(part.detach().numpy() for part in (*args, output)))
+            if "Norm" in kind and torch.is_tensor(given) and torch.is_tensor(output):
                 run.norms[name].append((given.detach().numpy(), output.detach().numpy()))
 
         return hook
@@ -102,12 +123,26 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
         part.register_forward_hook(seen(name, part), with_kwargs=True)
         for name, part in module.named_modules()
     ]
+    for name, part in module.named_modules():
+        handles.append(part.register_forward_pre_hook(lambda *_, name=name: entered.append(name)))
+        if isinstance(part, torch.nn.MultiheadAttention) and part is not module:
+            handles.append(part.register_forward_pre_hook(lambda part, _: inside.append(part)))
+            handles.append(part.register_forward_hook(lambda *_: inside.clear()))
     with monkeypatch.context() as patch, torch.no_grad():
+        for part in module.modules():
+            for name in ("build_alibi_tensor", "build_mpt_alibi_tensor"):
+                if hasattr(part, name):
+                    patch.setattr(part, name, without_positions(getattr(part, name)))
         patch.setattr(torch.nn.functional, "softmax", recorded)
+        patch.setattr(torch, "softmax", recorded)
         patch.setattr(torch, "float32", torch.float64)
         patch.setattr(torch, "float", torch.float64)
         patch.setattr(torch.Tensor, "float", torch.Tensor.double)
-        yield run
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield run
+        finally:
+            torch.set_default_dtype(single)
     for handle in handles:
         handle.remove()
 
@@ -124,51 +159,90 @@ class Names:
         name = self.by_content[_content(self.model.tensors.read(tensor))]
         return name.rpartition(".")[0]
 
+    def of(self, view: View) -> str:
+        """The module that applies a map, also of one that is saved fused with others."""
+        content = _content(self.model.tensors.read(view.tensors[0]))
+        if content not in self.by_content:
+            content = _content(self.model.read(view).T)
+        return self.by_content[content].rpartition(".")[0]
+
 
 def _content(array: Array) -> tuple[tuple[int, ...], bytes]:
     return array.shape, np.ascontiguousarray(array).tobytes()
 
 
-def check(model: Model, run: Run) -> None:
-    """What attnlaw read reproduces every norm, score, head and feed-forward block of the run."""
-    check_attention(model, run)
+def check(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
+    """What attnlaw read reproduces every norm, score, head and feed-forward block of the run.
+
+    The largest relative error of scores and heads.
+    """
+    error = check_attention(model, run, tolerance)
     names = Names(model, run.module)
     for layer in model.layers:
-        check_feed_forward(model, layer, run, names)
+        if layer.feed_forward:
+            check_feed_forward(model, layer.feed_forward, run, names, tolerance)
+        if layer.experts:
+            check_experts(model, layer, run, names, tolerance)
+        assert layer.feed_forwards
+    return error
 
 
-def check_attention(model: Model, run: Run) -> None:
+def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
+    errors = [0.0]
     names = Names(model, run.module)
     seen: dict[str, int] = defaultdict(int)
-    scores = iter([found for found in run.scores if found.ndim != 2])  # routers call softmax on matrices
+    stacks = [layer.stack or "" for layer in model.layers] if model.network.towers else [""]
+    scores = iter(
+        [
+            found
+            for stack in dict.fromkeys(stacks)  # towers run in any order
+            for found, owner in zip(run.scores, run.owners, strict=True)
+            if found.ndim != 2 and owner.startswith(stack)  # routers call softmax on matrices
+        ]
+    )
     last = {layer: depth for depth, layer in enumerate(model.network.applications)}
     for depth, number in enumerate(model.network.applications):
         layer = model.layers[number]
         for block in (layer.attention, layer.cross):
             if block is None:
                 continue
-            modules = {view: names(view.tensors[0]) for view in (block.query, block.key, block.value)}
-            x = {view: run.inputs[name][seen[name]][0].numpy() for view, name in modules.items()}
+            modules = {view: names.of(view) for view in (block.query, block.key, block.value)}
             output = names(block.output.tensor)
-            context = run.inputs[output][seen[output]][0].numpy()
+            whole = output.rpartition(".")[0]
+            called = output in run.inputs  # or its weights were taken by a function of torch
+            if not called:
+                modules = dict.fromkeys(modules, whole)
+            x = {view: _tokens(run.inputs[name][seen[name]]) for view, name in modules.items()}
+            context = run.inputs[output][seen[output]][0].numpy() if called else None
+            total = None if called else run.outputs[whole][seen[whole]][0]
             for name in {*modules.values(), output}:
                 seen[name] += 1
             if last[number] == depth:  # the first application of shared layers reads another norm
-                check_norm(model, block.norm, x[block.query], run, names)
+                check_norm(model, block.norm, x[block.query], run, names, tolerance)
                 if block.source_norm is not None:
-                    check_norm(model, block.source_norm, x[block.value], run, names)
+                    check_norm(model, block.source_norm, x[block.value], run, names, tolerance)
             part = run.module.get_submodule(output)
-            found = next(scores)
-            check_block(
+            found = unbanded(next(scores), len(x[block.query]))
+            error = check_block(
                 model,
                 block,
-                scores=found.reshape(block.heads, *found.shape[-2:]).numpy(),
+                scores=found.numpy(),
                 x=(x[block.query], x[block.key], x[block.value]),
                 context=context,
+                total=total,
                 output=lambda given, part=part: part(torch.from_numpy(given)[None])[0].detach().numpy(),
                 angles=run.angles,
+                tolerance=tolerance,
             )
+            errors.append(error)
     assert next(scores, None) is None
+    return max(errors)
+
+
+def _tokens(given: torch.Tensor) -> Array:
+    """Tokens x numbers of a batch of one, which Longformer has second."""
+    found: Array = (given[0] if given.shape[0] == 1 else given[:, 0]).numpy()
+    return found
 
 
 def normalised(model: Model, norm: Norm, z: Array) -> Array:
@@ -179,7 +253,9 @@ def normalised(model: Model, norm: Norm, z: Array) -> Array:
     return found
 
 
-def check_norm(model: Model, norm: Norm | None, x: Array, run: Run, names: Names) -> None:
+def check_norm(
+    model: Model, norm: Norm | None, x: Array, run: Run, names: Names, tolerance: float = TOLERANCE
+) -> None:
     """The norm's own module gives what the block reads, and our numbers do, too; no norm: none gives it."""
     assert norm is not None
     giving = {
@@ -192,7 +268,7 @@ def check_norm(model: Model, norm: Norm | None, x: Array, run: Run, names: Names
         assert not giving
     else:
         name = next(iter(giving)) if norm.gain is None else names(norm.gain)
-        close(normalised(model, norm, giving[name].reshape(x.shape)), x)
+        close(normalised(model, norm, giving[name].reshape(x.shape)), x, tolerance)
 
 
 def projected(model: Model, view: View, x: Array) -> Array:
@@ -232,8 +308,13 @@ def circle(rotary: Rotary, length: int, angles: list[Any]) -> tuple[Array, Array
     half = rotary.size // 2
     theirs = []
     for found in angles:
-        both = (found.real, found.imag) if torch.is_tensor(found) else found
-        theirs.append(tuple(part.reshape(length, -1)[:, :half].numpy() for part in both))
+        cosine, sine = (found.real, found.imag) if torch.is_tensor(found) else found
+        rows = cosine.numel() // cosine.shape[-1]
+        cosine, sine = (part.reshape(rows, -1).numpy() for part in (cosine, sine))
+        if cosine.shape[1] == 2 * half and np.array_equal(cosine[:, 0::2], cosine[:, 1::2]):
+            cosine, sine = cosine[:, ::2], sine[:, ::2]
+        still = np.zeros((length - rows, half))  # tokens before the patches of an image
+        theirs.append((np.vstack([still + 1, cosine[:, :half]]), np.vstack([still, sine[:, :half]])))
     if rotary.base is None:
         return theirs[0]
     angle = np.arange(length)[:, None] * rotary.base ** (-2 * np.arange(half) / rotary.size)
@@ -248,18 +329,30 @@ def check_block(
     block: Attention,
     scores: Array,
     x: tuple[Array, Array, Array],
-    context: Array,
+    context: Array | None,
     output: Callable[[Array], Array],
     angles: list[Any],
     tolerance: float = TOLERANCE,
-) -> None:
+    total: Array | None = None,
+) -> float:
+    """The largest relative error of its scores and of what each head adds.
+
+    `context` is what the output map read, or `total` what all heads add.
+    """
+    errors = []
+    added = []
     how, groups = block.scores, block.kv_heads
-    query = heads_of(model, block.query, x[0], block.heads, how.query_norm)
-    key = heads_of(model, block.key, x[1], groups, how.key_norm)
+    query = heads_of(model, block.query, x[0], block.heads, None if how.normed_last else how.query_norm)
+    key = heads_of(model, block.key, x[1], groups, None if how.normed_last else how.key_norm)
     if block.shared_key is not None:
         shared = projected(model, block.shared_key, x[1])
         key = np.concatenate([key, np.broadcast_to(shared, (groups, *shared.shape))], axis=-1)
     query, key = turned(query, how.rotary, angles), turned(key, how.rotary, angles)
+    if how.normed_last:
+        query, key = (
+            normalised(model, norm, parts.transpose(1, 0, 2)).transpose(1, 0, 2)
+            for norm, parts in ((how.query_norm, query), (how.key_norm, key))
+        )
     value = heads_of(model, block.value, x[2], groups, None)
     outer, shift = model.read(block.output), model.bias(block.output)
     size = outer.shape[0] // block.heads
@@ -268,45 +361,95 @@ def check_block(
         ours = how.scale * query[head] @ key[group].T
         ours = ours if how.cap is None else how.cap * np.tanh(ours / how.cap)
         theirs = scores[head]
-        allowed = theirs > -1e30
+        allowed = theirs > -1e3
         assert np.ptp(theirs[allowed]) > 1e6 * TOLERANCE
-        close(ours[allowed], theirs[allowed], tolerance)
+        errors.append(close(ours[allowed], theirs[allowed], tolerance))
 
         weights = np.where(allowed, np.exp(theirs - theirs.max(axis=1, keepdims=True)), 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
         own = slice(head * size, (head + 1) * size)
-        only_this_head = np.zeros_like(context)
-        only_this_head[:, own] = context[:, own]
-        close(weights @ value[group] @ outer[own] + shift, output(only_this_head), tolerance)
+        added.append(weights @ value[group] @ outer[own])
+        if context is not None:
+            only_this_head = np.zeros_like(context)
+            only_this_head[:, own] = context[:, own]
+            errors.append(close(added[-1] + shift, output(only_this_head), tolerance))
+    if total is not None:
+        errors.append(close(np.sum(added, axis=0) + shift, total, tolerance))
+    return max(errors)
 
 
-def check_feed_forward(model: Model, layer: Blocks, run: Run, names: Names) -> None:
-    """Input of M_out = phi(x M_in), or phi(x M_gate) * x M_in, with the activation the model names."""
-    maps = layer.feed_forward
-    assert maps
-    x = run.inputs[names(maps.inner.tensor)][0]
-    x = x.reshape(-1, x.shape[-1]).numpy()
-    check_norm(model, maps.norm, x, run, names)
-    hidden = run.inputs[names(maps.outer.tensor)][0]
-    hidden = hidden.reshape(-1, hidden.shape[-1])
-    close(inside(model, maps, x), hidden.numpy())
-    outer = run.module.get_submodule(names(maps.outer.tensor))
-    close(projected(model, maps.outer, hidden.numpy()), outer(hidden).detach().numpy())
-
-
-def inside(model: Model, maps: FeedForward, x: Array) -> Array:
-    """What M_out reads."""
-    activation = ACT2FN[model.network.activation]
-    inner = projected(model, maps.inner, x)
-    if maps.gate is None:
-        found: Array = activation(torch.from_numpy(inner)).numpy()
-    else:
-        found = activation(torch.from_numpy(projected(model, maps.gate, x))).numpy() * inner
+def unbanded(scores: torch.Tensor, length: int) -> torch.Tensor:
+    """Scores as heads x tokens x tokens, also those of Longformer: tokens x heads x a band around each."""
+    if scores.shape[-2:] == (length, length) or scores.ndim < 4 or scores.shape[1] != length:
+        return scores.reshape(-1, *scores.shape[-2:])
+    band = scores[0].transpose(0, 1)
+    half = band.shape[-1] // 2
+    found = torch.full((band.shape[0], length, length), -torch.inf, dtype=band.dtype)
+    for token in range(length):
+        for other in range(max(0, token - half), min(length, token + half + 1)):
+            found[:, token, other] = band[:, token, other - token + half]
     return found
 
 
-def close(ours: Array, theirs: Array, tolerance: float = TOLERANCE) -> None:
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * max(1.0, np.abs(theirs).max()))
+def check_feed_forward(
+    model: Model, maps: FeedForward, run: Run, names: Names, tolerance: float = TOLERANCE
+) -> None:
+    """Input of M_out = phi(x M_in), or phi(x M_gate) * x M_in, with the activation the model names."""
+    x = run.inputs[names(maps.inner.tensor)][0]
+    x = x.reshape(-1, x.shape[-1]).numpy()
+    check_norm(model, maps.norm, x, run, names, tolerance)
+    hidden = run.inputs[names(maps.outer.tensor)][0]
+    hidden = hidden.reshape(-1, hidden.shape[-1])
+    outer = run.module.get_submodule(names(maps.outer.tensor))
+    block = run.module.get_submodule(names(maps.outer.tensor).rpartition(".")[0])
+    close(inside(model, maps, x, getattr(block, "act_fn", None)), hidden.numpy(), tolerance)
+    close(projected(model, maps.outer, hidden.numpy()), outer(hidden).detach().numpy(), tolerance)
+
+
+def check_experts(model: Model, layer: Blocks, run: Run, names: Names, tolerance: float = TOLERANCE) -> None:
+    """What the experts of a layer add together, by the weights that the model's own router gave them."""
+    first = layer.experts[0].outer
+    state = run.module.state_dict()
+    if first.member is None:
+        alone = model.tensors.read(first.tensor)
+        name = next(
+            name
+            for name, value in state.items()
+            if value.ndim == 3 and any(np.array_equal(one, alone) for one in value.numpy())
+        ).rpartition(".")[0]
+    else:
+        name = names(first.tensor)
+    x, chosen, weights, output = run.routed[name][0]
+    for expert in layer.experts:
+        check_norm(model, expert.norm, x, run, names, tolerance)
+    ours = np.zeros_like(output)
+    for number, expert in enumerate(layer.experts):
+        own = projected(model, expert.outer, inside(model, expert, x))
+        ours += np.where(chosen == number, weights, 0.0).sum(axis=-1, keepdims=True) * own
+    close(ours, output, tolerance)
+
+
+def inside(
+    model: Model, maps: FeedForward, x: Array, own: Callable[[torch.Tensor], torch.Tensor] | None = None
+) -> Array:
+    """What M_out reads; by the model's `own` activation where that has parameters."""
+    activation = ACT2FN[model.network.activation].double()
+    if isinstance(own, torch.nn.Module) and [*own.parameters()]:
+        assert type(own) is type(activation)
+        activation = own
+    inner = projected(model, maps.inner, x)
+    if maps.gate is None:
+        found: Array = activation(torch.from_numpy(inner)).detach().numpy()
+    else:
+        found = activation(torch.from_numpy(projected(model, maps.gate, x))).detach().numpy() * inner
+    return found
+
+
+def close(ours: Array, theirs: Array, tolerance: float = TOLERANCE) -> float:
+    """The error relative to the largest entry (or to one), refused beyond the tolerance."""
+    scale = max(1.0, np.abs(theirs).max())
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * scale)
+    return float(np.abs(ours - theirs).max() / scale)
 
 
 def tokens() -> dict[str, torch.Tensor]:

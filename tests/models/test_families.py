@@ -140,7 +140,6 @@ def test_the_factors_are_the_models_own(case: str, tmp_path: Path, monkeypatch: 
 
 
 def test_a_multiplier_of_the_scores_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Granite has no table of its own and is read by its names."""
     module = make("GraniteForCausalLM", **GROUPED, attention_multiplier=0.7)
     with recording(module, monkeypatch) as run:
         module(**tokens())

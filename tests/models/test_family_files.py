@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -96,14 +98,17 @@ LLAMA_CPP = [f"{part}.weight" for part in ("attn_q", "attn_k", "attn_v", "attn_o
 SHARED = {
     "a decoder": (
         named("decoder.layers.", *PROJECTED, "fc1.weight", "fc2.weight"),
-        ["opt", "whisper", "bart", "mbart"],
+        ["opt", "whisper", "bart", "mbart", "blenderbot_small", "led", "biogpt", "xglm"],
     ),
     "an encoder": (
         named("encoder.layers.", *PROJECTED, "fc1.weight", "fc2.weight"),
-        ["whisper", "bart", "mbart"],
+        ["whisper", "bart", "mbart", "blenderbot_small", "biogpt", "xglm", "clip_tower"],
     ),
-    "gpt2": (named("h.", "attn.c_attn.weight", "attn.c_proj.weight"), ["gpt2", "nanogpt"]),
-    "llama.cpp": (named("blk.", *LLAMA_CPP), ["llama.cpp", "llama.cpp of bert"]),
+    "gpt2": (
+        named("h.", "attn.c_attn.weight", "attn.c_proj.weight"),
+        ["gpt2", "openai_gpt", "nanogpt", "gpt_bigcode"],
+    ),
+    "llama.cpp": (named("blk.", *LLAMA_CPP), ["llama.cpp of bert", "llama.cpp"]),
     "torch": (
         named("layers.", *FUSED),
         ["torch.nn.Transformer", "torch.nn.Transformer", "torch.nn.MultiheadAttention"],
@@ -132,3 +137,22 @@ def test_importing_reads_no_family_and_no_reader() -> None:
         "assert not [name for name in sys.modules if name.endswith('_file')], sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_pages_name_every_key_and_every_type() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    keys = {
+        name
+        for line in page.splitlines()
+        for name in re.findall(
+            r"`(?:\[\[stacks\]\] )?(\w+)`", line.split("|")[1] if line.startswith("| `") else ""
+        )
+    }
+    for record in (families.Family, families.LayerTable):
+        missing = {field.name for field in dataclasses.fields(record)} - keys - {"stacks"}
+        assert not missing
+    words = set(re.split(r"[|,\s*\\]+", page))
+    assert {name for family in known_families() for name in family.model_types} <= words | {
+        "qwen2moe",
+        "qwen3moe",
+    }

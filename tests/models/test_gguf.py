@@ -237,6 +237,16 @@ def test_a_config_beside_it_does_not_overrule_the_file(tmp_path: Path) -> None:
     assert open_model(tmp_path).heads == 4
 
 
+@pytest.mark.parametrize("architecture", ["olmo2", "phi3", "newcomer"])
+def test_an_architecture_that_is_known_by_other_names(tmp_path: Path, architecture: str) -> None:
+    """The file names it itself, so nothing contradicts anything; which norms feed the blocks is not known."""
+    path = write_gguf(tmp_path / "m.gguf", tiny(np.random.default_rng(0)), SIZES, architecture)
+    model = open_model(path)
+    assert model.family == architecture
+    assert f"model type {architecture} is not in the table: read as llama.cpp by its names" in model.warnings
+    assert {layer.attention.norm for layer in model.layers} == {None}
+
+
 def test_sizes_that_contradict_the_tensors(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", tiny(np.random.default_rng(0)), SIZES | {"block_count": 3})
     refusal(path, str(path), "expected 3 layers")

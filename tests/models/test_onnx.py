@@ -98,6 +98,45 @@ def test_nodes_give_the_names_and_the_orientation(tmp_path: Path) -> None:
         assert np.array_equal(model.read(view), stored[f"onnx::MatMul_{number}"])  # x @ W, as MatMul has it
 
 
+def in_constants(graph: onnx.GraphProto, transposed: bool = False) -> None:
+    """Move the initialisers of a graph into `Constant` nodes, turned back by `Transpose` nodes or not."""
+    nodes, weights = [*graph.node], [*graph.initializer]
+    graph.ClearField("node")
+    graph.ClearField("initializer")
+    for tensor in weights:
+        name, value = tensor.name, numpy_helper.to_array(tensor)
+        kept = numpy_helper.from_array(np.ascontiguousarray(value.T) if transposed else value)
+        inner = f"{name}_stored" if transposed else name
+        graph.node.append(helper.make_node("Constant", [], [inner], value=kept))
+        if transposed:
+            graph.node.append(helper.make_node("Transpose", [inner], [name], perm=[1, 0]))
+    graph.node.extend(nodes)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_weights_in_constant_nodes_are_read(tmp_path: Path, transposed: bool) -> None:
+    whole, moved = small_graph(), small_graph()
+    in_constants(moved.graph, transposed)
+    assert not moved.graph.initializer
+    for name, graph in (("whole", whole), ("moved", moved)):
+        onnx.save(graph, tmp_path / f"{name}.onnx")
+    ours, twin = (audit(tmp_path / f"{name}.onnx", name="m", heads=2, jobs=1) for name in ("moved", "whole"))
+    assert ours.spectra.equals(twin.spectra)
+
+
+def test_weights_in_branches_are_refused_by_that_name(tmp_path: Path) -> None:
+    """As exporters merge a decoder with and without past keys and values."""
+    inner = small_graph().graph
+    branch = helper.make_graph([*inner.node], "b", [], [*inner.output], [*inner.initializer])
+    node = helper.make_node("If", ["chosen"], ["y"], then_branch=branch, else_branch=branch)
+    chosen = helper.make_tensor_value_info("chosen", TensorProto.BOOL, [])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
+    model = helper.make_model(helper.make_graph([node], "g", [chosen], [y]))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    message = refusal(tmp_path, "in the branches of a node If", "export", heads=2)
+    assert "without weights" not in message
+
+
 @pytest.mark.parametrize(
     "location", ["../away.bin", "/etc/passwd", "sub/../../away.bin", "..\\away.bin", "C:\\away.bin", ""]
 )

@@ -21,6 +21,7 @@ from attnlaw.auditing.fits import fit_tree
 from attnlaw.auditing.quantities import FINDINGS
 from attnlaw.auditing.rows import TABLES, layer_table, matrix_table, schema, spectrum_table
 from attnlaw.auditing.summary import case_values, comparable_values, finding_values, norm_values, summary_of
+from attnlaw.auditing.towers import in_words, tower_proxies, tower_summaries
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, read_bounded, replace_all, replaceable, to_json, usable_directory
@@ -214,15 +215,21 @@ def audit_model(
     if samples is not None and bounds is None:
         logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
     counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
-    values = case_values(model, len(tests), bounds, per_application, counted, samples, obstacle(spectra))
+    reason, towers = obstacle(spectra), tower_proxies(spectra)
+    if towers:
+        reason = f"{reason}; each has its own (spectrum-adaptive: {in_words(towers)})"
+    values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
     values |= norm_values(model, spectra, given.as_stored)
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
     tested = selection.whole and model.layers and counted.tested
     subject = Subject(watch.evidence(selection.whole), matrices, counted.p_value if tested else None)
     found = apply_rules(subject, thresholds=given.thresholds)
     values |= finding_values(found) | comparable_values(matrices, layers, counted)
+    summary = summary_of(model.name, values, bounds, samples)
+    if model.network.towers:
+        summary["towers"] = tower_summaries(model, towers)
     return Audit(
-        (summary_of(model.name, values, bounds, samples),),
+        (summary,),
         matrices,
         spectrum_table(model, spectra),
         layers,

@@ -43,7 +43,7 @@ def case_values(
     inside = {place.layer for place, _ in network.leaves() if place.layer is not None}
     values: dict[str, Any] = {
         "family": model.family,
-        "depth": network.depth or len(inside),
+        "depth": None if network.towers else network.depth or len(inside),
         "distinct_layers": len(inside),
         "hidden_size": network.hidden_size,
         "head_count": model.heads,
@@ -123,8 +123,8 @@ def summary_of(
             **{level: values.get(f"findings_{level}") for level in LEVELS},
         },
         **{name: values.get(name) for name in COMPARABLE},
-        "proxies": _proxies(values, "log10_"),
-        "per_application": _proxies(values, "per_application_log10_"),
+        "proxies": entries(values, "log10_"),
+        "per_application": entries(values, "per_application_log10_"),
         "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
         "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
         "log10_alpha_applied": _applied_alphas(bounds),
@@ -151,7 +151,8 @@ def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
     return [None if alpha is None else alpha.value for alpha in found]
 
 
-def _proxies(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+def entries(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+    """Every proxy by its name in summary.json; None where there are none."""
     if f"{prefix}spectrum_adaptive" not in values:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}

@@ -55,8 +55,10 @@ def obstacle(network: Network[Spectrum | None]) -> str | None:
         return "an adapter is not a network; audit its base model with --adapter"
     if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
         return "they need every matrix of every layer"
+    if network.towers:
+        return f"{' and '.join(tower.name for tower in network.towers)} are networks of their own"
     if not network.complete:
-        return "feed-forward matrices of the layers could not be read"
+        return "layers, or feed-forward matrices of layers, could not be read"
     if network.hidden_size is None:
         return f"they need one hidden size, the layers have {', '.join(map(str, network.widths))}"
     try:

@@ -46,6 +46,13 @@ def show(audit: Audit, console: Console) -> None:
             f"{summary['family']}, {summary['layers']} layers, {hidden_size}, "
             f"{summary['heads']} heads, {matrices}, activation {summary['activation']}"
         )
+    elif towers := summary.get("towers"):
+        sizes = (
+            f"{own['tower']} of {own['layers']} layers, hidden size {own['hidden_size'] or 'varies'}, "
+            f"{own['heads']} heads"
+            for own in towers
+        )
+        facts = f"{summary['family']}, {'; '.join(sizes)}; {matrices}"
     console.print()
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
     console.print(Text(facts, style="dim"), soft_wrap=True)
@@ -231,7 +238,9 @@ def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) 
     """A row for each model, in numbers that differ between trained models, and its findings by level."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("\nmodel", overflow="fold")
-    for title in ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", "log10\nα"):
+    applied = all(summary["log10_alpha_applied"] for summary in summaries)
+    alpha = "log10 α\napplied" if applied else "log10\nα"
+    for title in ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha):
         table.add_column(title, justify="right", no_wrap=True)
     for title in ("errors", "warnings", "notes"):
         table.add_column(f"\n{title}", justify="right", no_wrap=True)

@@ -16,16 +16,27 @@ MOST_NUMBER = sys.float_info.max
 
 
 class Config:
-    """Read-only sizes; a size that is absent is None, one of the wrong type is an error."""
+    """Read-only sizes; a size that is absent is None, one of the wrong type is an error.
+
+    `model_types` is the `model_type` of the part that is read, then that of the whole.
+    """
 
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
         values = dict(values or {})
+        outer = values.get("model_type")
         # One level down: multimodal models, Whisper's `.pt`, nanoGPT's `ckpt.pt`.
         for inner in ("text_config", "dims", "model_args"):
             if isinstance(values.get(inner), Mapping):
                 values |= values[inner]
         self.values = values
         self.source = source
+        found = [kind for kind in (values.get("model_type"), outer) if isinstance(kind, str)]
+        self.model_types = tuple(dict.fromkeys(found))
+
+    def part(self, key: str | None) -> Config:
+        """The sizes in the table under `key`; all of them where there is no such table."""
+        values = None if key is None else self.values.get(key)
+        return Config(values, f"{self.source}: {key}") if isinstance(values, Mapping) else self
 
     def size(self, *keys: str) -> int | None:
         """The first of `keys` that is there, as a positive integer."""

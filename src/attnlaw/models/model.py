@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
-from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place
+from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place, Tower
 from attnlaw.models.norms import LAYER, NO_NORM, NONE, UNSCALED, Fold, Norm, Scores
 from attnlaw.models.tensors import Tensors, require_real
 
@@ -267,8 +267,8 @@ class Model:
 
     @property
     def heads(self) -> int | None:
-        """Of the first layer; None without layers."""
-        return self.layers[0].attention.heads if self.layers else None
+        """Of the first layer; None without layers, and where several towers have their own."""
+        return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     def read(self, view: View) -> Matrix:
         """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
@@ -339,15 +339,21 @@ def network_of(
     activation: str,
     beside: Mapping[str, Product | None],
     complete: bool,
+    towers: Sequence[Tower] = (),
 ) -> Network[Product]:
     """The tree of a model's products; `beside` has the maps beside the layers, by kind."""
-    blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
-    widths = {view.shape[0] for block in blocks for view in (block.query, block.key)}
     return Network(
         tuple(layer.products() for layer in layers),
         tuple(applications),
-        tuple(sorted(widths)),
+        widths(layers),
         activation,
         tuple((Place(None, kind), product) for kind, product in beside.items() if product is not None),
         complete,
+        tuple(towers),
     )
+
+
+def widths(layers: Sequence[Blocks]) -> tuple[int, ...]:
+    """The different widths of what attention blocks read, ascending."""
+    blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
+    return tuple(sorted({view.shape[0] for block in blocks for view in (block.query, block.key)}))

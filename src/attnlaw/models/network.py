@@ -153,13 +153,24 @@ class Layer(Generic[X]):
 
 
 @dataclass(frozen=True)
+class Tower:
+    """A stack that is a network of its own beside others: its places in `layers`, its widths."""
+
+    name: str
+    layers: tuple[int, ...]
+    widths: tuple[int, ...]
+    activation: str | None
+
+
+@dataclass(frozen=True)
 class Network(Generic[X]):
     """A whole model: its layers, how they are applied, and the matrices beside them.
 
     `applications` lists the place in `layers` of the one used at each depth: 0, 1, 2, ... unless layers are
     shared; its length is the depth L of the formulas. `widths` are the different widths of what the
     attention blocks read, ascending: one in most models. `complete` is False where layers have feed-forward
-    blocks that could not be read. An adapter by itself has no layers and no activation.
+    blocks, or the model a stack, that could not be read. An adapter by itself has no layers and no
+    activation. Where there are `towers` (text and image), each is a network of its own.
 
     >>> layer = Layer(0, Heads(("a",), ("b",)), feed_forward=Maps("c", "d"))
     >>> [leaf for _, leaf in Network((layer,), (0,), (4,), "relu").leaves()]
@@ -172,6 +183,7 @@ class Network(Generic[X]):
     activation: str | None
     beside: tuple[tuple[Place, X], ...] = ()
     complete: bool = True
+    towers: tuple[Tower, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -179,14 +191,21 @@ class Network(Generic[X]):
 
     @property
     def hidden_size(self) -> int | None:
-        """N, where all layers have the same."""
-        return self.widths[0] if len(self.widths) == 1 else None
+        """N, where all layers have the same, in one network."""
+        return self.widths[0] if len(self.widths) == 1 and not self.towers else None
+
+    def tower(self, tower: Tower) -> Network[X]:
+        """One of the towers as a network."""
+        layers = tuple(self.layers[place] for place in tower.layers)
+        return Network(layers, tuple(range(len(layers))), tower.widths, tower.activation, (), self.complete)
 
     def map(self, change: Callable[[Place, X], Y]) -> Network[Y]:
         """The same tree with other leaves, changed one by one: layer by layer, then what stands beside."""
         layers = tuple(layer.map(change) for layer in self.layers)
         beside = tuple((place, change(place, leaf)) for place, leaf in self.beside)
-        return Network(layers, self.applications, self.widths, self.activation, beside, self.complete)
+        return Network(
+            layers, self.applications, self.widths, self.activation, beside, self.complete, self.towers
+        )
 
     def filled(self, leaves: Iterable[Y]) -> Network[Y]:
         """The same tree with these leaves, given in the order of rows."""

@@ -81,7 +81,7 @@ class Rotary:
 class Scores:
     """How scores come from queries and keys: norms of both, positions, `scale * q . k`, then a cap.
 
-    A cap c makes c tanh(s / c) of a score s.
+    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms.
     """
 
     scale: float
@@ -89,6 +89,7 @@ class Scores:
     rotary: Rotary | None = None
     query_norm: Norm | None = None
     key_norm: Norm | None = None
+    normed_last: bool = False
 
 
 UNSCALED = Scores(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from attnlaw.models.model import Model
 from attnlaw.models.scales import with_scales
 from attnlaw.models.tensors import InMemory, Tensors
 
+SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several that an index joins
 NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Any
@@ -69,7 +71,7 @@ def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int
         return name or str(source), tensors, config, None
     if isinstance(source, Mapping):
         label = name or "state dict"
-        return label, InMemory(source, label), Config(source="its (absent) config"), None
+        return label, InMemory(source, label), Config(source="config.json beside a state dict"), None
     if hasattr(source, "state_dict"):
         label = name or type(source).__name__
         return label, InMemory(source.state_dict(), label), *_module_sizes(source)
@@ -114,14 +116,31 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
 def _open_path(path: Path) -> Tensors:
     try:
         if path.is_dir():
-            return open_file(checkpoint_in(path))
+            found = checkpoint_in(path)
+            _refuse_shard(found)
+            return open_file(found)
         if path.is_file():
+            _refuse_shard(path)
             return open_file(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
     except MemoryError as error:
         raise InputError(f"{path}: does not fit into memory; use a machine with more of it") from error
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
+
+
+def _refuse_shard(path: Path) -> None:
+    """Refuse one shard of several by itself: it holds some layers, or some matrices of each."""
+    hit = SHARD.search(path.name)
+    if hit is None or int(hit[1]) < 2:
+        return
+    index = next(iter(sorted(path.parent.glob("*.index.json"))), None)
+    remedy = (
+        f"give {index}, or its directory"
+        if index
+        else "download the others and their index (*.index.json) beside it, and give the directory"
+    )
+    raise InputError(f"{path}: one of {int(hit[1])} shards, not a whole model; {remedy}")
 
 
 def open_file(path: Path) -> Tensors:

@@ -95,7 +95,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
         "shown": [
             (name, SHORT.get(name, AUDIT.label(name)))
             for name in SHOWN
-            if audit.applied or name != "spectral_norm_applied"
+            if name not in constant and (audit.applied or name != "spectral_norm_applied")
         ],
     }
 

@@ -34,7 +34,7 @@ NUMBERS = {
     "rejected_share": ("unlike noise", ".1%"),
     "median_outliers": ("values beyond the edge", ".3g"),
     "median_effective_rank_qk": ("effective rank of QK", ".1f"),
-    "log10_amplification": ("log10 amplification", ".2f"),
+    "log10_amplification": ("log10 α", ".2f"),
 }
 
 
@@ -82,8 +82,8 @@ def _findings(summary: dict[str, Any], found: Iterable[Group]) -> str:
     """The null test, how much was found, and each of it: level, rule, place, value, threshold, meaning."""
     lines = [line for line in (not_random(summary), findings_told(summary)) if line is not None]
     items = "".join(
-        f'<li class="finding {escape(one.level)}"><b>{escape(one.level)}</b> {escape(one.rule)}: '
-        f"{escape(one.where)}<span>{escape(one.said)}</span></li>"
+        f'<li class="finding" data-level="{escape(one.level)}"><b>{escape(one.level)}</b> '
+        f"{escape(one.rule)}: {escape(one.where)}<span>{escape(one.said)}</span></li>"
         for one in found
     )
     told = "".join(f'<p class="answer">{escape(line)}</p>' for line in lines)
@@ -99,8 +99,10 @@ def _card(summary: dict[str, Any], short: str, place: int | None, found: list[Gr
         f"{_told(summary['heads'])} heads",
         f"{_told(summary['matrices'])} matrices",
     ]
+    applied = {"log10_amplification": ", as applied"} if summary.get("log10_alpha_applied") else {}
     numbers = "".join(
-        f"<div><dt>{escape(called)}</dt><dd>{escape(format(float(summary[key]), form))}</dd></div>"
+        f"<div><dt>{escape(called)}{applied.get(key, '')}</dt>"
+        f"<dd>{escape(format(float(summary[key]), form))}</dd></div>"
         for key, (called, form) in NUMBERS.items()
         if summary.get(key) is not None
     )

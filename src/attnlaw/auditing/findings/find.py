@@ -39,7 +39,7 @@ def apply_rules(
             threshold = _threshold(rule, thresholds)
             for hit in rule.look(subject, threshold):
                 level = levels.get(name) or hit.level or rule.level
-                meaning = f"{hit.detail}: {rule.meaning}" if hit.detail else rule.meaning
+                meaning = f"{hit.detail}; {rule.meaning}" if hit.detail else rule.meaning
                 value = hit.value if hit.value is None or math.isfinite(hit.value) else None
                 found.append(Finding(name, level, hit.spot, value, threshold, meaning))
     return sorted(found, key=lambda one: -LEVELS.index(one.level))

@@ -85,7 +85,5 @@ def transposed(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for one in subject.evidence.turned:
         more = one.head_side - one.residual_side
         if threshold is not None and more > threshold and one.head_side > LEAST_FIT:
-            detail = (
-                f"its head side fits the stream by {one.head_side:.2f}, the other by {one.residual_side:.2f}"
-            )
+            detail = f"fits the stream by {one.residual_side:.2f}, transposed by {one.head_side:.2f}"
             yield Hit(one.spot, more, detail)

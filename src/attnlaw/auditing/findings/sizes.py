@@ -58,7 +58,7 @@ def norm_outlier(subject: Subject, threshold: float | None) -> Iterator[Hit]:
             away = abs(value - middle)
             if away > log(threshold) and away > DEVIATIONS * spread:
                 side = "above" if value > middle else "below"
-                detail = f"a factor {exp(away):.3g} {side} the median layer"
+                detail = f"a factor {side} the median layer"
                 yield Hit(Spot(layer, stack, str(kind)), exp(away), detail)
 
 

@@ -37,14 +37,14 @@ class Group:
             return ""
         often = " at most" if self.count > 1 and self.value > self.threshold else ""
         often = " at least" if self.count > 1 and self.value < self.threshold else often
-        return f"{self.value:.4g}{often}, threshold {self.threshold:.4g}"
+        return f"{self.value:.4g}{often} (threshold {self.threshold:.4g})"
 
     @property
     def said(self) -> str:
         """The number with what it means.
 
         >>> Group("random-head", "note", 1, ["layer 2, head 0"], 0.9, 0.01, "as good as noise").said
-        '0.9, threshold 0.01: as good as noise'
+        '0.9 (threshold 0.01): as good as noise'
         """
         return f"{self.number}: {self.meaning}" if self.number else self.meaning
 

@@ -34,7 +34,8 @@ def build_attention(
     size = width // heads
     kv_heads = _key_value_heads(shapes, prefix, roles, heads, size)
     sizes = {"query": width, "key": kv_heads * size, "value": kv_heads * size}
-    views = shapes.views(prefix, roles, sizes, runs=kv_heads if stack.interleaved else 1)
+    runs = stack.runs or (kv_heads if stack.interleaved else 1)
+    views = shapes.views(prefix, roles, sizes, runs, biases=stack.biases)
     if not cross:
         shapes.agree(views["key"].tensor, "key/value heads", kv_heads, "num_key_value_heads")
     shapes.agree(output, "inputs per head", size, "head_dim")
@@ -115,9 +116,15 @@ def _heads(shapes: Shapes, output: str, width: int, key: str, given: int | None)
     if heads is None and default_size and width % default_size == 0:
         heads = width // default_size
     if heads is None:
+        shown = f"shapes cannot say ({output} has {width} inputs for all heads)"
+        if not shapes.config.values:
+            raise InputError(
+                f"{shapes.tensors.source}: how many attention heads? There is no {shapes.config.source}, and "
+                f"{shown}; put the model's config.json there, or pass --heads H"
+            )
         raise InputError(
-            f"{shapes.tensors.source}: how many attention heads? {shapes.config.source} does not say "
-            f"and shapes cannot ({output} has {width} inputs for all heads); pass --heads H"
+            f"{shapes.tensors.source}: how many attention heads? {shapes.config.source} has no {key}, and "
+            f"{shown}; pass --heads H"
         )
     if width % heads:
         raise InputError(

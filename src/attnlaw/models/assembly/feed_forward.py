@@ -41,8 +41,7 @@ def missing(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
     """The error of a layer without feed-forward tensors in a stack whose other layers have them."""
     names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
     return InputError(
-        f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; the checkpoint is incomplete, "
-        "save or download it again"
+        f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; {shapes.incomplete}"
     )
 
 

@@ -9,14 +9,21 @@ from math import prod
 from attnlaw.base.errors import InputError, printable
 from attnlaw.models.assembly.attention import build_attention
 from attnlaw.models.assembly.feed_forward import build_experts, build_feed_forward, missing
-from attnlaw.models.assembly.match import Match, MatchedStack, match_family
+from attnlaw.models.assembly.match import (
+    Match,
+    MatchedStack,
+    match_family,
+    model_type_of,
+    stranger_of,
+)
 from attnlaw.models.assembly.norms import StackNorms, stack_norms
-from attnlaw.models.assembly.remarks import extensions, matrices_left_out, warnings
+from attnlaw.models.assembly.remarks import extensions, matrices_left_out, unread_layers, warnings
 from attnlaw.models.assembly.scores import scores_of
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
-from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View, network_of
+from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View, network_of, widths
+from attnlaw.models.network import Tower
 from attnlaw.models.norms import NO_NORM, Norm
 from attnlaw.models.tensors import Tensors
 
@@ -32,44 +39,59 @@ def build_model(
 ) -> Model:
     """Read names, shapes and sizes (no weights) into a `Model` of one of the families."""
     match = match_family(tensors, config, families)
-    shapes = Shapes(tensors, config, match.family)
-    for stack in match.stacks:
+    family = match.family
+    stranger = stranger_of(family, config, families)
+    shapes_of = [Shapes(tensors, config.part(stack.stack.config), family, stranger) for stack in match.stacks]
+    for shapes, stack in zip(shapes_of, match.stacks, strict=True):
         _check_depth(shapes, stack)
     applications = _applications(match, config)
     layers: list[Blocks] = []
+    towers: list[Tower] = []
     memory: Norm | None = None
-    for stack in match.stacks:
+    for shapes, stack in zip(shapes_of, match.stacks, strict=True):
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
-        order = applications if match.family.shared_layers else range(len(stack.layers))
+        order = applications if family.shared_layers else range(len(stack.layers))
         norms = stack_norms(shapes, stack, order)
-        layers += _layers(shapes, stack, heads, label and printable(label), len(layers), norms, memory)
+        own = _layers(shapes, stack, heads, label and printable(label), len(layers), norms, memory)
+        if family.towers:
+            places = tuple(range(len(layers), len(layers) + len(own)))
+            towers.append(Tower(label or "", places, widths(own), _activation(shapes)))
+        layers += own
         memory = norms.last
     left_out = matrices_left_out(match, layers, tensors)
+    unread = unread_layers(match, layers, tensors, config)
     # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
-    complete = not left_out or all(layer.feed_forward or layer.experts for layer in layers)
-    activation = config.text(*match.family.activation) or match.family.default_activation
-    embedding = _first(tensors, match.family.embedding, stored_out_in=False)
-    unembedding = _first(tensors, match.family.unembedding, stored_out_in=True)
+    whole = not left_out or all(layer.feed_forward or layer.experts for layer in layers)
+    complete = whole and not any(part.of_network for part in unread)
+    embedding = _first(tensors, family.embedding, stored_out_in=False)
+    unembedding = _first(tensors, family.unembedding, stored_out_in=True)
     return Model(
         name=printable(name),
-        family=printable(config.text("model_type") or match.family.name),
+        family=printable(model_type_of(family, config)),
         tensors=tensors,
         network=network_of(
             layers,
             applications,
-            printable(activation.removeprefix("gated-")),  # T5 writes "gated-gelu"
+            _activation(shapes_of[0]),
             {
                 "embedding": None if embedding is None else Product.of(embedding, NO_NORM),
                 "unembedding": None if unembedding is None else Product.of(unembedding, None),
             },
             complete,
+            towers,
         ),
         layers=tuple(layers),
         embedding_view=embedding,
         unembedding_view=unembedding,
         extensions=extensions(match, layers, config, complete),
-        warnings=warnings(match, layers, tensors, config, left_out, families),
+        warnings=warnings(match, layers, tensors, config, left_out, unread, stranger),
     )
+
+
+def _activation(shapes: Shapes) -> str:
+    """As the config names it; T5 writes "gated-gelu"."""
+    found = shapes.config.text(*shapes.family.activation) or shapes.family.default_activation
+    return printable(found.removeprefix("gated-"))
 
 
 def _layers(
@@ -135,7 +157,7 @@ def _router_sum(shapes: Shapes, experts: int) -> float:
     """The most that a router's weights add up to: a softmax to one, plain sigmoids to one per expert."""
     config = shapes.config
     scale = config.number("routed_scaling_factor") or 1.0
-    sigmoid_type = config.text("model_type") in shapes.family.sigmoid_routers
+    sigmoid_type = shapes.is_among(shapes.family.sigmoid_routers)
     sigmoids = sigmoid_type or config.text("scoring_func") == "sigmoid"
     if not experts or not sigmoids or config.values.get("norm_topk_prob", True):
         return scale
@@ -161,7 +183,10 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
         count = " x ".join(map(str, expected))
         raise InputError(
             f"{shapes.tensors.source}: expected {count} layers, found layers {_ranges(matched.positions)}; "
-            "the checkpoint is incomplete or its config.json belongs to another model"
+            + (
+                shapes.unsupported
+                or "the checkpoint is incomplete or its config.json belongs to another model"
+            )
         )
 
 

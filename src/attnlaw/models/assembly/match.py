@@ -47,15 +47,25 @@ def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -
     """
     refuse_unreadable(tensors, config)
     named = config.text("model_type")
-    declared = [family for family in families if named in family.model_types]
+    if len(families) > 1:  # and not by the user's own map
+        refuse_unsupported(tensors, config)
+    declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
         matches = [Match(family, stacks) for family in group if (stacks := _stacks(family, tensors, whole))]
         if matches:
-            best = max(matches, key=lambda match: (_named_tensors(match, tensors), _oriented(match, tensors)))
+            best = max(
+                matches,
+                key=lambda match: (
+                    _named_tensors(match, tensors),
+                    _oriented(match, tensors),
+                    _whole_feed_forward(match, tensors),
+                ),
+            )
             break
     else:
         raise InputError(_unknown(tensors, named, families))
-    if declared and best.family.name not in {family.name for family in declared}:
+    other = declared and best.family.name not in {family.name for family in declared}
+    if other and config.source != tensors.source:  # a file that names its own architecture is not wrong in it
         raise InputError(
             f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
             f"{named} (model_type); give the config.json that belongs to these weights"
@@ -106,6 +116,16 @@ def _oriented(match: Match, tensors: Tensors) -> bool:
     return all(len(shape) == 2 for shape in sides) and sides[0][inputs] == sides[1][outputs]
 
 
+def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
+    """Whether the first layer has all tensors of a way to store its feed-forward block, or of none any."""
+    found = match.stacks[0]
+    ways = [
+        [found.layers[0] + name.replace("{expert}", "0") in tensors.shapes for name in roles.values()]
+        for roles in (*found.stack.feed_forward, *found.stack.experts)
+    ]
+    return any(all(way) for way in ways) or not any(any(way) for way in ways)
+
+
 def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) -> str:
     known = ", ".join(dict.fromkeys(family.name for family in families))
     kind = f" (model_type {named})" if named else ""
@@ -114,6 +134,47 @@ def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) ->
         f"{tensors.source}: unknown architecture{kind}, none of the tensor names fit (first: {example}); "
         f"known families: {known}; describe another with --map"
     )
+
+
+def model_type_of(family: Family, config: Config) -> str:
+    """What to call a model: by the type that is the family's, by that of its config, or by the family."""
+    own = (name for name in config.model_types if name in family.model_types)
+    return next(own, None) or config.text("model_type") or family.name
+
+
+def stranger_of(family: Family, config: Config, families: Sequence[Family]) -> str | None:
+    """The type of a model that is not the family's, so that only its names are known.
+
+    What a user's own map says is known.
+    """
+    if len(families) == 1 or set(config.model_types) & set(family.model_types):
+        return None
+    return config.text("model_type")
+
+
+# Models that have the names of a family and compute otherwise, and what is different in them.
+UNSUPPORTED = {
+    "bitnet": "a norm stands between the values of its heads and the output map",
+    "gemma4": "layers differ in their heads, and values may be the keys",
+    "gemma4_text": "layers differ in their heads, and values may be the keys",
+    "gpt_oss": "heads may attend to nothing (sinks), and experts are stored with gate and input alternating",
+    "llama4": "experts read what the router has scaled, and are stored (in, out)",
+    "llama4_text": "experts read what the router has scaled, and are stored (in, out)",
+    "minimax": "layers of linear attention stand between those of softmax attention",
+    "qwen3_5": "layers of linear attention stand between those of softmax attention, which are gated",
+    "qwen3_5_text": "layers of linear attention stand between those of softmax attention, which are gated",
+    "qwen3_next": "layers of linear attention stand between those of softmax attention, which are gated",
+}
+
+
+def refuse_unsupported(tensors: Tensors, config: Config) -> None:
+    """Refuse what would be read wrongly by its names."""
+    for name in config.model_types:
+        if name in UNSUPPORTED:
+            raise InputError(
+                f"{tensors.source}: unsupported layout: in model type {name} {UNSUPPORTED[name]}; "
+                "attnlaw has no such layer yet, audit another model"
+            )
 
 
 def refuse_unreadable(tensors: Tensors, config: Config) -> None:

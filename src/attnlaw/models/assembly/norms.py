@@ -2,11 +2,12 @@
 
 | layers | a block reads |
 |---|---|
-| pre-norm | what its own norm makes of the stream |
+| pre-norm | what its own norm makes of the stream, or, without one, what stands before the first layer |
 | post-norm | the norm of the sum before it: of the block before, or what stands before the first layer |
 | norms after the blocks only | the stream itself: no norm |
 
-Where a table says nothing of norms, or a layer has none of the ways it knows, they are not known: None.
+Where a table says nothing of norms, a layer has none of the ways it knows, or the model's type is not the
+family's, they are not known: None.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ class StackNorms:
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:
-    """Whether the norm of a block stands before it; OPT and torch's layers say so themselves."""
-    declared = config.values.get("norm_first", config.values.get("do_layer_norm_before"))
-    return declared if isinstance(declared, bool) else family.pre_norm
+    """Whether the norm of a block stands before it; OPT, wav2vec2 and torch's layers say so themselves."""
+    for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
+        if isinstance(declared := config.values.get(key), bool):
+            return declared
+    return family.pre_norm
 
 
 def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> StackNorms:
@@ -44,7 +47,7 @@ def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> St
     """
     stack = found.stack
     first, last = (
-        None if name is None else shapes.norm(found.prefix + name)
+        None if name is None else shapes.norm(name and found.prefix + name)
         for name in (stack.first_norm, stack.last_norm)
     )
     before = is_pre_norm(shapes.family, shapes.config)
@@ -52,11 +55,14 @@ def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> St
     fed: Norm | None = first if first and _of_width(shapes, first, found) else NO_NORM
     for number in order:
         at = found.layers[number]
-        way = _way(shapes, at, stack.norms)
+        way = None if shapes.stranger else _way(shapes, at, stack.norms)
         if way is None:
             fed, layers[number] = None, dict.fromkeys(BLOCKS)
         elif before:
-            layers[number] = {block: _of(shapes, at, way, block) or NO_NORM for block in BLOCKS}
+            layers[number] = {}
+            for block in BLOCKS:
+                layers[number][block] = _of(shapes, at, way, block) or fed or NO_NORM
+                fed = NO_NORM  # the first block has added to the stream
         else:
             layers[number] = {}
             for block in BLOCKS:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from attnlaw.base.errors import printable
 from attnlaw.models.assembly.match import NUMBER, Match, is_decoder
 from attnlaw.models.assembly.norms import is_pre_norm
+from attnlaw.models.assembly.scores import is_rotary
 from attnlaw.models.config import Config
-from attnlaw.models.families import Family
+from attnlaw.models.families import LayerTable
 from attnlaw.models.model import Blocks
 from attnlaw.models.tensors import Tensors
 
 # Types in which rounding stays far below the bulk of a trained spectrum.
 WIDE = ("float16", "float32", "float64", "bfloat16")
 MOST_NAMES = 8  # in one warning
+TOWERS = ("vision", "audio")
+NUMBERED = re.compile(rf"((?:[^.]+\.)*?){NUMBER}\.", re.DOTALL)  # up to the first number in a name
+ATTENTION = re.compile("attn|attention|[._](qkv|query|q_proj|q_lin)[._]", re.IGNORECASE)
+NORM = re.compile(r"norm|(^|[._])ln([._]|$)", re.IGNORECASE)
 
 
 def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete: bool) -> tuple[str, ...]:
     """What goes beyond the plain post-norm encoder that the bounds were stated for."""
     family = match.family
+    beside = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
     present = {
         "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
@@ -30,12 +37,48 @@ def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete:
         "latent attention": any(block.shared_key for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
         "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
-        "parallel attention and feed-forward": config.values.get("use_parallel_residual") is True,
+        "parallel attention and feed-forward": any(map(_parallel, layers)) or beside,
         "shared layers": family.shared_layers,
         "pre-norm": is_pre_norm(family, config),
-        "rotary positions": family.rotary,
+        "rotary positions": is_rotary(family, config),
     }
     return tuple(name for name, there in present.items() if there)
+
+
+def _parallel(layer: Blocks) -> bool:
+    """Whether attention and feed-forward read one norm of the stream, as parallel ones do."""
+    norm = layer.attention.norm
+    return bool(layer.feed_forward and norm and norm.gain and norm == layer.feed_forward.norm)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Layers beside those that were read: the common part of their names, how many matrices, and the first.
+
+    `of_network`: data that pass the layers that were read pass these, too.
+    """
+
+    name: str
+    matrices: int
+    of_network: bool
+
+
+def unread_layers(match: Match, layers: Sequence[Blocks], tensors: Tensors, config: Config) -> list[Unread]:
+    """Stacks of layers with attention that no table of the family names."""
+    read = tuple(at for stack in match.stacks for at in stack.layers)
+    known = {name for layer in layers for view in layer.views for name in view.tensors}
+    inside = {*_beginning_with(read, list(tensors.shapes))} | known
+    found: dict[str, list[str]] = {}
+    for name, shape in tensors.shapes.items():
+        if name not in inside and len(shape) in (2, 3) and (hit := NUMBERED.match(name)):
+            found.setdefault(hit[1], []).append(name)
+    towers = [tower for tower in TOWERS if f"{tower}_config" in config]
+    later = {stack.prefix + stack.stack.layer.partition("{")[0] for stack in match.stacks}
+    return [
+        Unread(at.strip("."), len(names), not any(tower in at for tower in towers))
+        for at, names in found.items()
+        if at not in later and any(ATTENTION.search(name) for name in names)
+    ]
 
 
 def warnings(
@@ -44,7 +87,8 @@ def warnings(
     tensors: Tensors,
     config: Config,
     left_out: Sequence[str],
-    families: Sequence[Family],
+    unread: Sequence[Unread],
+    stranger: str | None,
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
     found = []
@@ -59,13 +103,18 @@ def warnings(
         found.append(
             f"{config.source} does not say how often the shared layers are applied: each is counted once"
         )
-    model_type = config.text("model_type")
-    mapped = len(families) == 1  # by the user's own map, who knows what is read
-    if model_type and not mapped and not any(model_type in family.model_types for family in families):
-        found.append(f"model type {model_type} is not in the table: read as {match.family.name} by its names")
-    for tower in ("vision", "audio"):
-        if f"{tower}_config" in config:
+    if stranger:
+        found.append(f"model type {stranger} is not in the table: read as {match.family.name} by its names")
+    for tower in TOWERS:
+        if f"{tower}_config" in config and not match.family.towers:
             found.append(f"only the language model was read: the {tower} tower was left out")
+    for part in unread:
+        found.append(f"layers left unread: {part.name}, {part.matrices} matrices")
+    if names := _unread_norms(match, layers, tensors) if not stranger else []:
+        found.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
+    missing = [stack.name for stack in match.family.stacks if stack.name and not _holds(match, stack)]
+    if missing and not unread and not stranger and config.model_types:
+        found.append(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
     if (
         match.family.activation
         and config.text(*match.family.activation) is None
@@ -90,6 +139,29 @@ def warnings(
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in found)
+
+
+def _holds(match: Match, stack: LayerTable) -> bool:
+    return any(found.stack == stack for found in match.stacks)
+
+
+def _unread_norms(match: Match, layers: Sequence[Blocks], tensors: Tensors) -> list[str]:
+    """Gains of norms in a layer that its family's table does not name."""
+    known = {
+        at + name
+        for found in match.stacks
+        for at in found.layers
+        for roles in (*found.stack.norms, found.stack.inner_norms)
+        for name in roles.values()
+    }
+    gains = [
+        name
+        for name in tensors.shapes
+        if (hit := re.fullmatch(r"(.*)\.(weight|gamma)", name))
+        and NORM.search(hit[1].rpartition(".")[2] if not hit[1][-1].isdigit() else hit[1])
+        and hit[1] not in known
+    ]
+    return _beginning_with([layer for stack in match.stacks for layer in stack.layers], gains)
 
 
 def _order_by_name(match: Match, tensors: Tensors) -> list[str]:

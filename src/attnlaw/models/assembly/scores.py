@@ -6,6 +6,8 @@
 | `attention_multiplier` a | a | Granite |
 | `query_pre_attn_scalar` s | s^(-1/2) | Gemma 2 and 3 |
 | `scale_attn_weights` false | 1 | GPT-2 |
+| `softmax_scale` s in `attn_config` | s | MPT |
+| `pos_att_type` of n terms | (d (1 + n))^(-1/2) | DeBERTa |
 | `scale_attn_by_inverse_layer_idx` true | besides, 1 / (layer + 1) | GPT-2 |
 | `mscale_all_dim` m, `factor` f of yarn | besides, (m ln(f) / 10 + 1)^2 | DeepSeek |
 
@@ -36,15 +38,43 @@ def scores_of(shapes: Shapes, stack: LayerTable, prefix: str, attention: Attenti
         for role, heads in (("query", attention.heads), ("key", attention.kv_heads))
         if role in stack.inner_norms
     }
-    rotary = _rotary(shapes.config, shapes.family, attention, depth) if shapes.family.rotary else None
-    return Scores(scale, cap, rotary, norms.get("query"), norms.get("key"))
+    last = shapes.is_among(shapes.family.norms_after_rotary)
+    return Scores(scale, cap, _rotary(shapes, attention, depth), norms.get("query"), norms.get("key"), last)
 
 
-def _rotary(config: Config, family: Family, attention: Attention, depth: int) -> Rotary:
+def is_rotary(family: Family, config: Config) -> bool:
+    """Whether positions turn queries and keys; ESM and Falcon may have other positions."""
+    other = config.values.get("alibi") is True
+    return family.rotary and not other and config.text("position_embedding_type") in (None, "rotary", "rope")
+
+
+def _turns(family: Family, config: Config, depth: int) -> bool:
+    """Whether the layer at `depth` has positions at all, where some have and others have not."""
+    chosen = config.values.get("no_rope_layers")  # of which 0 stands for a layer without
+    if isinstance(chosen, list) and depth < len(chosen):
+        return bool(chosen[depth])
+    if family.rotary_layers is None or "sliding_window" not in config:
+        return True
+    return _layer_type(config, depth) in (None, family.rotary_layers)
+
+
+def _layer_type(config: Config, depth: int) -> str | None:
+    types = config.values.get("layer_types")
+    kind = types[depth] if isinstance(types, list) and depth < len(types) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
     """What of a head is turned; in latent attention the part that all keys share, which comes last."""
-    neighbours = config.text("model_type") in family.rotary_neighbours
+    config, family = shapes.config, shapes.family
+    if not is_rotary(family, config) or not _turns(family, config, depth):
+        return None
+    neighbours = shapes.is_among(family.rotary_neighbours)
     values = _rope(config, depth)
-    base = None if values.text("rope_type", "type") not in (None, "default") else values.number("rope_theta")
+    base = next(
+        (values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base
+    )
+    base = None if values.text("rope_type", "type") not in (None, "default") else base
     d = attention.head_size
     if attention.shared_key is not None:
         shared = attention.shared_key.shape[1]
@@ -59,8 +89,7 @@ def _rope(config: Config, depth: int) -> Config:
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
         own = config.values.get(key)
-        types = config.values.get("layer_types")
-        kind = types[depth] if isinstance(types, list) and depth < len(types) else None
+        kind = _layer_type(config, depth)
         if isinstance(own, Mapping) and isinstance(own.get(kind), Mapping):
             own = own[kind]
         if isinstance(own, Mapping):
@@ -73,13 +102,19 @@ def score_scale(config: Config, family: Family, attention: Attention, depth: int
     scale = config.number("attention_multiplier")
     if scale is None:
         scaled = family.scaled_scores and config.values.get("scale_attn_weights") is not False
-        size = config.number("query_pre_attn_scalar") or attention.head_size
-        scale = size**-0.5 if scaled else 1.0
+        size = config.number("query_pre_attn_scalar") or attention.head_size * _terms(config)
+        scale = config.part("attn_config").number("softmax_scale") or (size**-0.5 if scaled else 1.0)
     if config.values.get("scale_attn_by_inverse_layer_idx") is True:
         scale /= depth + 1
     if attention.shared_key is not None:
         scale *= _yarn(config)
     return scale
+
+
+def _terms(config: Config) -> int:
+    """How many terms scores have: QK, and those of positions and content in DeBERTa."""
+    positions = config.values.get("pos_att_type")
+    return 1 + sum(kind in positions for kind in ("c2p", "p2c")) if isinstance(positions, str | list) else 1
 
 
 def _yarn(config: Config) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnlaw.base.errors import InputError
@@ -15,11 +15,15 @@ from attnlaw.models.tensors import Tensors
 
 @dataclass(frozen=True)
 class Shapes:
-    """What the builders of attention and feed-forward blocks read: shapes, never weights."""
+    """What the builders of attention and feed-forward blocks read: shapes, never weights.
+
+    `stranger` is a model type that is not the family's, and is read by its names alone.
+    """
 
     tensors: Tensors
     config: Config
     family: Family
+    stranger: str | None = None
 
     def __contains__(self, name: str) -> bool:
         return name in self.tensors.shapes
@@ -28,10 +32,7 @@ class Shapes:
         """(inputs, outputs) of a matrix, or of the members of a stack of matrices."""
         shape = self.tensors.shapes.get(name)
         if shape is None:
-            raise InputError(
-                f"{self.tensors.source}: tensor {name} is missing; the checkpoint is incomplete, "
-                "save or download it again"
-            )
+            raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.incomplete}")
         if len(shape) != 2 + stacked or 0 in shape:
             raise InputError(
                 f"{self.tensors.source}: tensor {name} has shape {list(shape)}, expected "
@@ -40,11 +41,18 @@ class Shapes:
         return (shape[-1], shape[-2]) if self.family.stored_out_in else (shape[-2], shape[-1])
 
     def views(
-        self, prefix: str, roles: Roles, sizes: Mapping[str, int], runs: int = 1, member: int | None = None
+        self,
+        prefix: str,
+        roles: Roles,
+        sizes: Mapping[str, int],
+        runs: int = 1,
+        member: int | None = None,
+        biases: Roles | None = None,
     ) -> dict[str, View]:
         """One `View` per role; fused parts lie one after the other along the output axis.
 
-        With several `runs`, the output axis of a fused tensor is that many runs of all its parts.
+        With several `runs`, the output axis of a fused tensor is that many runs of all its parts. `biases`
+        are those that do not stand beside their weights.
         """
         views = {}
         for keys, name in roles.items():
@@ -55,7 +63,9 @@ class Shapes:
             for role in parts:
                 size = sizes.get(role, outputs)
                 view = View(prefix + name, (inputs, size), self.family.stored_out_in, start, member=member)
-                view = replace(view, bias=self._bias(prefix + name, outputs, stacked=member is not None))
+                own = None if biases is None or role not in biases else prefix + biases[role]
+                bias = self._bias(prefix + name, outputs, stacked=member is not None, given=own)
+                view = replace(view, bias=bias)
                 if several > 1:
                     view = replace(view, block=size // several, stride=outputs // several)
                 views[role] = view
@@ -63,9 +73,9 @@ class Shapes:
             self.match(views[role], "outputs", outputs, start * several)
         return views
 
-    def _bias(self, name: str, outputs: int, stacked: bool) -> str | None:
+    def _bias(self, name: str, outputs: int, stacked: bool, given: str | None) -> str | None:
         """The tensor of a map's bias, where there is one."""
-        bias = name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
+        bias = given or name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
         shape = self.tensors.shapes.get(bias)
         if shape is None:
             return None
@@ -83,7 +93,7 @@ class Shapes:
         """
         config, family = self.config, self.family
         epsilon = next((config.number(key) for key in family.epsilon if key in config), None)
-        offset = float(config.text("model_type") in family.offset_gains)
+        offset = float(self.is_among(family.offset_gains))
         kind, epsilon = family.norm, epsilon or family.default_epsilon
         if not name:
             return Norm(kind, epsilon=epsilon)
@@ -95,6 +105,10 @@ class Shapes:
             return None
         joint = size is not None and self.tensors.shapes[gain] == (size,)
         return Norm(kind, gain, bias, epsilon, offset, joint)
+
+    def is_among(self, model_types: Sequence[str]) -> bool:
+        """Whether the config names one of these types."""
+        return any(name in model_types for name in self.config.model_types)
 
     def feeds(self, norm: Norm | None, view: View) -> Norm | None:
         """The norm, if it gives what the map reads."""
@@ -125,4 +139,22 @@ class Shapes:
 
     @property
     def remedy(self) -> str:
-        return "save or download the weights again, with the config.json that belongs to them"
+        """What to do about shapes that do not fit."""
+        return self.unsupported or (
+            "save or download the weights again, with the config.json that belongs to them"
+        )
+
+    @property
+    def incomplete(self) -> str:
+        """What to do about tensors that are not there."""
+        return self.unsupported or "the checkpoint is incomplete, save or download it again"
+
+    @property
+    def unsupported(self) -> str | None:
+        """What to do where a model is not what its names make of it; None where it is in the table."""
+        if self.stranger is None:
+            return None
+        return (
+            f"unsupported layout: model type {self.stranger} is in no table and is not stored as "
+            f"{self.family.name} is; describe it with --map"
+        )

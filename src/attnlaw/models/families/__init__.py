@@ -15,6 +15,9 @@ names the parts fused in one tensor, in the order in which they lie along its ou
 | `inner_norms` | `query`, `key` of every head; `query_latent`, `latent` between latent maps |
 
 Norms are named without `.weight` and `.bias`; the name "" is a norm that has neither.
+
+A file that is `like` another takes from it what it does not say itself (but `name`, `model_types` and
+`priority`): keys of the file, and of each of its `[[stacks]]` those of the stack in the same place.
 """
 
 from __future__ import annotations
@@ -39,7 +42,11 @@ class LayerTable:
 
     `norms` lists the ways in which a layer may be normalised; the first whose tensors are all there is taken.
     The norm of a block stands before it (`pre_norm`), or after its sum with the stream, where the next block
-    reads it. `first_norm` stands before all layers, `last_norm` after them.
+    reads it. `first_norm` stands before all layers, `last_norm` after them; false takes back what a file
+    that this one is like says. `biases` are those that do not stand beside their weights, by role.
+
+    With `runs`, a fused tensor is so many runs of all its parts, whatever its heads. `config` is the table
+    inside config.json that has the sizes of this stack.
 
     `heads`, `depth` and `inner_size` are the keys of config.json that must agree with the tensors;
     `depth` has one key for each number in `layer`.
@@ -51,12 +58,15 @@ class LayerTable:
     experts: tuple[Roles, ...] = ()
     cross: Roles = field(default_factory=dict)
     interleaved: bool = False
+    runs: int | None = None
+    biases: Roles = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     norms: tuple[Roles, ...] = ()
     inner_norms: Roles = field(default_factory=dict)
     first_norm: str | None = None
     last_norm: str | None = None
     name: str | None = None
+    config: str | None = None
     heads: str = "num_attention_heads"
     depth: tuple[str, ...] = ("num_hidden_layers",)
     inner_size: str = "intermediate_size"
@@ -79,13 +89,18 @@ class Family:
     `norm` is the kind of its norms, `layer` or `rms`, `epsilon` the keys of config.json for what they add to
     the variance; `offset_gains` are the model types that store a gain less 1. Of a `rotary` family a share
     `rotary_share` of every head is turned unless config.json says otherwise, neighbours together in the
-    types `rotary_neighbours`, else halves.
+    types `rotary_neighbours`, else halves, with the base that config.json has under a key of `rotary_base`;
+    with `rotary_layers`, in layers of this type only, where config.json has types of layers. Norms of
+    queries and keys stand before that, or in the types `norms_after_rotary` after it.
+
+    Stacks that are `towers` are networks of their own beside each other (text and image).
 
     Of families that name as many tensors of a checkpoint, the one of the highest `priority` is taken.
     """
 
     name: str
     stacks: tuple[LayerTable, ...]
+    like: str | None = None
     model_types: tuple[str, ...] = ()
     priority: int = 0
     stored_out_in: bool = True
@@ -102,18 +117,23 @@ class Family:
     offset_gains: tuple[str, ...] = ()
     rotary: bool = False
     rotary_share: float = 1.0
+    rotary_base: tuple[str, ...] = ("rope_theta",)
+    default_rotary_base: float | None = None
     rotary_neighbours: tuple[str, ...] = ()
+    rotary_layers: str | None = None
+    norms_after_rotary: tuple[str, ...] = ()
     scaled_scores: bool = True
     shared_layers: bool = False
     sigmoid_routers: tuple[str, ...] = ()
     separate_prefixes: bool = False
+    towers: bool = False
 
 
 def known_families() -> tuple[Family, ...]:
     """The families that ship, of the highest priority first.
 
     >>> [family.name for family in known_families()][:3]
-    ['bert', 'mpnet', 'distilbert']
+    ['bert', 'xlm_roberta_xl', 'megatron_bert']
     """
     return families_in(FOLDER)
 

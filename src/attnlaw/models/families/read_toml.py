@@ -7,7 +7,8 @@
     attention = { "query,key,value" = "attn.qkv.weight", output = "attn.proj.weight" }
     feed_forward = [{ in = "mlp.up.weight", out = "mlp.down.weight" }]
 
-Only `name` and, in every stack, `layer` and `attention` must be there. Names are matched under any prefix.
+Only `name` and, in every stack, `layer` and `attention` must be there, and of these what a shipped file has
+that this one is `like`. Names are matched under any prefix.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parse_toml, read_bounded
+from attnlaw.models import families
 from attnlaw.models.families import Family, LayerTable, Roles
 from attnlaw.models.norms import LAYER, RMS
 
@@ -34,10 +37,12 @@ WHOLE: dict[str, tuple[set[str], ...]] = {
     "experts": ({"in", "out"}, {"gate", "in", "out"}),
 }
 BLOCKS = ("attention", "cross", "feed_forward")
+OWN = ("name", "model_types", "priority")  # keys that no file takes from another
 # Roles of which a table may have any.
 ANY: dict[str, set[str]] = {
     "norms": {*BLOCKS, *(f"after_{block}" for block in BLOCKS)},
     "inner_norms": {"query", "key", "query_latent", "latent"},
+    "biases": {*PLAIN},
 }
 Fits = Callable[[Any], bool]
 Record = TypeVar("Record", Family, LayerTable)
@@ -58,6 +63,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, float) and value > 0
+
+
 def _is_roles(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value.values()))
 
@@ -70,10 +79,11 @@ STACKS = Kind("tables [[stacks]]", _list_of(lambda value: isinstance(value, dict
 # By the type that the field of a record declares.
 KINDS: dict[Any, Kind] = {
     str: Kind("text", _is_text),
-    str | None: Kind("text", _is_text),
+    str | None: Kind("text or false", lambda value: _is_text(value) or value is False),
     bool: Kind("true or false", lambda value: isinstance(value, bool)),
     int: Kind("a whole number", _is_whole),
-    float: Kind("a positive number", lambda value: isinstance(value, float) and value > 0),
+    float: Kind("a positive number", _is_positive),
+    float | None: Kind("a positive number", _is_positive),
     int | None: Kind("a positive whole number", lambda value: _is_whole(value) and value > 0),
     tuple[str, ...]: Kind("a list of texts", _list_of(_is_text)),
     Roles: Kind("a table of tensor names by role", _is_roles),
@@ -94,12 +104,30 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     """
     file = Path(path)
     data = read_bounded(file, megabytes=1, remedy="give a TOML file")
-    family = _record(Family, parse_toml(data, str(file)), str(file))
+    family = _record(Family, _whole(parse_toml(data, str(file)), str(file)), str(file))
     if not family.stacks:
         raise InputError(f"{file}: stacks: none given; describe the layers in [[stacks]]")
     if family.norm not in (LAYER, RMS):
         raise InputError(f"{file}: norm: found {family.norm!r:.80}, expected {LAYER} or {RMS}")
     return family
+
+
+def _whole(values: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The keys of a file with those of the shipped file that it is like."""
+    like = values.get("like")
+    if not _is_text(like):
+        return dict(values)
+    shipped = {file.stem: file for file in sorted(families.FOLDER.glob("*.toml"))}
+    if like not in shipped:
+        known = ", ".join(shipped)
+        raise InputError(f"{place}: like: found {like!r:.80}, expected a file that ships; known: {known}")
+    base = _whole(parse_toml(shipped[like].read_bytes(), str(shipped[like])), str(shipped[like]))
+    merged = {key: value for key, value in base.items() if key not in OWN} | dict(values)
+    own, others = values.get("stacks", []), base["stacks"]
+    nothing: dict[str, Any] = {}
+    if STACKS.fits(own):
+        merged["stacks"] = [{**other, **mine} for mine, other in zip_longest(own, others, fillvalue=nothing)]
+    return merged
 
 
 def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Record:
@@ -120,6 +148,8 @@ def _value(value: Any, kind: Kind, place: str) -> Any:
         raise InputError(f"{place}: found {value!r:.80}, expected {kind.wanted}")
     if kind is STACKS:
         return tuple(_layer_table(part, f"{place}[{i}]") for i, part in enumerate(value))
+    if value is False and kind is KINDS[str | None]:
+        return None
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -153,6 +183,7 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
 def _norm_roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:
     yield from (("norms", roles) for roles in table.norms)
     yield "inner_norms", table.inner_norms
+    yield "biases", table.biases
 
 
 def _roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:

@@ -1,4 +1,4 @@
-"""ONNX graphs: their initialisers, by the names of the parameters they were exported from.
+"""ONNX graphs: their initialisers and constants, by the names of the parameters they were exported from.
 
 PyTorch's exporter stores the weight of a linear layer transposed, for `MatMul`, under a name such as
 `onnx::MatMul_268`; the node that uses it is called `/encoder/layer.0/attention/self/query/MatMul` after the
@@ -21,6 +21,7 @@ from attnlaw.models.tensors import Tensors
 
 MOST = 2**31  # bytes of a graph, which its format cannot exceed
 MOST_DIGITS = 19  # of an offset
+MOST_STEPS = 4  # from a product back to its weight, through copies and transposes
 
 
 class OnnxFile(Tensors):
@@ -30,7 +31,7 @@ class OnnxFile(Tensors):
         self.source = str(path)
         self.metadata = {}
         self._onnx, graph = _load(path)
-        self._stored = {_text(tensor.name): tensor for tensor in graph.initializer}
+        self._stored = _constants(graph) | {_text(tensor.name): tensor for tensor in graph.initializer}
         # name -> (initialiser, whether it is stored transposed)
         self._names = {name: (name, False) for name in self._stored} | _linear_layers(graph, self._stored)
         self._places = {
@@ -40,6 +41,11 @@ class OnnxFile(Tensors):
         }
         self._files = {file: SameFile(file) for file, _ in self._places.values()}
         self.shapes = {name: self._shape(name) for name in self._names}
+        if branch := _branch(graph):
+            raise InputError(
+                f"{path}: keeps weights in the branches of a node {branch}; export one model without "
+                "branches (of a decoder, the one without past keys and values)"
+            )
         if not self._stored:
             raise InputError(f"{path}: an ONNX graph without weights; export the model with its parameters")
 
@@ -106,22 +112,46 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def _constants(graph: Any) -> dict[str, Any]:
+    """Matrices that are the values of `Constant` nodes, by what those give out."""
+    return {
+        _text(node.output[0]): attribute.t
+        for node in graph.node
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
+        if _text(attribute.name) == "value" and len(attribute.t.dims) > 0
+    }
+
+
+def _branch(graph: Any) -> str | None:
+    """The kind of a node with graphs of its own inside (`If`, `Loop`) that hold matrices."""
+    for node in graph.node:
+        for inner in (part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)):
+            held = [*inner.initializer, *_constants(inner).values()]
+            if any(len(tensor.dims) == 2 for tensor in held) or _branch(inner):
+                return _text(node.op_type)
+    return None
+
+
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Parameters that are named after the `MatMul` nodes which multiply by them from the right."""
-    same = {
-        _text(node.output[0]): _text(node.input[0])
+    before = {
+        _text(node.output[0]): (_text(node.input[0]), node.op_type == "Transpose")
         for node in graph.node
-        if node.op_type == "Identity" and node.output and node.input
+        if node.op_type in ("Identity", "Transpose") and node.output and node.input
     }
     found = {}
     for node in graph.node:
         if node.op_type != "MatMul" or len(node.input) != 2:
             continue
-        multiplied = _text(node.input[1])
-        weight = same.get(multiplied, multiplied)
+        weight, turned = _text(node.input[1]), False
+        for _ in range(MOST_STEPS):
+            if weight in before:
+                weight, once_more = before[weight]
+                turned ^= once_more
         *module, _operation = _text(node.name).strip("/").split("/")
         if module and weight in stored and len(stored[weight].dims) == 2:
-            found[".".join(module) + ".weight"] = (weight, True)
+            found[".".join(module) + ".weight"] = (weight, not turned)
     return found
 
 

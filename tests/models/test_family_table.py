@@ -1,0 +1,93 @@
+"""The table of model types in benchmarks/families.py: what opens is right, what does not is told why."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from models.forward_pass import require_transformers
+
+from attnlaw.models.assembly.match import UNSUPPORTED
+from attnlaw.models.families import known_families
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "families.py"
+
+
+def loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("benchmark_of_families", FILE)
+    assert spec
+    assert spec.loader
+    module = sys.modules["benchmark_of_families"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLE = loaded()
+# Norms without parameters, for parallel blocks, with an offset, behind positions; runs; towers; a refusal.
+FEW = (
+    "olmo",
+    "cohere",
+    "nemotron",
+    "codegen",
+    "modernbert",
+    "videomae",
+    "hunyuan_v1_dense",
+    "cohere2",
+    "smollm3",
+    "bloom",
+    "clip",
+    "gpt_oss",
+)
+# Names of architectures in GGUF files.
+LLAMA_CPP = {"qwen2moe", "qwen3moe"}
+REFUSED = {*UNSUPPORTED, "xlnet"}
+
+
+def test_every_type_of_a_family_is_in_the_table() -> None:
+    assert len(TABLE.TYPES) >= 67
+    named = {name for family in known_families() for name in family.model_types} - LLAMA_CPP
+    assert named <= TABLE.TYPES.keys()
+
+
+def outcome(name: str) -> None:
+    require_transformers("5.22", "these models in float64")
+    found = TABLE.outcome(name)
+    if name in REFUSED:
+        assert found.error is None
+        assert "unsupported layout" in found.line or "unknown architecture" in found.line
+    else:
+        assert found.error is not None, found.line
+        assert found.error <= (TABLE.SINGLE if name in TABLE.ROUNDED else TABLE.TOLERANCE)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_some_types(name: str) -> None:
+    outcome(name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(TABLE.TYPES.keys() - set(FEW)))
+def test_all_other_types(name: str) -> None:
+    outcome(name)
+
+
+def test_the_command_prints_the_table_and_the_share(capsys: pytest.CaptureFixture[str]) -> None:
+    assert TABLE.main(["gpt2", "xlnet"]) == 0
+    first, second, _, last = capsys.readouterr().out.splitlines()
+    assert first.split()[:2] == ["gpt2", "opened"]
+    assert second.split()[:2] == ["xlnet", "refused"]
+    assert last.startswith("1 of 2 types open (50%), 0 wrongly; ")
+
+
+def test_a_type_that_is_read_wrongly_fails_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnlaw.models.assembly.shapes import Shapes
+
+    # As if the gains of gemma were not stored less 1.
+    monkeypatch.setattr(Shapes, "is_among", lambda self, model_types: False)
+    assert TABLE.main(["gemma"]) == 1
+    assert capsys.readouterr().out.split()[:2] == ["gemma", "WRONG"]
