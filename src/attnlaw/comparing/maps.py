@@ -145,7 +145,7 @@ def compare_matrices(
             after,
             known,
             norms=(_norm(before_map), _norm(after_map)),
-            inner=float(np.vdot(before_map, after_map)),
+            inner=float(np.einsum("ij,ij->", before_map, after_map)),
             shape=shape,
             d=None,
             k=k,
