@@ -1,7 +1,8 @@
-"""Tables of settings and quantities in the page of a verb, read off its declaration.
+"""Tables of settings, quantities and rules in a page, read off their declarations.
 
 A page says where, on a line of its own: `<!-- settings of learn -->`, `<!-- quantities of learn -->`,
-`<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks.
+`<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks;
+`<!-- rules of findings -->`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import Any
 
+from attnlaw.auditing.findings import RULES, Rule
 from attnlaw.base.declare import Quantity
 from attnlaw.base.settings import Declared, declared
 from attnlaw.verbs import verb
@@ -21,9 +23,12 @@ PLACE = re.compile(
 )
 
 
+RULES_PLACE = "<!-- rules of findings -->"
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with its tables."""
-    return PLACE.sub(_table, markdown)
+    return PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(RULES.values()))
 
 
 def _table(place: re.Match[str]) -> str:
@@ -63,6 +68,16 @@ def quantities_table(quantities: Iterable[Quantity]) -> str:
     for one in quantities:
         names = ", ".join(f"`{name}`" for name in one.columns)
         cells = (f"{names} {one.symbol}", one.kind, one.meaning)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
+
+
+def rules_table(rules: Iterable[Rule]) -> str:
+    """One line for each rule: its name, level and threshold, when it finds something, what to do."""
+    lines = ["| rule | level | threshold | found when | what it means | what to do |", "|---|---|---|---|---|---|"]
+    for one in rules:
+        threshold = "" if one.threshold is None else f"{one.threshold:g}"
+        cells = (f"`{one.name}`", one.level, threshold, one.when, one.meaning, one.remedy)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 

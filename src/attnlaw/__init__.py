@@ -29,6 +29,7 @@ _PUBLIC: dict[str, str] = {
     "agreement": "attnlaw.learning.agreement",
     "compare_widths": "attnlaw.limits",
     "curve": "attnlaw.learning.sweep",
+    "findings": "attnlaw.auditing.findings.find",
     "fit_law": "attnlaw.fits.fit",
     "fit_spectra": "attnlaw.auditing.fits",
     "linearise": "attnlaw.forward",

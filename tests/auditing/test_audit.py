@@ -331,7 +331,7 @@ def test_every_matrix_is_compared_with_noise(tiny):
     assert [tiny.summary["not_random"]] == [vars(one) for one in found.values()]
     quantities = tiny.summary["quantities"]
     assert (quantities["not_random_rejected"], quantities["not_random_tested"]) == (40, 40)
-    assert not_random(tiny.summary).startswith("40 of 40 matrices differ from noise at level 0.01")
+    assert not_random(tiny.summary).startswith("40 of 40 matrices differ from noise; 0.4 expected")
 
 
 def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):
@@ -361,12 +361,13 @@ def test_the_null_test_imports_neither_statistics_nor_images():
 
 
 def test_the_summary_has_the_keys_of_0_1_beside_the_shape_of_every_verb(tiny, request):
-    shape = ["verb", "settings", "quantities", "status", "remark", "version"]
-    assert list(tiny.summary)[:6] == shape
+    shape = ["verb", "settings", "quantities", "status", "remark", "tables", "version"]
+    assert list(tiny.summary)[:7] == shape
     kept = {"model", "family", "layers", "distinct_layers", "hidden_size", "heads", "matrices", "activation"}
     kept |= {"proxies", "per_application", "log10_alpha", "log10_alpha_error", "value_of_adaptivity"}
     kept |= {"value_of_adaptivity_error", "rank_count", "extensions", "warnings", "meaning"}
-    added = {"not_random", "norms", "norms_unknown", "log10_alpha_applied"}
+    added = {"not_random", "norms", "norms_unknown", "log10_alpha_applied", "findings", "rejected_share"}
+    added |= {"median_outliers", "median_effective_rank_qk", "log10_amplification"}
     assert kept | added | {"attnlaw_version"} == tiny.summary.keys() - set(shape)
     path = str(request.config.rootpath / TINY)
     assert tiny.summary["settings"]["model"] == tiny.summary["model"] == path

@@ -124,12 +124,16 @@ def test_decision_on_spectra_of_known_origin():
     seen = factor @ factor.T / np.sqrt(64 * size) + 0.3 * (blur + blur.T) / np.sqrt(2 * size)
     learned = np.linalg.eigvalsh(seen) - 0.55
     two_steps = np.concatenate([np.linspace(1, 1.01, 32), np.linspace(2, 2.01, 32)])
-    pareto = np.sqrt(np.concatenate([rng.pareto(1.2, 150) + 1, rng.uniform(0.9, 1.0, 250)]))
+    pareto, most = (
+        np.sqrt(np.concatenate([rng.pareto(1.2, tail) + 1, rng.uniform(0.9, 1.0, 400 - tail)]))
+        for tail in (150, 300)
+    )
     origins = {
         "random": [head(), matrix()],
         "learned": [of_values(learned[learned > 0], (size, size), "qr")],
         "heavy-tailed": [heavy()],
         "power-law tail": [of_values(pareto, (400, 800), "svd")],
+        "power-law spectrum": [of_values(most, (400, 800), "svd")],
         "neither": [of_values(two_steps, (size, size), "qr")],
     }
     assert tuple(origins) == tuple(LAWS)

@@ -35,7 +35,9 @@ def named(drawn: str) -> list[str]:
 
 @pytest.mark.parametrize("figure", ["proxies", "amplification", "shares", "comparison", "decay"])
 def test_figures_of_several_models_name_all_in_their_order(figure: str, audited: AuditRows) -> None:
-    (chart,) = [found.draw() for found in audit_figures(audited) if found.name == figure]
+    layers = audited.tables["layers"].with_columns(share_qk=0.3 + 0.01 * pl.int_range(pl.len()))
+    uneven = AuditRows(audited.summaries, audited.tables | {"layers": layers})
+    (chart,) = [found.draw() for found in audit_figures(uneven) if found.name == figure]
     assert named(inline_svg(chart, figure)) == list(NAMES)
 
 

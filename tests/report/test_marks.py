@@ -150,7 +150,7 @@ def test_a_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path: Path) -
     assert [panel["encoding"]["x"].get("title") for panel in panels] == ["head", None, "expert"]
     assert panels[1]["encoding"]["x2"] == {"value": "width"}  # as wide as its panel, scaled or not
     assert [panel["title"]["text"].strip() for panel in panels] == ["QK", "FFN in", "FFN out"]
-    laws = ["random", "learned", "heavy-tailed", "power-law tail", "neither"]
+    laws = ["random", "learned", "heavy-tailed", "power-law tail", "power-law spectrum", "neither"]
     assert panels[0]["encoding"]["color"]["scale"]["domain"] == laws
     assert "</svg>" in save_chart(chart, tmp_path / "map.svg").read_text()
 

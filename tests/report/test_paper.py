@@ -141,8 +141,9 @@ def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names)
     own = {"heads_model", "heads_model-2", "contributions_model", "contributions_model-2"}
-    assert {"proxies", "amplification", "shares", "comparison", "decay"} | own <= set(names)
+    assert {"proxies", "amplification", "comparison", "decay"} | own <= set(names)
     assert all(figure.caption.endswith(".") for figure in figures)
+    assert "shares" not in names  # the same in all layers
 
 
 def heights(element, names, at=0.0):

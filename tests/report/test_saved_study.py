@@ -38,9 +38,9 @@ def read(folder: Path) -> AuditRows:
 def expected(**options: Any) -> dict[str, Any]:
     """The summary of the audit itself; log10_alpha and its error stand in the table of layers."""
     summary = attnlaw.audit(options.pop("model"), **options).summary
-    new = ("verb", "settings", "quantities", "status", "remark", "version")  # what every verb's JSON has
+    new = ("verb", "settings", "quantities", "status", "remark", "tables", "version")  # of every verb's JSON
     kept = {name: value for name, value in summary.items() if name not in new}
-    return kept | {"log10_alpha": None, "log10_alpha_error": None}
+    return kept | dict.fromkeys(("log10_alpha", "log10_alpha_error", "log10_alpha_applied"))
 
 
 def test_the_label_the_disclaimer_and_the_samples_reach_the_page(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -12,32 +13,40 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.auditing.findings.damaged import damaged_places
+from attnlaw.auditing.findings.evidence import Subject
+from attnlaw.auditing.findings.find import apply_rules
+from attnlaw.auditing.findings.watch import Watch
 from attnlaw.auditing.fits import fit_tree
-from attnlaw.auditing.rows import TABLES, layer_table, matrix_table, spectrum_table
-from attnlaw.auditing.summary import case_values, norm_values, summary_of
+from attnlaw.auditing.quantities import FINDINGS
+from attnlaw.auditing.rows import TABLES, layer_table, matrix_table, schema, spectrum_table
+from attnlaw.auditing.summary import case_values, comparable_values, finding_values, norm_values, summary_of
 from attnlaw.auditing.towers import in_words, tower_proxies, tower_summaries
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, read_bounded, replace_all, replaceable, to_json, usable_directory
 from attnlaw.base.results import save_results
-from attnlaw.base.tables import distinct_names, stacked
+from attnlaw.base.tables import distinct_names, frame, stacked
 from attnlaw.bounds.proxies import Proxies, obstacle, proxies
 from attnlaw.fits.null import Rejections, null_test
+from attnlaw.models.model import Model
 from attnlaw.models.network import Network
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, measure, tell_expected
 from attnlaw.spectra.spectrum import Spectrum
 
 MOST_SUMMARY = 64  # megabytes of summary.json
+ALL = Selection()
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
     """The numbers of one or several models: rows, the trees that they were flattened from, a summary each.
 
-    `matrices`, `spectra` and `layers` are polars tables whose columns `attnlaw.auditing.quantities` lists;
-    so are `fits` and `curves`, once `fitted()`. `summaries` are dicts of plain values, `cases` the quantities
-    of each model by name, `trees` the measured spectra (None where a matrix was not selected).
+    `findings`, `matrices`, `spectra` and `layers` are polars tables whose columns
+    `attnlaw.auditing.quantities` lists; so are `fits` and `curves`, once `fitted()`. `summaries` are dicts of
+    plain values, `cases` the quantities of each model by name, `trees` the measured spectra (None where a
+    matrix was not selected), `subjects` what the rules of findings looked at.
     """
 
     summaries: tuple[dict[str, Any], ...]
@@ -48,6 +57,8 @@ class Audit:
     curves: pl.DataFrame | None = None
     cases: tuple[dict[str, Any], ...] = ()
     trees: tuple[Network[Spectrum | None], ...] = ()
+    findings: pl.DataFrame | None = None
+    subjects: tuple[Subject, ...] = ()
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -85,6 +96,7 @@ class Audit:
             **tables,
             cases=self.cases + other.cases,
             trees=self.trees + other.trees,
+            subjects=self.subjects + other.subjects,
         )
 
     def fitted(self, seed: int = 0, progress: Progress = silent) -> Audit:
@@ -154,12 +166,15 @@ def audit(
     approximate: bool = False,
     progress: Progress = silent,
     as_stored: bool = False,
+    tolerant: bool = False,
+    thresholds: Mapping[str, float] | None = None,
 ) -> Audit:
     """Audit a checkpoint: the spectra of every matrix, their null tests, and the proxies they imply.
 
     `samples` adds proxy / sqrt(samples). `approximate` estimates the sums over singular values of very large
     matrices, with errors, instead of factorising them. `as_stored`: tables and maps show norms of the stored
-    matrices, not as applied. Where not every matrix is selected there are no proxies.
+    matrices, not as applied. Where not every matrix is selected there are no proxies. `tolerant`: NaN and
+    infinity are findings, and what can be measured without them is. `thresholds` are of findings, by rule.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -170,7 +185,31 @@ def audit(
     model = settings.open()
     selection = Selection.of(settings, model.network, approximate)
     tell_expected(model, selection, settings.jobs)
-    spectra = measure(model, selection, settings.jobs, progress)
+    given = Given(samples, as_stored, tolerant, thresholds)
+    return audit_model(model, selection, given, settings.jobs, progress)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an audit is asked for beside the matrices; the words are those of `audit`."""
+
+    samples: int | None = None
+    as_stored: bool = False
+    tolerant: bool = False
+    thresholds: Mapping[str, float] | None = None
+
+
+def audit_model(
+    model: Model,
+    selection: Selection = ALL,
+    given: Given = Given(),  # noqa: B008  (a frozen record)
+    jobs: int | None = None,
+    progress: Progress = silent,
+) -> Audit:
+    """Audit a model that is open."""
+    samples = given.samples
+    watch = Watch(model)
+    spectra = _measured(watch.model, selection, jobs, progress, given.tolerant)
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
     bounds, per_application = _bounds(spectra)
     if samples is not None and bounds is None:
@@ -180,18 +219,41 @@ def audit(
     if towers:
         reason = f"{reason}; each has its own (spectrum-adaptive: {in_words(towers)})"
     values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
-    values |= norm_values(model, spectra, as_stored)
+    values |= norm_values(model, spectra, given.as_stored)
+    matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
+    tested = selection.whole and model.layers and counted.tested
+    subject = Subject(watch.evidence(selection.whole), matrices, counted.p_value if tested else None)
+    found = apply_rules(subject, thresholds=given.thresholds)
+    values |= finding_values(found) | comparable_values(matrices, layers, counted)
     summary = summary_of(model.name, values, bounds, samples)
     if model.network.towers:
         summary["towers"] = tower_summaries(model, towers)
     return Audit(
         (summary,),
-        matrix_table(model, spectra, tests, bounds),
+        matrices,
         spectrum_table(model, spectra),
-        layer_table(model, spectra, bounds),
+        layers,
         cases=(values,),
         trees=(spectra,),
+        findings=frame([one.row(model.name) for one in found], schema(FINDINGS)),
+        subjects=(subject,),
     )
+
+
+def _measured(
+    model: Model, selection: Selection, jobs: int | None, progress: Progress, tolerant: bool
+) -> Network[Spectrum | None]:
+    """The measured tree; `tolerant`: where tensors are damaged, of what does not need them."""
+    try:
+        return measure(model, selection, jobs, progress)
+    except InputError:
+        damaged = damaged_places(model) if tolerant else frozenset()
+        if not damaged:
+            raise
+    rest = replace(selection, left_out=damaged)
+    if not any(rest.takes(place) for place, _ in model.network.leaves()):
+        return model.network.map(lambda *_: None)
+    return measure(model, rest, jobs, progress)
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:

@@ -5,6 +5,7 @@
 | `MATRICES` | matrix |
 | `SPECTRA` | matrix, with all its singular values |
 | `LAYERS` | layer |
+| `FINDINGS` | thing that a rule of `auditing.findings` found |
 | `FITS` | matrix, with what laws say of it |
 | `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
 
@@ -120,6 +121,17 @@ LAYERS = (
     Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
 )
 
+FINDINGS = (
+    PLACE[0],
+    Quantity("rule", "name of the rule that found it", kind="text"),
+    Quantity("level", "how grave it is: note, warning or error", kind="text"),
+    *PLACE[1:],
+    Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
+    Quantity("value", "the number that passed the threshold"),
+    Quantity("threshold", "of the rule"),
+    Quantity("meaning", "what was found, and what that means", kind="text"),
+)
+
 FITS = (
     *PLACE,
     Quantity("rows", kind="small"),
@@ -134,10 +146,11 @@ FITS = (
     Quantity("null_scale", "in units of singular values"),
     Quantity("null_edge", "in units of singular values"),
     Quantity("edge_scale", "in units of singular values"),
-    Quantity("alpha", "exponent of the tail of the eigenvalues", called="tail exponent α", error=True),
-    Quantity("alpha_p_value", "of the power-law tail, by bootstrap", called="p-value, power law"),
-    Quantity("x_min", "the eigenvalue (a squared singular value) where the tail begins"),
-    Quantity("tail_size", "eigenvalues in the tail", kind="small"),
+    Quantity("alpha", "exponent of the power law of the upper eigenvalues", called="exponent α", error=True),
+    Quantity("alpha_p_value", "of the power law, by bootstrap", called="p-value, power law"),
+    Quantity("x_min", "the eigenvalue (a squared singular value) where the power law begins"),
+    Quantity("tail_size", "eigenvalues that the power law covers", kind="small"),
+    Quantity("tail_share", "of all eigenvalues: what the power law covers", called="share of power law"),
     Quantity("lognormal_better", "whether a lognormal tail is significantly better", kind="bool"),
     Quantity("hill", "Hill's estimate of the exponent over the upper half"),
     Quantity("kappa", "of the high-temperature Marchenko-Pastur law; small is heavy-tailed", "κ", range=True),

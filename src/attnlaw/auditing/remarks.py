@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attnlaw.auditing.findings.told import counted
 from attnlaw.bounds import BOUNDS
 from attnlaw.models.network import KINDS
 
@@ -26,10 +27,15 @@ def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | Non
 
 
 def remarks(summary: dict[str, Any]) -> list[str]:
-    """One sentence each: norms, the null test, what proxies are, sample size, adaptivity, extensions."""
-    lines = [line for line in (norms_shown(summary), not_random(summary)) if line is not None]
-    if summary["proxies"]:
-        lines.append(summary["meaning"])
+    """One sentence each: norms, what proxies are, sample size, adaptivity, extensions."""
+    norms = [line for line in (norms_shown(summary),) if line is not None]
+    meaning = [summary["meaning"]] if summary["proxies"] else []
+    return [*norms, *meaning, *proxy_remarks(summary), *extension_remarks(summary)]
+
+
+def proxy_remarks(summary: dict[str, Any]) -> list[str]:
+    """What the proxies come to at a sample size, and what adapting to spectra was worth."""
+    lines = []
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
         lines.append(
@@ -47,9 +53,12 @@ def remarks(summary: dict[str, Any]) -> list[str]:
             f"Value of adaptivity: the best single p costs {gain:.4g}{_given(error)} "
             "times the post hoc choice."
         )
-    if summary["extensions"]:
-        lines.append(f"Extension beyond the paper's setting: {', '.join(summary['extensions'])}.")
     return lines
+
+
+def extension_remarks(summary: dict[str, Any]) -> list[str]:
+    named = ", ".join(summary["extensions"])
+    return [f"Extension beyond the paper's setting: {named}."] if named else []
 
 
 def norms_shown(summary: dict[str, Any]) -> str | None:
@@ -69,14 +78,31 @@ def norms_shown(summary: dict[str, Any]) -> str | None:
 
 
 def not_random(summary: dict[str, Any]) -> str | None:
-    """How many matrices differ from noise; None in a summary of 0.1.0, or where none could be tested."""
+    """How many matrices differ from noise; None in a summary of 0.1.0, or where none could be tested.
+
+    >>> not_random({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
+    '118 of 120 matrices differ from noise; 1.2 expected of a fresh model'
+    """
     found = summary.get("not_random")
     if not found or not found["tested"]:
         return None
+    matrices = "matrix differs" if found["tested"] == 1 else "matrices differ"
     return (
-        f"{found['rejected']} of {found['tested']} matrices differ from noise at level 0.01 "
-        f"(freshly initialised: {found['expected']:.2g} expected, p = {found['p_value']:.2g})."
+        f"{found['rejected']} of {found['tested']} {matrices} from noise; "
+        f"{found['expected']:.2g} expected of a fresh model"
     )
+
+
+def findings_told(summary: dict[str, Any]) -> str | None:
+    """How much was found by how many rules; None in a summary of an older version, or of a study.
+
+    >>> findings_told({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
+    '2 errors, 1 note found by 20 rules'
+    """
+    found = summary.get("findings")
+    if not found or found["rules"] is None:
+        return None
+    return f"{counted(found) or 'nothing'} found by {found['rules']} rules"
 
 
 def _power(log10: float, error: float | None) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.auditing.quantities import CURVES, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
 from attnlaw.base.declare import Quantity, columns, flatten
 from attnlaw.base.errors import printable
 from attnlaw.base.estimate import Estimate
@@ -24,7 +24,14 @@ from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.spectrum import Applied, Spectrum
 
 Row = dict[str, Any]
-TABLES = {"matrices": MATRICES, "spectra": SPECTRA, "layers": LAYERS, "fits": FITS, "curves": CURVES}
+TABLES = {
+    "findings": FINDINGS,
+    "matrices": MATRICES,
+    "spectra": SPECTRA,
+    "layers": LAYERS,
+    "fits": FITS,
+    "curves": CURVES,
+}
 
 
 def schema(quantities: Iterable[Quantity]) -> Schema:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
 from typing import Any
 
+import polars as pl
+
 from attnlaw import __version__
+from attnlaw.auditing.findings.rules import LEVELS, RULES, Finding
 from attnlaw.auditing.rows import log10
 from attnlaw.base.estimate import Estimate
 from attnlaw.bounds import BOUNDS
@@ -16,6 +20,9 @@ from attnlaw.models.network import Network
 from attnlaw.models.norms import NO_NORM
 from attnlaw.spectra.spectrum import Spectrum
 
+# Amplification by all layers above the first: as applied where that is known.
+ALPHAS = ("log10_alpha_applied", "log10_alpha")
+COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
     "they are not probabilities and not guarantees."
@@ -60,6 +67,26 @@ def case_values(
     return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
 
 
+def finding_values(found: Sequence[Finding]) -> dict[str, Any]:
+    """How many things were found at each level, by how many rules."""
+    return {
+        **{f"findings_{level}": sum(one.level == level for one in found) for level in LEVELS},
+        "finding_rules": len(RULES),
+    }
+
+
+def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections) -> dict[str, Any]:
+    """Numbers in which trained models differ: what stands in the table of several models."""
+    qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
+    alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)
+    return {
+        "rejected_share": not_random.rejected / not_random.tested if not_random.tested else None,
+        "median_outliers": matrices["outliers"].median(),
+        "median_effective_rank_qk": qk.median(),
+        "log10_amplification": None if alpha is None else layers[alpha][0],
+    }
+
+
 def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
     """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
     unknown: dict[str, None] = {}
@@ -91,6 +118,11 @@ def summary_of(
         "not_random": {
             name: values[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
         },
+        "findings": {
+            "rules": values.get("finding_rules"),
+            **{level: values.get(f"findings_{level}") for level in LEVELS},
+        },
+        **{name: values.get(name) for name in COMPARABLE},
         "proxies": entries(values, "log10_"),
         "per_application": entries(values, "per_application_log10_"),
         "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,

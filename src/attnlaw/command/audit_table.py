@@ -1,4 +1,4 @@
-"""An audit in the terminal: one line per layer, the proxies, and what they mean."""
+"""An audit in the terminal: what was found, one line per layer, then the proxies and what they mean."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import Any
 
 import polars as pl
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.audit import Audit
-from attnlaw.auditing.remarks import proxy_entries, remarks
+from attnlaw.auditing.findings.rules import LEVELS
+from attnlaw.auditing.findings.told import groups
+from attnlaw.auditing.remarks import findings_told, not_random, proxy_entries, remarks
 from attnlaw.auditing.rows import with_sizes
+from attnlaw.auditing.summary import COMPARABLE
 from attnlaw.base.estimate import with_error
 from attnlaw.base.tables import short_names
 from attnlaw.command.console import bar, print_table, progress, sparkline
@@ -27,8 +31,12 @@ def _bins(values: Sequence[float], size: int) -> list[float]:
     return [max(values[i : i + size]) for i in range(0, len(values), size)]
 
 
+# Colours of findings by level.
+STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
 def show(audit: Audit, console: Console) -> None:
-    """Print the matrices of one model."""
+    """Print one model: what differs from noise, what was found, its matrices."""
     summary = audit.summary
     matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
     facts = f"{summary['family']}, {summary['layers']} layers, {matrices}"
@@ -48,6 +56,7 @@ def show(audit: Audit, console: Console) -> None:
     console.print()
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
     console.print(Text(facts, style="dim"), soft_wrap=True)
+    _show_findings(audit, console)
     if audit.layers.height:
         _show_layers(audit, console)
     applied = summary["norms"] == "applied"
@@ -63,17 +72,28 @@ def show(audit: Audit, console: Console) -> None:
         console.print(Text(f"warning: {warning}", style="yellow"))
 
 
+def _show_findings(audit: Audit, console: Console) -> None:
+    """The null test in one line, then findings by level: where, the value, the threshold, the meaning."""
+    for line in (not_random(audit.summary), findings_told(audit.summary)):
+        if line is not None:
+            console.print(Text(line, style="bold"), soft_wrap=True)
+    rows = () if audit.findings is None else audit.findings.iter_rows(named=True)
+    for group in groups(rows):
+        level = Text(f"{group.level}: ", style=STYLES[group.level])
+        console.print(level.append(f"{group.rule}: {group.where}", style="default"), soft_wrap=True)
+        console.print(Padding(Text(group.said, style="dim"), (0, 0, 0, 2), expand=False))
+    console.print()
+
+
 def show_together(found: Sequence[Audit], console: Console) -> None:
-    """Print the proxies of all models side by side, and once each what is to be known about them."""
+    """Print the proxies of one model, or several models side by side, and what is to be known about them."""
     audit = reduce(add, found)
     names = short_names(audit.names)
-    bounded = {
-        names[summary["model"]]: summary for summary in audit.summaries if summary["proxies"] is not None
-    }
     if len(audit.summaries) > 1:
         console.print()
-    if bounded:
-        console.print(_proxy_table(bounded))
+        console.print(_model_table(audit.summaries, names))
+    elif audit.summary["proxies"]:
+        console.print(_proxy_table(audit.summary))
     told: dict[str, list[str]] = {}
     for summary in audit.summaries:
         for line in remarks(summary):
@@ -101,11 +121,22 @@ def _show_layers(audit: Audit, console: Console) -> None:
     feed_forward = audit.matrices["kind"].str.starts_with("ffn_").any()
     there = (
         ("log10 α as applied", _tells_applied_alpha(audit)),
-        ("share of proxy", audit.summary["proxies"] is not None),
+        ("share of proxy", _shares_differ(audit)),
         ("norms of FFN", feed_forward),
     )
     last = [name for name, present in there if present]
     print_table(console, lambda left_out: _layer_table(audit, blocks, left_out), last)
+
+
+def _shares(matrices: pl.DataFrame) -> dict[int, float]:
+    """The share of the proxy that each layer has."""
+    return dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
+
+
+def _shares_differ(audit: Audit) -> bool:
+    """Whether there are shares of the proxy, and layers differ in them by a tenth of a percent."""
+    shares = _shares(audit.matrices.filter(pl.col("layer").is_not_null())).values()
+    return audit.summary["proxies"] is not None and max(shares) - min(shares) > 1e-3
 
 
 def _tells_applied_alpha(audit: Audit) -> bool:
@@ -127,7 +158,7 @@ def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
     }
     bounded = audit.summary["proxies"] is not None
     beside = _tells_applied_alpha(audit) and "log10 α as applied" not in left_out
-    wide = "share of proxy" not in left_out
+    wide = "share of proxy" not in left_out and _shares_differ(audit)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
     table.add_column("\nlayer", no_wrap=True)
     for kind in heads:
@@ -142,7 +173,7 @@ def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
             table.add_column("as\napplied", justify="right", no_wrap=True)
         if wide:
             table.add_column("share of\nproxy", no_wrap=True)
-    shares = dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
+    shares = _shares(matrices)
     largest = max(shares.values()) or 1.0
     for layer in audit.layers.iter_rows(named=True):
         rows = matrices.filter(pl.col("layer") == layer["layer"])
@@ -203,17 +234,33 @@ def _number(value: Any, form: str, error: Any = None) -> str:
     return with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
 
 
-def _proxy_table(summaries: Mapping[str, dict[str, Any]]) -> Table:
-    """A column for each model, by its name where there are several, and one more where it shares layers."""
+def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) -> Table:
+    """A row for each model, in numbers that differ between trained models, and its findings by level."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("\nmodel", overflow="fold")
+    applied = all(summary["log10_alpha_applied"] for summary in summaries)
+    alpha = "log10 α\napplied" if applied else "log10\nα"
+    for title in ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("errors", "warnings", "notes"):
+        table.add_column(f"\n{title}", justify="right", no_wrap=True)
+    forms = (".1%", ".3g", ".1f", ".2f")
+    for summary in summaries:
+        numbers = [_number(summary[name], form) for name, form in zip(COMPARABLE, forms, strict=True)]
+        found = [str(summary["findings"][level]) for level in reversed(LEVELS)]
+        table.add_row(Text(names[summary["model"]]), *numbers, *found)
+    return table
+
+
+def _proxy_table(summary: dict[str, Any]) -> Table:
+    """The proxies of a model, with one more column where it shares layers."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("proxy")
     columns = []
-    for name, summary in summaries.items():
-        title = "log10" if len(summaries) == 1 else f"log10, {name}"
-        for key, more in (("proxies", ""), ("per_application", ", per application")):
-            if summary[key]:
-                table.add_column(Text(f"{title}{more}"), justify="right", overflow="fold")
-                columns.append(proxy_entries(summary[key]))
+    for key, more in (("proxies", ""), ("per_application", ", per application")):
+        if summary[key]:
+            table.add_column(Text(f"log10{more}"), justify="right", overflow="fold")
+            columns.append(proxy_entries(summary[key]))
     for entries in zip(*columns, strict=True):
         table.add_row(entries[0][0], *(_proxy(value, error) for _, value, error in entries))
     return table

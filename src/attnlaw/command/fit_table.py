@@ -24,8 +24,15 @@ LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for 
 # What stands where no law could be fitted.
 UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
 # The medians and their columns, and which of them a narrow screen goes without, in this order.
-MEDIANS = {"W1": "wasserstein", "beyond": "outliers", "alpha": "alpha", "kappa": "kappa"}
-LESS = ("beyond", "W1", "kappa", "alpha")
+MEDIANS = {
+    "W1": "wasserstein",
+    "beyond": "outliers",
+    "alpha": "alpha",
+    "covers": "tail_share",
+    "kappa": "kappa",
+}
+FORMS = {"outliers": "g", "tail_share": ".0%"}
+LESS = ("beyond", "W1", "kappa", "covers", "alpha")
 
 
 def show(fits: Fits, console: Console) -> None:
@@ -63,6 +70,7 @@ def show_together(found: Sequence[Fits], console: Console) -> None:
     console.print(
         Text(
             "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
+            "alpha: exponent of a power law, which covers that share of the values (no tail above one half); "
             "kappa: small is a heavy tail; 2.3 to 3.4 for a random head, less where its sides differ, "
             "hundreds or infinite for a random matrix.",
             style="dim",
@@ -132,7 +140,7 @@ def _summary(fits: Fits, left_out: Sequence[str]) -> Table:
 def _median(rows: pl.DataFrame, name: str) -> str:
     if name == "kappa":
         return _kappa(rows)
-    return _number(rows[name].median(), "g" if name == "outliers" else "#.3g")
+    return _number(rows[name].median(), FORMS.get(name, "#.3g"))
 
 
 def _kappa(rows: pl.DataFrame) -> str:

@@ -46,5 +46,9 @@ LAWS = table(
         *("power-law tail", "P", 5, "yellow"),
         says="the bulk follows none of these, the tail a power of exponent alpha",
     ),
+    Law(
+        *("power-law spectrum", "S", 4, "magenta"),
+        says="more than half of its values, hence no tail, follow a power of exponent alpha",
+    ),
     Law(*("neither", "\N{MIDDLE DOT}", 0, "default"), says="none of these fits"),
 )

@@ -8,7 +8,8 @@ The decision, in this order:
    the null: of its own draws at most one in a hundred has so small a kappa); of two, the one with the
    smaller KS.
 3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
-   lognormal that is significantly better.
+   lognormal that is significantly better. Where it covers more than half of the values it is no tail: the
+   same fit is called "power-law spectrum".
 4. "neither".
 
 Where the null cannot be tested (one value, all zero, latent attention) there is no decision: the law is None.
@@ -28,6 +29,7 @@ from attnlaw.spectra.spectrum import Spectrum
 
 KS_LEVEL = 1.36
 TAIL_LEVEL, LEAST_TAIL, LEAST_SHARE = 0.1, 10, 0.1
+MOST_OF_TAIL = 0.5  # of the values: what covers more is no tail
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,7 @@ def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
     if fitting:
         return fitting[0], fitting[0]
     if _has_tail(fits):
-        return "power-law tail", "power-law"
+        return ("power-law tail" if _tail_share(fits) <= MOST_OF_TAIL else "power-law spectrum"), "power-law"
     return "neither", nearest[0][1] if nearest else None
 
 
@@ -90,6 +92,11 @@ def _has_tail(fits: dict[str, Fit]) -> bool:
     )
 
 
+def _tail_share(fits: dict[str, Fit]) -> float:
+    """The share of the values that the power law covers."""
+    return fits["power-law"].size / fits["random"].size
+
+
 def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
     random, tail, heavy, learned = (fits[law] for law in ("random", "power-law", "heavy-tailed", "learned"))
     alpha = tail.parameters.get("alpha")
@@ -106,6 +113,7 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
         "alpha_p_value": tail.p_value,
         "x_min": tail.parameters.get("x_min"),
         "tail_size": None if alpha is None else tail.size,
+        "tail_share": None if alpha is None else _tail_share(fits),
         "lognormal_better": fits["lognormal"].statistics.get("better"),
         "hill": tail.statistics.get("hill"),
         "kappa": _range(heavy, "kappa"),

@@ -24,8 +24,6 @@ ALWAYS = ("matrices", "spectra", "layers")
 # What the columns of its tables are; a name that several have is that of the first.
 KNOWN: dict[str, Quantity] = {one.name: one for table in reversed(AUDIT.tables) for one in table.columns}
 KINDS, LAWS = (KNOWN[name].choices or {} for name in ("kind", "law"))
-# The proxies that head a page.
-HEADLINE = {one.name: one.label for one in AUDIT.quantities if one.brief and one.error}
 PLACE = ("model", "layer", "stack", "head", "expert", "kind")
 
 
@@ -77,7 +75,16 @@ def audit_figures(audit: AuditRows) -> list[Figure]:
     """Whatever the rows allow: a figure without data is left out."""
     rows = pl.DataFrame([proxies_row(summary) for summary in audit.summaries], infer_schema_length=None)
     tables = audit.tables | {"matrices": with_sizes(audit.matrices, audit.applied)}
-    return figures(Source(AUDIT, rows, tables, "model"))
+    drawn = figures(Source(AUDIT, rows, tables, "model"))
+    return [one for one in drawn if one.name != "shares" or not constant_shares(audit.tables["layers"])]
+
+
+def constant_shares(layers: pl.DataFrame) -> bool:
+    """Whether all layers of all models divide their contributions alike, to a tenth of a percent."""
+    parts = layers.select(name for name in layers.columns if name.startswith("share_"))
+    spread = parts.select(pl.all().max() - pl.all().min()).row(0) if layers.height > 1 else ()
+    known = [value for value in spread if value is not None]
+    return bool(known) and max(known) <= 1e-3
 
 
 def proxies_row(summary: dict[str, Any], key: str = "proxies") -> dict[str, Any]:

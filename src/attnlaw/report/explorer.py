@@ -17,6 +17,7 @@ import polars as pl
 
 from attnlaw.base.tables import short_names
 from attnlaw.report.audited import AUDIT, KINDS, KNOWN, LAWS, PLACE, AuditRows
+from attnlaw.report.constant import constant_quantities
 from attnlaw.report.style import finite
 
 # Said elsewhere on the page, or packed.
@@ -27,12 +28,23 @@ SHORT = {
     "share": "share",
     "law": "law",
     "random_p_value": "p random",
-    "alpha": "tail α",
+    "alpha": "α",
+    "tail_share": "α covers",
 }
 # Columns of the page's table; the download has all.
 SHOWN = (
     *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm_applied", "spectral_norm"),
-    *("stable_rank", "effective_rank", "p", "share", "law", "outliers", "random_p_value", "alpha"),
+    *(
+        "stable_rank",
+        "effective_rank",
+        "p",
+        "share",
+        "law",
+        "outliers",
+        "random_p_value",
+        "alpha",
+        "tail_share",
+    ),
 )
 BRIGHT = "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
 NEAR_ONE = "Near 1, one direction carries the matrix; dark cells are nearly rank one."
@@ -52,13 +64,15 @@ MAPPED: dict[str, dict[str, Any]] = {
     "law": {"read": ". ".join(f"{name}: {law.says}" for name, law in LAWS.items()), "category": True},
     "outliers": {"read": "Each is a direction that random entries do not explain.", "zero": True},
     "random_p_value": {"read": "Dark: unlike random entries; bright: as good as random."},
-    "alpha": {"read": "Small α is a heavy tail; read it together with its p-value."},
+    "alpha": {
+        "read": "Small α is a heavy tail where it covers a tail: read it with its p-value and its share."
+    },
 }
 # Numbers of the chosen matrix.
 FACTS = (
     *("spectral_norm_applied", "spectral_norm", "frobenius_norm_applied", "frobenius_norm"),
     *("stable_rank_applied", "stable_rank", "effective_rank", "p", "share", "law", "outliers"),
-    *("random_p_value", "alpha", "alpha_p_value"),
+    *("random_p_value", "alpha", "alpha_p_value", "tail_share"),
 )
 
 
@@ -68,8 +82,11 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
     short = short_names(audit.names)
     rows = _rows(audit)
     curves = audit.tables.get("curves")
+    constant = constant_quantities(audit.matrices)
+    known = declared(audit.applied)
     return {
-        **declared(audit.applied),
+        **known,
+        "quantities": [one for one in known["quantities"] if one["key"] not in constant],
         "models": [{"name": name, "short": short[name]} for name in audit.names],
         "columns": _columns(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
         "spectra": pack(rows["singular_values"].to_list()),
@@ -78,7 +95,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
         "shown": [
             (name, SHORT.get(name, AUDIT.label(name)))
             for name in SHOWN
-            if audit.applied or name != "spectral_norm_applied"
+            if name not in constant and (audit.applied or name != "spectral_norm_applied")
         ],
         "leading": "spectral_norm_applied" if audit.applied else "spectral_norm",
     }

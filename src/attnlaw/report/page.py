@@ -22,15 +22,16 @@ from attnlaw.base.declare import Verb, columns
 from attnlaw.base.estimate import with_error
 from attnlaw.base.files import to_json
 from attnlaw.report.audited import AuditRows, audit_figures
+from attnlaw.report.constant import constants_told
 from attnlaw.report.explorer import audit_payload, infinite_places, plain_columns
 from attnlaw.report.labels import brief, constants, failed, plain_names, variants
 from attnlaw.report.marks import Figure
 from attnlaw.report.style import inline_svg
-from attnlaw.report.summary import summary_html
+from attnlaw.report.summary import proxies_html, summary_html
 
 SCRIPTS = ("explorer", "detail", "table", "page")
 # Figures of an audit that have a place of their own on its page.
-SUMMARY, LAYERS = ("proxies",), ("amplification", "shares")
+PROXIES, LAYERS = ("proxies",), ("amplification", "shares")
 # Columns that a table of any rows shows at most; the download has all.
 MOST_SHOWN = 14
 # Shown where a task failed.
@@ -56,13 +57,16 @@ def audit_page(audit: AuditRows, more: Iterable[Section] = (), note: str = "") -
     `note` is what its lead says of the rest.
     """
     drawn = audit_figures(audit)
-    proxies = "".join(f"<div>{_drawn(one, one.name)[0]}</div>" for one in drawn if one.name in SUMMARY)
-    layers = figure_section("layers", "Layers", [one for one in drawn if one.name in LAYERS])
-    rest = figure_section("figures", "Figures", [one for one in drawn if one.name not in (*SUMMARY, *LAYERS)])
+    dots = "".join(f"<div>{_drawn(one, one.name)[0]}</div>" for one in drawn if one.name in PROXIES)
+    proxies = proxies_html(audit, dots)
+    same = constants_told(audit)
+    layers = figure_section("layers", "Layers", [one for one in drawn if one.name in LAYERS], same.layers)
+    rest = figure_section("figures", "Figures", [one for one in drawn if one.name not in (*PROXIES, *LAYERS)])
     sections = [
-        Section("summary", "Summary", summary_html(audit, proxies)),
-        explorer_section("Heads"),
+        Section("summary", "Summary", summary_html(audit)),
+        explorer_section("Heads", same.matrices),
         *(section for section in (layers, rest) if section is not None),
+        *([] if proxies is None else [Section("proxies", "Proxies", proxies)]),
         *more,
         rows_section("Matrices", "qk layer=3 stable_rank<2"),
     ]
@@ -194,9 +198,9 @@ def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, 
     )
 
 
-def explorer_section(title: str) -> Section:
-    """Maps of layers by heads, and beside them what was chosen."""
-    return Section("heads", title, _template("explorer.html"))
+def explorer_section(title: str, constant: str = "") -> Section:
+    """Maps of layers by heads, and beside them what was chosen; `constant` says what cannot be."""
+    return Section("heads", title, _filled(_template("explorer.html"), {"constant": escape(constant)}))
 
 
 def rows_section(title: str, example: str) -> Section:

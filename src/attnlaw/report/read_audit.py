@@ -8,13 +8,14 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.auditing.findings.rules import LEVELS
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import read_json
 from attnlaw.base.tables import conformed, read_table, without_nan
 from attnlaw.report.audited import ALWAYS, AUDIT, KINDS, SCHEMAS, AuditRows, summary_of_row
 from attnlaw.report.saved import Saved
 from attnlaw.report.source import Source
-from attnlaw.report.summary import summary_html
+from attnlaw.report.summary import proxies_html, summary_html
 from attnlaw.verbs import verb
 
 # More audited models than this are compared by their proxies alone.
@@ -44,7 +45,8 @@ def read_audit(folder: Path) -> AuditRows:
 def _require_shown(summaries: tuple[dict[str, Any], ...], path: Path, remedy: str) -> None:
     """An `InputError` for summaries that are none: those of which no head of a page can be made."""
     try:
-        summary_html(AuditRows(summaries, {}), None)
+        summary_html(AuditRows(summaries, {}))
+        proxies_html(AuditRows(summaries, {}), None)
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: not what attnlaw wrote ({reason}); {remedy}") from error
@@ -64,9 +66,13 @@ def _fitting(audit: AuditRows, folder: Path, remedy: str) -> AuditRows:
         if strangers:
             named = f"rows of {strangers[0]}, which summary.json does not name"
             raise InputError(f"{folder}: found {named}; {remedy}, an empty directory")
-        kinds = set(owned["kind"]) - KINDS.keys() if "kind" in owned.columns else set()
+        known = {*KINDS, None} if name == "findings" else KINDS.keys()
+        kinds = set(owned["kind"]) - known if "kind" in owned.columns else set()
         if kinds:
             raise InputError(f"{folder}: found a matrix of kind {kinds.pop()!r} in {name}; {remedy}")
+    levels = set(audit.tables["findings"]["level"]) - {*LEVELS} if "findings" in audit.tables else set()
+    if levels:
+        raise InputError(f"{folder}: found a finding of level {levels.pop()!r}; {remedy}")
     value = pl.element()
     spectra = audit.tables["spectra"]
     bad = spectra.filter(pl.col("singular_values").list.eval(value.is_null() | (value < 0)).list.any())

@@ -1,8 +1,9 @@
-"""The steps of a monitored training run: a panel per quantity against the step."""
+"""The steps of a monitored training run: a panel per quantity against the step, what moves most first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,15 +19,79 @@ CAPTION = (
 )
 
 
+SAME = 1e-3  # relative moves below it are none
+
+
+@dataclass(frozen=True)
+class Move:
+    """From where to where a column went in the steps of one model."""
+
+    first: float
+    last: float
+
+    @property
+    def size(self) -> float:
+        """How far it went, relative to the larger end."""
+        return abs(self.last - self.first) / (max(abs(self.first), abs(self.last)) or 1.0)
+
+
 def step_figures(rows: pl.DataFrame) -> Iterator[Figure]:
-    """One figure of the columns of `attnlaw.training.quantities`; none where nothing was measured."""
+    """One figure of the columns of `attnlaw.training.quantities`; none where nothing was measured.
+
+    The quantity that moves most heads it. Where a run has several steps, what is constant is not drawn.
+    """
     told = {
         title: {name: label for name, label in lines.items() if name in rows.columns and rows[name].count()}
         for title, lines in PANELS.items()
     }
-    panels = {title: lines for title, lines in told.items() if lines}
-    if panels:
-        yield Figure("steps", "Against the step", CAPTION, partial(step_charts, rows, panels))
+    there = {title: lines for title, lines in told.items() if lines}
+    moves = {title: max((_move(rows, name) for name in lines), key=_size) for title, lines in there.items()}
+    still = [title for title, lines in there.items() if all(_is_still(rows, name) for name in lines)]
+    order = sorted(there, key=lambda title: -moves[title].size)
+    panels = {title: there[title] for title in order if title not in still} or there
+    if there:
+        caption = f"{_headline(rows, there[order[0]], order[0])} {_constant(still)} {CAPTION}"
+        yield Figure(
+            "steps", "Against the step", " ".join(caption.split()), partial(step_charts, rows, panels)
+        )
+
+
+def _size(move: Move) -> float:
+    return move.size
+
+
+def _move(rows: pl.DataFrame, name: str) -> Move:
+    """The largest move of a column among the models of a run."""
+    found = [Move(0.0, 0.0)]
+    for _, own in rows.sort("step").group_by("model", maintain_order=True):
+        values = own[name].drop_nulls()
+        if values.len():
+            found.append(Move(float(values[0]), float(values[-1])))
+    return max(found, key=_size)
+
+
+def _is_still(rows: pl.DataFrame, name: str) -> bool:
+    """Whether a column is the same at all of several steps, in every model."""
+    spreads = rows.group_by("model").agg(
+        low=pl.col(name).min(), high=pl.col(name).max(), steps=pl.col(name).count()
+    )
+    return all(
+        low is None or (steps > 1 and high - low <= SAME * max(abs(low), abs(high)))
+        for _, low, high, steps in spreads.iter_rows()
+    )
+
+
+def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
+    """What moved most, in a sentence; empty where nothing did."""
+    name = max(lines, key=lambda one: _move(rows, one).size)
+    move = _move(rows, name)
+    if move.size <= SAME:
+        return ""
+    return f"What moved most: {title}, {lines[name]}, from {move.first:.4g} to {move.last:.4g}."
+
+
+def _constant(still: list[str]) -> str:
+    return f"Constant, so not drawn: {'; '.join(still)}." if still else ""
 
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:

@@ -1,4 +1,4 @@
-"""The head of an audit's page: a card for each model, what proxies are, and all of them in a table."""
+"""The head of an audit's page, a card of findings for each model, and its proxies in one block."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from attnlaw.auditing.remarks import proxy_entries, remarks
+import polars as pl
+
+from attnlaw.auditing.findings.told import Group, groups
+from attnlaw.auditing.remarks import (
+    extension_remarks,
+    findings_told,
+    norms_shown,
+    not_random,
+    proxy_entries,
+    proxy_remarks,
+)
 from attnlaw.base.tables import short_names
-from attnlaw.report.audited import HEADLINE, AuditRows, proxies_row
+from attnlaw.report.audited import AuditRows
 
 # What models of one shape have in common.
 SHAPE = {"family": "family", "layers": "layers", "hidden_size": "hidden size", "heads": "heads"}
@@ -19,23 +29,69 @@ DIFFER = (
 )
 
 
-def summary_html(audit: AuditRows, drawn: str | None) -> str:
-    """The section as HTML; `drawn` is the figure of the proxies."""
+# Numbers of a card, in which trained models differ.
+NUMBERS = {
+    "rejected_share": ("unlike noise", ".1%"),
+    "median_outliers": ("values beyond the edge", ".3g"),
+    "median_effective_rank_qk": ("effective rank of QK", ".1f"),
+    "log10_amplification": ("log10 α", ".2f"),
+}
+
+
+def summary_html(audit: AuditRows) -> str:
+    """The section as HTML: what was found in each model, before any proxy."""
     short = short_names(audit.names)
+    several = len(audit.names) > 1
     cards = "".join(
-        _card(summary, short[summary["model"]], place if len(audit.names) > 1 else None)
+        _card(summary, short[summary["model"]], place if several else None, _found(audit, summary))
         for place, summary in enumerate(audit.shown)
     )
-    bounded = [summary for summary in audit.summaries if summary["proxies"]]
-    proxies = _proxies(audit.names, bounded, short, drawn or "") if bounded else ""
     return (
         '<section id="summary" aria-labelledby="summary-title"><h2 id="summary-title">Summary</h2>'
-        f'<div id="models" class="cards">{cards}</div>{proxies}</section>'
+        f'<div id="models" class="cards">{cards}</div></section>'
     )
 
 
-def _card(summary: dict[str, Any], short: str, place: int | None) -> str:
-    name, proxies = summary["model"], proxies_row(summary)
+def proxies_html(audit: AuditRows, drawn: str | None) -> str | None:
+    """All proxies in one block, and what is to be known about them; `drawn` is their figure."""
+    bounded = [summary for summary in audit.summaries if summary["proxies"]]
+    if not bounded:
+        return None
+    short = short_names(audit.names)
+    told: dict[str, list[str]] = {}
+    for summary in bounded:
+        for line in proxy_remarks(summary):
+            told.setdefault(line, []).append(short[summary["model"]])
+    said = [
+        line if len(whose) == len(bounded) else f"{', '.join(whose)}: {line}" for line, whose in told.items()
+    ]
+    return (
+        '<section id="proxies" aria-labelledby="proxies-title"><h2 id="proxies-title">Proxies</h2>'
+        f"{_proxies(audit.names, bounded, short, drawn or '')}{_notes(said)}</section>"
+    )
+
+
+def _found(audit: AuditRows, summary: dict[str, Any]) -> list[Group]:
+    """The findings of a model, from its rows; none where they were not looked for."""
+    table = audit.tables.get("findings")
+    own = [] if table is None else table.filter(pl.col("model") == summary["model"]).iter_rows(named=True)
+    return groups(own)
+
+
+def _findings(summary: dict[str, Any], found: Iterable[Group]) -> str:
+    """The null test, how much was found, and each of it: level, rule, place, value, threshold, meaning."""
+    lines = [line for line in (not_random(summary), findings_told(summary)) if line is not None]
+    items = "".join(
+        f'<li class="finding" data-level="{escape(one.level)}"><b>{escape(one.level)}</b> '
+        f"{escape(one.rule)}: {escape(one.where)}<span>{escape(one.said)}</span></li>"
+        for one in found
+    )
+    told = "".join(f'<p class="answer">{escape(line)}</p>' for line in lines)
+    return f'{told}<ul class="findings">{items}</ul>' if items else told
+
+
+def _card(summary: dict[str, Any], short: str, place: int | None, found: list[Group]) -> str:
+    name = summary["model"]
     facts = [
         str(summary["family"]),
         f"{_told(summary['layers'])} layers",
@@ -43,16 +99,18 @@ def _card(summary: dict[str, Any], short: str, place: int | None) -> str:
         f"{_told(summary['heads'])} heads",
         f"{_told(summary['matrices'])} matrices",
     ]
+    applied = {"log10_amplification": ", as applied"} if summary.get("log10_alpha_applied") else {}
     numbers = "".join(
-        f"<div><dt>{escape(called)}</dt><dd>10<sup>{_power(proxies[key])}</sup></dd></div>"
-        for key, called in HEADLINE.items()
-        if key in proxies
+        f"<div><dt>{escape(called)}{applied.get(key, '')}</dt>"
+        f"<dd>{escape(format(float(summary[key]), form))}</dd></div>"
+        for key, (called, form) in NUMBERS.items()
+        if summary.get(key) is not None
     )
-    said = [line for line in remarks(summary) if line != summary["meaning"]]
+    said = [line for line in (norms_shown(summary), *extension_remarks(summary)) if line is not None]
     path = "" if short == name else f'<p class="path">{escape(name)}</p>'
     return (
         f"<article><h3>{_key(place)}{escape(short)}</h3>{path}"
-        f'<p class="facts">{escape(" · ".join(facts))}</p>'
+        f'<p class="facts">{escape(" · ".join(facts))}</p>{_findings(summary, found)}'
         f'<dl class="headline">{numbers}</dl>{_notes(said)}'
         f"{_notes(summary['warnings'], 'note warning')}</article>"
     )
@@ -81,7 +139,7 @@ def _proxies(names: list[str], models: list[dict[str, Any]], short: Mapping[str,
     differ = [called for fact, called in SHAPE.items() if len({str(model[fact]) for model in models}) > 1]
     note = f'<p class="note" id="shapes">{DIFFER.format(facts=", ".join(differ))}</p>' if differ else ""
     return (
-        f'<figure class="card" id="proxies"><p class="meaning">{escape(models[0]["meaning"] or "")}</p>{note}'
+        f'<figure class="card"><p class="meaning">{escape(models[0]["meaning"] or "")}</p>{note}'
         f'<div class="beside"><div class="wide"><table><thead><tr><th scope="col">log10 of</th>{heads}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div>{drawn}</div></figure>"
     )
@@ -99,10 +157,6 @@ def _value(log10: float | None, error: float | None) -> str:
         return f"{log10:.4f}"
     digits = min(8, max(0, -math.floor(math.log10(error))))
     return f"{log10:.{digits}f} ± {error:.{digits}f}"
-
-
-def _power(log10: float | None) -> str:
-    return "?" if log10 is None else f"{log10:.2f}"
 
 
 def _told(value: Any) -> str:

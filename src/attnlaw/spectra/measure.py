@@ -35,11 +35,20 @@ LONG = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Which layers (None: all) and groups of matrices to measure, and whether to approximate large ones."""
+    """Which layers (None: all) and groups of matrices to measure, and whether to approximate large ones.
+
+    `left_out` are places that cannot be measured.
+    """
 
     layers: range | None = None
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)
     approximate: bool = False
+    left_out: frozenset[Place] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was chosen: every matrix of every layer is measured, or was to be."""
+        return self.layers is None and set(LAYER_GROUPS) <= {*self.groups}
 
     @classmethod
     def of(cls, settings: ModelSettings, network: Network[Product], approximate: bool = False) -> Selection:
@@ -56,7 +65,7 @@ class Selection:
     def takes(self, place: Place) -> bool:
         group = KINDS[place.kind].group
         inside = self.layers is None or place.layer is None or place.layer in self.layers
-        return group is None or (group in self.groups and inside)
+        return place not in self.left_out and (group is None or (group in self.groups and inside))
 
     def approximates(self, product: Product) -> bool:
         return self.approximate and product.block is None and min(product.shape) >= LARGE

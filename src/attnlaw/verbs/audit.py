@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.auditing.quantities import CURVES, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
 from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
@@ -43,6 +43,30 @@ NOT_RANDOM = (
     Quantity("not_random_expected", "of these, expected in a freshly initialised model"),
     Quantity("not_random_p_value", "chance of so many or more in a freshly initialised model"),
 )
+COMPARABLE = (
+    Quantity("rejected_share", "of the matrices that were tested: differ from noise", called="unlike noise"),
+    Quantity(
+        "median_outliers",
+        "median over matrices of the singular values beyond the edge of the random null",
+        called="values beyond the edge",
+    ),
+    Quantity(
+        "median_effective_rank_qk",
+        "median over heads of the effective rank of QK",
+        called="effective rank of QK",
+    ),
+    Quantity(
+        "log10_amplification",
+        "amplification by all layers above the first, as applied where that is known",
+        called="log₁₀ amplification",
+    ),
+)
+FOUND = (
+    Quantity("findings_error", "findings of level error", kind="int", called="errors", brief=True),
+    Quantity("findings_warning", "findings of level warning", kind="int", called="warnings", brief=True),
+    Quantity("findings_note", "findings of level note", kind="int", called="notes", brief=True),
+    Quantity("finding_rules", "rules that looked for findings", kind="int"),
+)
 QUANTITIES = (
     Quantity("family", "family of the model", kind="text", brief=True),
     Quantity("depth", "layers, each as often as it is applied", "L", kind="int", brief=True),
@@ -52,6 +76,8 @@ QUANTITIES = (
     Quantity("matrix_count", "matrices measured", kind="int", brief=True),
     Quantity("activation", "of the feed-forward blocks", kind="text"),
     *NOT_RANDOM,
+    *COMPARABLE,
+    *FOUND,
     *(
         Quantity(
             f"log10_{name}",
@@ -207,6 +233,7 @@ VERB = AuditVerb(
     QUANTITIES,
     each(run),
     tables=(
+        Table("findings", FINDINGS, lambda found: found.findings, json=True),
         Table("matrices", MATRICES, lambda found: found.matrices),
         Table("spectra", SPECTRA, lambda found: found.spectra),
         Table("layers", LAYERS, lambda found: found.layers),

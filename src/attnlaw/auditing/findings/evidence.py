@@ -1,0 +1,130 @@
+"""What an audit notes of a model beside its spectra, as plain values: what rules of findings look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where something was found; what it does not say is None."""
+
+    layer: int | None = None
+    stack: str | None = None
+    kind: str | None = None
+    head: int | None = None
+    expert: int | None = None
+    tensor: str | None = None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One stored tensor (of a stack of matrices one member), seen once.
+
+    `role` is one of `roles.ROLES`. `peak` is the largest magnitude, None where entries are not finite.
+    `distinct` is the median number of different values in blocks of 32 along its rows, None where it has no
+    such blocks; `decibels` the signal over the rounding of its code, None where the file does not quantise
+    it or its code is not known. `twin` names the first tensor with the same bits.
+    """
+
+    spot: Spot
+    role: str
+    shape: tuple[int, ...]
+    dtype: str
+    quantised: bool
+    not_finite: int
+    peak: float | None
+    constant: bool
+    zero_rows: int
+    zero_columns: int
+    distinct: float | None = None
+    decibels: float | None = None
+    twin: str | None = None
+    mask: bool = False
+
+    @property
+    def zero(self) -> bool:
+        return self.peak == 0
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Two layers (or two heads of a layer, `spot.head` and `head`) with the cosines of their maps, exact."""
+
+    spot: Spot
+    layer: int | None
+    stack: str | None
+    head: int | None
+    qk: float
+    vo: float
+
+
+@dataclass(frozen=True)
+class Turned:
+    """How well both sides of a square matrix fit the layer's other matrices, as correlations."""
+
+    spot: Spot
+    residual_side: float
+    head_side: float
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The root mean squares of the entries of two matrices that are applied one after the other."""
+
+    spot: Spot
+    pair: str
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the scores of an attention block are multiplied by, and the width of what queries read."""
+
+    scale: float
+    width: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All of one model. `scales` has the blocks whose scores are products of stored maps alone.
+
+    `seconds` is the CPU time that noting it took.
+    """
+
+    tensors: tuple[Stored, ...] = ()
+    layers_alike: tuple[Alike, ...] = ()
+    heads_alike: tuple[Alike, ...] = ()
+    turned: tuple[Turned, ...] = ()
+    balance: tuple[Balance, ...] = ()
+    scales: Mapping[tuple[int | None, str], Scale] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a rule looks at: the evidence, the rows of the matrices, and the chance of a model this random.
+
+    `chance` is the probability of so many matrices that differ from noise in a freshly initialised model,
+    None where none was tested or not all were.
+    """
+
+    evidence: Evidence
+    matrices: pl.DataFrame
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a rule found at one spot: the value that passes its threshold, and what is particular to it.
+
+    `level` replaces the rule's own.
+    """
+
+    spot: Spot
+    value: float | None
+    detail: str = ""
+    level: str | None = None
