@@ -43,6 +43,8 @@ def make_pair(folder: Path, make: object) -> tuple[Path, Path]:
     for file in model.glob("*.safetensors"):
         tensors = load_file(file)
         for name, one in tensors.items():
+            if one.ndim < 2:
+                continue
             deviation = np.float32(0.2) * np.float32(one.astype(np.float32).std())
             noise = rng.standard_normal(one.shape, dtype=np.float32)
             strong = rng.standard_normal((one.shape[0], 3), dtype=np.float32) @ rng.standard_normal(

@@ -94,6 +94,20 @@ def test_the_share_of_rounding():
     assert np.std(shares) == pytest.approx(null.error, rel=0.1)
 
 
+def test_the_share_of_rounding_in_some_rows():
+    """Directions along the axes: all of the variance is that of the rows' own sums."""
+    rng = np.random.default_rng(6)
+    n, m, draws = 8, 100, 4000
+    steps = rng.choice([1.0, 2.0], (n, m))
+    directions = np.eye(n)[:, :3]
+    null = rounding_share_null(directions, steps)
+    errors = steps * rng.uniform(-0.5, 0.5, (draws, n, m))
+    sums = np.sum(errors**2, axis=2)
+    shares = sums[:, :3].sum(axis=1) / sums.sum(axis=1)
+    assert np.mean(shares) == pytest.approx(null.value, abs=4 * null.error / np.sqrt(draws) + 1 / (n * m))
+    assert np.std(shares) == pytest.approx(null.error, rel=4 / np.sqrt(2 * draws) + 1 / m)
+
+
 def test_the_rounded_half_of_a_head():
     rng = np.random.default_rng(5)
     n, d, m, draws = 20, 4, 15, 2000

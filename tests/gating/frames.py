@@ -12,7 +12,8 @@ import polars as pl
 from attnlaw.auditing.quantities import PLACE
 from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.tables import frame, schema_of
-from attnlaw.gating.rule_file import Rule, RuleFile, read_rules
+from attnlaw.gating.rule_file import read_rules
+from attnlaw.gating.rules import Rule, RuleFile
 
 DIFF = (
     *PLACE,
@@ -46,6 +47,7 @@ class Known:
     level: str
     threshold: float | None
     meaning: str
+    least: float = 0.0
 
 
 FINDINGS = {

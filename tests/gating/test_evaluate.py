@@ -163,6 +163,12 @@ def test_texts_and_truth_values(tmp_path):
     assert (share.outcome, share.value) == ("passed", pytest.approx(1 / 3))
 
 
+def test_numbers_of_a_selection_are_numbers_whatever_their_kind(tmp_path):
+    rows = heads({(0, "qk", 0): 1.0, (0, "qk", 1): 0.5})
+    for where, selected in (({"head": 1}, 1), ({"head": 1.0}, 1), ({"size": 1}, 1), ({"head": [0, 1]}, 2)):
+        assert evaluate(one_rule(tmp_path, where=where), rows).selected == selected
+
+
 def test_a_rule_that_is_off_looks_at_nothing(tmp_path):
     assert evaluate(one_rule(tmp_path, level="off"), pl.DataFrame()).outcome == "off"
 

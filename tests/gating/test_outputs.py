@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -14,8 +15,10 @@ import pytest
 from gating.frames import FINDINGS, TABLES, findings, heads, table, written
 from gating.sarif_schema import sarif_schema
 from markdown_it import MarkdownIt
+from rich.console import Console
 
 from attnlaw.base.errors import printable
+from attnlaw.command.check_table import show
 from attnlaw.gating.github import add_to_summary, commands
 from attnlaw.gating.judge import judge
 from attnlaw.gating.junit import junit
@@ -240,6 +243,17 @@ def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
     assert [found[0] for found in read] == ["error"] * 4 + ["warning", "notice"]
     assert read[0][1] == {"title": f"attnlaw: {rule}"}
     assert read[3][2] == f"{printable(name)}: {printable(name)}: 3; it means this"
+
+
+def test_the_table_holds_no_command_of_a_runner(tmp_path):
+    names = ("##[stop-commands]x", "a ##[add-mask]b", *HOSTILE)
+    screen = Console(file=io.StringIO(), width=60, highlight=False)
+    show(replace(verdicts(tmp_path, names), model="model"), screen)
+    lines = screen.file.getvalue().splitlines()
+    assert any("## [stop-commands]" in line for line in lines)
+    for line in lines:
+        assert runner(line) is None
+        assert "##[" not in line
 
 
 def test_the_summary_of_a_job_is_added_to(tmp_path):

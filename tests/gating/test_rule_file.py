@@ -51,7 +51,7 @@ def test_everything_that_a_file_may_say(tmp_path):
         "note",
         "skip",
     )
-    assert dict(rule.where) == {"kind": ("qk", "vo"), "head": (3,)}
+    assert dict(rule.where) == {"kind": ("qk", "vo"), "head": (3.0,)}
     assert (rule.layers, rule.mostly, rule.against) == ("0:-1", 0.95, "baseline")
     assert str(rule) == "size over the baseline's - 1 < 0.25 in 95% of rows"
 
@@ -77,8 +77,8 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         ("[findings]\nthresholds = { unbalancd = 2 }", "unknown finding unbalancd; did you mean unbalanced?"),
         (
-            "[findings]\nthresholds = { unbalanced = 0 }",
-            "thresholds.unbalanced: found 0, expected a number above 0",
+            "[findings]\nthresholds = { unbalanced = -1 }",
+            "thresholds.unbalanced: found -1, expected a number of at least 0",
         ),
         ("[findings]\nthresholds = { non-finite = 1 }", "thresholds.non-finite has no threshold; drop it"),
         ("rules = []", "unknown key rules; did you mean rule?"),

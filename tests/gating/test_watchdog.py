@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import statistics
 import warnings
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -157,3 +159,98 @@ def test_what_stops_needs_rules(tmp_path):
         SpectralMonitor(block(), tmp_path, on_fail="stop")
     with pytest.raises(BadSetting, match="expected one of warn, stop"):
         watch(block(), tmp_path, on_fail="panic")
+
+
+# The example that comes with attnlaw
+WATCHDOG = {
+    "quantities": ["scores"],
+    "rules": "watchdog",
+    "on_fail": "stop",
+    "every": 1,
+    "max_overhead": 1e9,
+}
+
+
+def encoder(lively: bool = True) -> torch.nn.Module:
+    """Three layers, with gains of norms unlike one where they are `lively`."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+    for one in model.layers:
+        torch.nn.init.xavier_uniform_(one.self_attn.in_proj_weight)
+        if lively:
+            torch.nn.init.uniform_(one.norm2.weight, 0.5, 2.0)
+    return model
+
+
+def dense_scores(model: torch.nn.Module) -> tuple[float, float]:
+    """The median spread and the largest bound, from whole matrices: c C diag(g) Wq^T Wk diag(g) C."""
+    spreads, bounds = [], []
+    for number, layer in enumerate(model.layers):
+        queries, keys = layer.self_attn.in_proj_weight.detach().double().numpy()[:32].reshape(2, 2, 8, 16)
+        before = np.eye(16)  # layer 0 reads what is given; the others what the norm behind layer - 1 makes
+        if number:
+            gain = model.layers[number - 1].norm2.weight.detach().double().numpy()
+            before = (np.eye(16) - 1 / 16) @ np.diag(gain)
+        for query, key in zip(queries, keys, strict=True):
+            scores = before @ query.T @ key @ before.T / np.sqrt(8)
+            spreads.append(np.linalg.norm(scores))
+            bounds.append(16 * np.linalg.norm(scores, 2))
+    return statistics.median(spreads), max(bounds)
+
+
+def test_scores_are_those_of_whole_matrices(tmp_path):
+    model = encoder()
+    row = SpectralMonitor(model, tmp_path, quantities=["scores"]).step(0).row
+    # Sums of 256 products of float64, in another order.
+    assert (row["score_spread_qk"], row["logit_bound"]) == pytest.approx(dense_scores(model), rel=1e-12)
+    assert row["remark"] is None
+
+
+def test_the_watchdog_by_its_numbers(tmp_path):
+    model = encoder()
+    monitor = SpectralMonitor(model, tmp_path, **WATCHDOG)
+    monitor.step(0)
+    grown = 1.0
+    for step, factor in ((1, 19.9), (2, 20.1)):
+        with torch.no_grad():  # queries alone: spread and bound grow by the factor
+            for layer in model.layers:
+                layer.self_attn.in_proj_weight[:16] *= factor / grown
+        grown = factor
+        if step == 1:
+            verdicts = {rule.rule: rule for rule in monitor.step(step).verdicts.rules}
+            assert verdicts["scores"].value == pytest.approx(18.9, rel=1e-6)
+        else:
+            with pytest.raises(GateFailed, match=r"scores: step 2: 19\.1"):
+                monitor.step(step)
+
+
+@pytest.mark.parametrize(("rate", "stopped"), [(1e-3, False), (0.3, True)])
+def test_the_watchdog_over_runs(tmp_path, rate, stopped):
+    """Tokens to be reversed: at one rate a run learns, at the other its scores explode."""
+    model = encoder(lively=False)
+    generator = torch.Generator().manual_seed(1)
+    read, told = torch.nn.Embedding(8, 16), torch.nn.Linear(16, 8)
+    places = torch.randn(6, 16, generator=generator) / 4
+    optimizer = torch.optim.AdamW([*model.parameters(), *read.parameters(), *told.parameters()], lr=rate)
+    monitor = SpectralMonitor(model, tmp_path, **(WATCHDOG | {"every": 10}))
+    losses = []
+
+    def train() -> None:
+        for step in range(41):
+            monitor.step(step)
+            tokens = torch.randint(0, 8, (32, 6), generator=generator)
+            loss = torch.nn.functional.cross_entropy(
+                told(model(read(tokens) + places)).flatten(0, 1), tokens.flip(1).flatten()
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+
+    if stopped:
+        with pytest.raises(GateFailed):
+            train()
+    else:
+        train()
+        assert losses[-1] < losses[0]

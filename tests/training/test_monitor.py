@@ -179,13 +179,14 @@ def test_outliers_of_heads_of_low_rank_are_missing(tmp_path):
 
 def test_only_the_chosen_quantities_are_there(tmp_path):
     model = TimedEncoder()
-    for quantity in ("proxies", "stable_rank", "outliers", "alpha"):
+    for quantity in ("proxies", "stable_rank", "outliers", "alpha", "scores"):
         row = SpectralMonitor(model, tmp_path / quantity, quantities=[quantity]).step(0).row
         prefix = {"proxies": "log10"}.get(quantity, quantity)
         named = {name for panel in PANELS.values() for name in panel}
         known = {name for name, value in row.items() if value is not None and name in named}
         assert known
-        assert all(name.startswith(f"{prefix}_") for name in known)
+        own = ("score_spread_qk", "logit_bound") if quantity == "scores" else f"{prefix}_"
+        assert all(name.startswith(own) for name in known)
         matrices = pl.read_parquet(tmp_path / quantity / "step_matrices.parquet")
         column = {"proxies": "log10_contribution"}.get(quantity, quantity)
         for name in ("log10_contribution", "stable_rank", "outliers", "alpha"):

@@ -12,6 +12,7 @@ from attnlaw.base.settings import setting, settings
 from attnlaw.command.perform import OUTPUT, Shown
 
 FILES = ("junit", "sarif", "markdown")
+EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
 @settings
@@ -38,18 +39,17 @@ class CheckShown(Shown):
     def instead(self) -> int | None:
         if self.explain is None:
             return None
+        from attnlaw.auditing.findings import RULES
         from attnlaw.gating.condition import nearest
-        from attnlaw.gating.measured import finding_rules
 
-        rules = finding_rules()
-        if self.explain not in rules:
-            raise BadSetting("explain", f"no such rule; {nearest(self.explain, rules)}", self.explain)
+        if self.explain not in RULES:
+            raise BadSetting("explain", f"no such rule; {nearest(self.explain, RULES)}", self.explain)
         from attnlaw.command.check_table import explain
         from attnlaw.command.console import output, print_json
 
-        rule = rules[self.explain]
+        rule = RULES[self.explain]
         if self.json:
-            print_json({name: getattr(rule, name) for name in ("name", "level", "threshold", "meaning")})
+            print_json({name: getattr(rule, name) for name in EXPLAINED})
         else:
             explain(rule, output)
         return 0

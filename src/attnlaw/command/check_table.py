@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
-from typing import Any
-
 from rich.console import Console
 from rich.text import Text
 
+from attnlaw.auditing.findings import Rule
 from attnlaw.base.errors import printable
 from attnlaw.command.console import column_table, print_table
 from attnlaw.gating.condition import shown_value
@@ -39,12 +37,12 @@ def show(verdicts: Verdicts, console: Console) -> None:
     console.print()
 
 
-def explain(rule: Any, console: Console) -> None:
-    """Print what a rule of findings means."""
+def explain(rule: Rule, console: Console) -> None:
+    """Print when a rule of findings finds something, what that means, and what to do."""
     threshold = "" if rule.threshold is None else f", threshold {shown_value(rule.threshold)}"
     console.print(Text(f"{rule.name}: {rule.level}{threshold}", style="bold"), soft_wrap=True)
-    for line in textwrap.wrap(rule.meaning, console.width):
-        console.print(Text(line), soft_wrap=True)
+    for title, text in (("found when", rule.when), ("means", rule.meaning), ("what to do", rule.remedy)):
+        console.print(Text(f"{title}: {text}"))
 
 
 def _show_rules(verdicts: Verdicts, console: Console) -> None:
@@ -78,14 +76,19 @@ def _held(rule: Verdict) -> str:
 
 
 def _line(console: Console, level: str, text: str) -> None:
-    console.print(Text(printable(text), style=STYLES[level]), soft_wrap=True)
+    console.print(Text(_harmless(text), style=STYLES[level]), soft_wrap=True)
 
 
 def _places(console: Console, places: list[str]) -> None:
     for place in places[:MOST_PLACES]:
-        console.print(Text(f"  at {printable(place)}"), soft_wrap=True)
+        console.print(Text(f"  at {_harmless(place)}"), soft_wrap=True)
     if len(places) > MOST_PLACES:
         console.print(Text(f"  and {len(places) - MOST_PLACES} more"), soft_wrap=True)
+
+
+def _harmless(text: str) -> str:
+    """Text that no runner takes for a command: some read `##[error]` wherever it stands in a line."""
+    return printable(text).replace("##[", "## [")
 
 
 def _times(count: int) -> str:

@@ -23,7 +23,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.comparing.floor import Steps, edge
 from attnlaw.comparing.joining import Joined, join
 from attnlaw.comparing.maps import MapChange, Pair, compare_heads, compare_matrices, unchanged_map
-from attnlaw.comparing.matching import is_folded, match_heads, match_neurons
+from attnlaw.comparing.matching import is_folded, is_settled, match_heads, match_neurons, own_cosines
 from attnlaw.comparing.tensors import Change, compare_tensors
 from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Place
@@ -263,18 +263,28 @@ class _AttentionUnit:
         heads = min(self.base.heads, self.model.heads)
         views = [view for kind in self.kinds for view in self.base.views(kind)]
         verdicts = models.verdicts(*views) | self._norm_verdicts(models)
-        order: list[int] | None = None
-        if self.match and verdicts - {"identical"} and "non-finite" not in verdicts:
-            mine = [_factors(models, self.base, models.base, kind) for kind in self.kinds]
-            theirs = [_factors(models, self.model, models.model, kind) for kind in self.kinds]
-            groups = self.base.kv_heads if self.base.kv_heads < self.base.heads else 0
-            order = match_heads(mine, theirs, groups)
+        look = self.match and verdicts - {"identical"} and "non-finite" not in verdicts
+        order = self._order(models) if look else None
         chosen = order or list(range(heads)) + [-1] * (self.base.heads - heads)
         maps = [pair for kind in self.kinds for pair in self._maps(models, kind, chosen)]
         ranks = [one.numbers.get("rank") for _, one in maps]
         regauged = order is None and bool(verdicts - {*QUIET, "non-finite"}) and not any(ranks)
         folded = self._folded(models)
         return Found(tuple(maps), order is not None, regauged, folded)
+
+    def _order(self, models: _Models) -> list[int] | None:
+        """The model's head that each head became; one kind of map is held at a time unless some moved."""
+
+        def read(kind: str) -> tuple[list[Pair], list[Pair]]:
+            mine = _factors(models, self.base, models.base, kind)
+            return mine, _factors(models, self.model, models.model, kind)
+
+        near = is_settled(own_cosines(*read(kind)) for kind in self.kinds)
+        if self.base.heads == self.model.heads and near:
+            return None
+        both = [read(kind) for kind in self.kinds]
+        groups = self.base.kv_heads if self.base.kv_heads < self.base.heads else 0
+        return match_heads([mine for mine, _ in both], [theirs for _, theirs in both], groups)
 
     def _maps(self, models: _Models, kind: str, chosen: list[int]) -> Iterator[tuple[Place, MapChange]]:
         verdicts = models.verdicts(*self.base.views(kind)) | self._norm_verdicts(models)

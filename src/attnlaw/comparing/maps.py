@@ -39,6 +39,10 @@ Matrix = NDArray[np.float64]
 Pair = tuple[Matrix, Matrix]
 
 
+# Of a map that did not change: no direction of it is another.
+NOTHING_NEW = dict.fromkeys(("intruders_left", "intruders_right", "new_left", "new_right"), 0)
+
+
 @dataclass(frozen=True, eq=False)
 class MapChange:
     """The numbers of one map by their columns, and what only the verdict on the model asks for.
@@ -141,7 +145,7 @@ def compare_matrices(
             after,
             known,
             norms=(_norm(before_map), _norm(after_map)),
-            inner=float(np.vdot(before_map, after_map)),
+            inner=float(np.einsum("ij,ij->", before_map, after_map)),
             shape=shape,
             d=None,
             k=k,
@@ -165,7 +169,8 @@ def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None
         "overlap_left": 1.0,
         "overlap_right": 1.0,
     }
-    return MapChange({"rows": rows, "cols": cols, "inner": inner, "matched_head": matched, **same}, apart=0.0)
+    own = {"rows": rows, "cols": cols, "inner": inner, "matched_head": matched}
+    return MapChange({**own, **same, **NOTHING_NEW}, apart=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +200,7 @@ def _change(found: _Compared, share: Any, moves: Any) -> MapChange:
         }
         if k:
             numbers |= {f"overlap_{side}": overlap(before, after, side, k) for side in SIDES}
-    if size > 0:
-        numbers |= _directions(found, share, moves)
+    numbers |= _directions(found, share, moves) if size > 0 else NOTHING_NEW
     gap = np.abs(before.values[: after.values.size] - after.values).max()
     apart = None if not found.floor else float(gap) / found.floor
     return MapChange(numbers, _relative(values, before), apart=apart)

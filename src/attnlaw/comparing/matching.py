@@ -7,7 +7,7 @@ to groups, and heads within them). A layer's assignment holds only if every head
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,10 @@ def match_heads(base: Sequence[Factors], model: Sequence[Factors], groups: int =
     `base` and `model` have the factors of every head for each kind of map (QK, VO), `groups` is the number
     of key/value heads where that is not the number of heads.
     """
-    own = np.mean([_own_cosines(*kinds) for kinds in zip(base, model, strict=True)], axis=0)
-    if len(base[0]) == len(model[0]) and (own > SETTLED).all():
+    kinds = list(zip(base, model, strict=True))
+    if len(base[0]) == len(model[0]) and is_settled(own_cosines(*one) for one in kinds):
         return None
-    cosines = np.mean([head_cosines(*kinds) for kinds in zip(base, model, strict=True)], axis=0)
+    cosines = np.mean([head_cosines(*one) for one in kinds], axis=0)
     return _accepted(cosines, _assigned(cosines, groups))
 
 
@@ -82,7 +82,12 @@ def is_folded(base: Matrix, model: Matrix, rounding: float) -> bool:
     return bool(left <= 4 * rounding and np.ptp(ratios[squares > 0]) > 1e-3 * np.abs(ratios).max())
 
 
-def _own_cosines(base: Factors, model: Factors) -> Matrix:
+def is_settled(cosines: Iterable[Matrix]) -> bool:
+    """Whether every head is so near to itself, in the mean over kinds of map, that none can have moved."""
+    return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
+
+
+def own_cosines(base: Factors, model: Factors) -> Matrix:
     """Cosines of heads of the same number."""
     found = []
     for (left0, right0), (left1, right1) in zip(base, model, strict=False):

@@ -15,7 +15,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.files import read_bounded
 from attnlaw.base.tables import frame, read_table, require_columns, schema_of, without_nan
 from attnlaw.gating.places import KEYS, PLACE, place_of, place_text
-from attnlaw.gating.rule_file import Rule
+from attnlaw.gating.rules import Rule
 
 REMEDY = "write it again with attnlaw audit --out, or attnlaw diff --out"
 MOST_SUMMARY = 64  # megabytes of summary.json

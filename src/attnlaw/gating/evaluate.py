@@ -8,7 +8,7 @@ import polars as pl
 
 from attnlaw.gating.levels import OFF
 from attnlaw.gating.places import KEYS, place_of
-from attnlaw.gating.rule_file import Rule
+from attnlaw.gating.rules import Rule
 from attnlaw.gating.verdicts import FAILED, PASSED, Failure, Verdict
 from attnlaw.models.settings import layer_range
 
@@ -91,13 +91,19 @@ def _of_every_row(
 
 def select(rule: Rule, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that the rule is about; layers count from the end of those that are there."""
-    chosen = [pl.col(name).is_in(list(values)) for name, values in rule.where.items()]
+    chosen = [_plain(rows, name).is_in(list(values)) for name, values in rule.where.items()]
     if rule.layers is not None:
         depth = int(rows["layer"].max() or 0) + 1 if rows["layer"].count() else 0  # type: ignore[arg-type]
         wanted = [rule.layers] if isinstance(rule.layers, str) else rule.layers
         numbers = {layer for one in wanted for layer in (layer_range(one, depth) if depth else ())}
         chosen.append(pl.col("layer").is_in(sorted(numbers)))
     return rows.filter(*chosen) if chosen else rows
+
+
+def _plain(rows: pl.DataFrame, name: str) -> pl.Expr:
+    """A column as the values of TOML are read: numbers as double precision."""
+    column = pl.col(name)
+    return column.cast(pl.Float64) if rows.schema[name].is_numeric() else column
 
 
 def _with_compared(rule: Rule, rows: pl.DataFrame, old: pl.DataFrame | None) -> pl.DataFrame:

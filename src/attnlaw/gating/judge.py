@@ -12,7 +12,7 @@ from attnlaw.gating.baseline import Baseline, identity
 from attnlaw.gating.evaluate import evaluate
 from attnlaw.gating.levels import OFF
 from attnlaw.gating.places import place_of
-from attnlaw.gating.rule_file import BASELINE, Rule, RuleFile, Tables
+from attnlaw.gating.rules import BASELINE, Rule, RuleFile, Tables
 from attnlaw.gating.verdicts import Found, Verdict, Verdicts
 
 Rows = Callable[[str], pl.DataFrame]

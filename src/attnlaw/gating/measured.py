@@ -12,17 +12,10 @@ from attnlaw.auditing.audit import Audit, audit
 from attnlaw.auditing.fits import fit_tree
 from attnlaw.base.declare import Progress, columns, flatten, silent
 from attnlaw.base.tables import frame, schema_of
-from attnlaw.gating.rule_file import Tables
+from attnlaw.comparing.diff import Diff, diff
+from attnlaw.gating.rules import Tables
+from attnlaw.gating.tensors import tensor_table
 from attnlaw.models.settings import ModelSettings
-
-
-def finding_rules() -> Mapping[str, Any]:
-    """The rules of findings, by name."""
-    try:
-        from attnlaw.auditing.findings import RULES
-    except ModuleNotFoundError:
-        return {}
-    return RULES
 
 
 class Measured:
@@ -45,12 +38,23 @@ class Measured:
 
     @cached_property
     def audit(self) -> Audit:
-        return audit(self.settings, None, self.approximate, self.progress)
+        """NaN and infinity are findings: what does not need them is measured."""
+        return audit(
+            self.settings,
+            approximate=self.approximate,
+            progress=self.progress,
+            tolerant=True,
+            thresholds=self.thresholds,
+        )
 
     @cached_property
     def fits(self) -> pl.DataFrame:
         trees = list(zip(self.audit.names, self.audit.trees, strict=True))
         return fit_tree(trees, progress=self.progress).matrices
+
+    @cached_property
+    def compared(self) -> Diff:
+        return diff(self.base, self.settings, progress=self.progress)
 
     @property
     def summary(self) -> pl.DataFrame:
@@ -59,7 +63,7 @@ class Measured:
 
     @property
     def findings(self) -> pl.DataFrame | None:
-        return getattr(self.audit, "findings", None)
+        return self.audit.findings
 
 
 SOURCES: dict[str, Callable[[Measured], pl.DataFrame]] = {
@@ -67,4 +71,7 @@ SOURCES: dict[str, Callable[[Measured], pl.DataFrame]] = {
     "layers": lambda model: model.audit.layers,
     "fits": lambda model: model.fits,
     "summary": lambda model: model.summary,
+    "tensors": lambda model: tensor_table(model.audit),
+    "diff": lambda model: model.compared.maps,
+    "diff_tensors": lambda model: model.compared.tensors,
 }

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from attnlaw.base.errors import printable
+from attnlaw.auditing.findings.told import place_text as spot_text
 from attnlaw.base.files import to_json
 
 MATRIX = ("layer", "stack", "kind", "head", "expert")
@@ -35,14 +35,10 @@ def place_of(row: Mapping[str, Any]) -> Place:
 def place_text(place: Mapping[str, Any]) -> str:
     """A place in words, printable whatever a tensor is called; "the model" for a row of the whole model.
 
-    >>> place_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
-    'decoder layer 3, qk, head 0'
+    >>> place_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0}), place_text({"step": 7})
+    ('decoder layer 3, qk, head 0', 'step 7')
     """
-    layer = f"layer {place['layer']}" if "layer" in place else ""
-    named = [f"{name} {place[name]}" for name in ("head", "expert", "step") if name in place]
-    first = " ".join(part for part in (place.get("stack", ""), layer) if part)
-    words = [first, place.get("kind", ""), *named, place.get("tensor", "")]
-    return printable(", ".join(word for word in words if word)) or "the model"
+    return f"step {place['step']}" if "step" in place else spot_text(place)
 
 
 def fingerprint(rule: str, place: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnlaw.auditing.quantities import FINDINGS as AUDITED
 from attnlaw.auditing.quantities import PLACE, VERSION
 from attnlaw.base.declare import Quantity
 
@@ -20,20 +21,13 @@ VERDICTS = (
     Quantity("remark", "what it came to", kind="text"),
     VERSION,
 )
-# An audit writes the same columns, but for the last two.
 FINDINGS = (
-    MODEL,
-    Quantity("rule", "what was looked for", kind="text"),
-    Quantity("level", "note, warning or error, as the rule file has it", kind="text"),
-    *PLACE[1:],
-    Quantity("tensor", "the stored tensor", kind="text"),
-    Quantity("value", "what was found"),
-    Quantity("threshold", "what it was compared with"),
-    Quantity("meaning", "what it means and what to do", kind="text"),
+    *AUDITED,
     Quantity("known", "whether the baseline has it, too: it does not count", kind="bool"),
     VERSION,
 )
 QUANTITIES = (
+    Quantity("headline", "the answer in one sentence", kind="text"),
     Quantity("passed", "whether the gate let the model through", kind="bool", brief=True),
     Quantity("exit_status", "0 passed, 3 failed", kind="int"),
     Quantity("fail_on", "the least level that the gate fails at", kind="text"),
@@ -43,5 +37,4 @@ QUANTITIES = (
     Quantity("warnings", "findings of level warning that were not known", kind="int", brief=True),
     Quantity("notes", "findings of level note that were not known", kind="int", brief=True),
     Quantity("known_findings", "findings that the baseline has, too", kind="int"),
-    Quantity("headline", "the answer in one sentence", kind="text"),
 )

@@ -25,10 +25,10 @@ exit status 2.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +36,20 @@ from attnlaw.base.declare import Quantity
 from attnlaw.base.errors import BadSetting, InputError, printable
 from attnlaw.base.files import parse_toml, read_bounded
 from attnlaw.base.settings import Settings, declared, setting, settings
-from attnlaw.gating.condition import NUMBERS, Condition, nearest, read_condition, read_value
+from attnlaw.gating.condition import NUMBERS, nearest, read_condition, read_value
 from attnlaw.gating.levels import FAIL_ON, LEVELS, OFF
 from attnlaw.gating.places import KEYS
+from attnlaw.gating.rules import BASELINE, FIRST, Rule, RuleFile, Tables
 from attnlaw.models.settings import layer_range
 
 VERSION = 1
 LARGEST = 1  # megabyte of a rule file
 EXAMPLES = Path(__file__).parent / "examples"
 OVER = ("max", "min", "median", "mean", "sum", "count")
-BASELINE, FIRST = "baseline", "first"
+NO_FINDINGS: dict[str, Any] = {"ignore": [], "levels": {}, "thresholds": {}}
 SECTIONS = ("version", "fail_on", "base", "findings", "rule")
 # Keys whose fields, here or in another room, are called otherwise.
 SPELLED = {"table": "of", "condition": "is", "layers": "where.layer"}
-# Columns of tables, by their names: those that rules may be about.
-Tables = Mapping[str, Iterable[Quantity]]
 
 
 class BadUsage(BadSetting):
@@ -82,55 +81,6 @@ class Written(Settings):
     missing: str = setting("error", "What a null does.", choices=dict.fromkeys(("error", "skip")))
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One rule, checked: rows of a table, a column of them, and what it must be."""
-
-    name: str
-    of: str
-    column: Quantity
-    condition: Condition
-    where: Mapping[str, tuple[Any, ...]]
-    layers: str | tuple[int, ...] | None
-    over: str | None
-    mostly: float | None
-    against: str | None
-    level: str
-    missing: str
-
-    @property
-    def numeric(self) -> bool:
-        """Whether what is compared is a number."""
-        return self.column.kind in NUMBERS or self.against is not None or self.over is not None
-
-    def __str__(self) -> str:
-        """What it asks for, in words."""
-        change = {None: "", BASELINE: " over the baseline's - 1", FIRST: " over the first - 1"}[self.against]
-        share = "" if self.mostly is None else f" in {100 * self.mostly:.6g}% of rows"
-        over = "" if self.over is None else f"{self.over} of "
-        return f"{over}{self.column.name}{change} {self.condition}{share}"
-
-
-@dataclass(frozen=True)
-class RuleFile:
-    """What a gate asks for. Without a file: no finding of level error."""
-
-    path: Path | None = None
-    fail_on: str = "error"
-    base: str | None = None
-    rules: tuple[Rule, ...] = ()
-    ignore: tuple[str, ...] = ()
-    levels: Mapping[str, str] | None = None
-    thresholds: Mapping[str, float] | None = None
-
-    def of(self, *tables: str) -> tuple[Rule, ...]:
-        """The rules of these tables that are not off."""
-        return tuple(rule for rule in self.rules if rule.of in tables and rule.level != OFF)
-
-    def against(self, what: str) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.rules if rule.against == what and rule.level != OFF)
-
-
 def example_names() -> list[str]:
     """The rule files that come with attnlaw."""
     return sorted(path.stem for path in EXAMPLES.glob("*.toml"))
@@ -139,13 +89,13 @@ def example_names() -> list[str]:
 def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
     """Read a rule file, or the example of a name, about these tables and these rules of findings.
 
-    Of `findings` the names count; those whose record has a `threshold` of None take none.
+    `findings` are records by name, of `attnlaw.auditing.findings.RULES`.
     """
     file = _located(path)
-    with _told(str(path)):
+    with _told():
         data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of {', '.join(example_names())}")
         content = parse_toml(data, str(path), "see docs/check.md for an example")
-    with _told(str(path), f"{path}: "):
+    with _told(f"{path}: "):
         for name in content:
             _known(name, SECTIONS)
         version = content.get("version")
@@ -158,13 +108,13 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
             raise BadSetting("rule", "expected tables [[rule]]", written)
     rules: dict[str, Rule] = {}
     for number, one in enumerate(written, start=1):
-        with _told(str(path), f"{path}: rule {_called(one, number)}: "):
+        with _told(f"{path}: rule {_called(one, number)}: "):
             rule = _rule(one, tables)
             if rule.name in rules or rule.name in findings:
                 whose = "another rule" if rule.name in rules else "a finding"
                 raise BadSetting("name", f"is that of {whose}; choose another", rule.name)
             rules[rule.name] = rule
-    with _told(str(path), f"{path}: "):
+    with _told(f"{path}: "):
         base = _base(content.get("base"), file.parent)
     return RuleFile(file, fail_on, base, tuple(rules.values()), **told)
 
@@ -177,7 +127,7 @@ def _located(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def _told(where: str, place: str = "") -> Iterator[None]:
+def _told(place: str = "") -> Iterator[None]:
     """A mistake as one line with the file and the rule."""
     try:
         yield
@@ -212,9 +162,9 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     if written and not findings:
         raise InputError("[findings] is for attnlaw check; there are none here")
     for key in written:
-        _known(key, ("ignore", "levels", "thresholds"), "key of [findings]")
-    ignore, levels, thresholds = (written.get(key, {}) for key in ("ignore", "levels", "thresholds"))
-    if not isinstance(ignore, list | dict) or not all(isinstance(name, str) for name in ignore):
+        _known(key, NO_FINDINGS, "key of [findings]")
+    ignore, levels, thresholds = (written.get(key, none) for key, none in NO_FINDINGS.items())
+    if not isinstance(ignore, list) or not all(isinstance(name, str) for name in ignore):
         raise BadSetting("ignore", "expected a list of names of findings", ignore)
     for key, table in (("levels", levels), ("thresholds", thresholds)):
         if not isinstance(table, dict):
@@ -224,10 +174,12 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
     for name, level in levels.items():
         _one_of(f"levels.{name}", level, (OFF, *LEVELS))
     for name, value in thresholds.items():
-        if getattr(findings[name], "threshold", 0.0) is None:
+        rule = findings[name]
+        if rule.threshold is None:
             raise BadSetting(f"thresholds.{name}", "has no threshold; drop it")
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise BadSetting(f"thresholds.{name}", "expected a number above 0", value)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value < rule.least:
+            raise BadSetting(f"thresholds.{name}", f"expected a number of at least {rule.least:g}", value)
     return {"ignore": tuple(ignore), "levels": levels, "thresholds": thresholds}
 
 
@@ -247,8 +199,7 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> Rule:
         raise BadSetting("against", 'is for of = "steps"; expected baseline', FIRST)
     if one.against == BASELINE and one.table == "steps":
         raise BadSetting("against", "steps have none; expected first", BASELINE)
-    counts = one.over == "count"
-    if column.kind not in (*NUMBERS, "bool") and one.over is not None and not counts:
+    if column.kind not in (*NUMBERS, "bool") and one.over not in (None, "count"):
         raise BadSetting("over", f"but {column.name} holds {column.kind}; expected count", one.over)
     if column.kind not in NUMBERS and one.against is not None:
         raise BadSetting("against", f"but {column.name} holds no numbers", one.against)
@@ -301,9 +252,7 @@ def _where(
             layers = _layers(value)
             continue
         values = value if isinstance(value, list) else [value]
-        for each in values:
-            read_value(f"where.{name}", each, own.kind, own)
-        allowed[name] = tuple(values)
+        allowed[name] = tuple(read_value(f"where.{name}", each, own.kind, own) for each in values)
     return allowed, layers
 
 

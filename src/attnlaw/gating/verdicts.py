@@ -140,6 +140,7 @@ class Verdicts:
         """The numbers of the gate, by name."""
         new = [one.level for one in self.new_findings]
         return {
+            "headline": self.headline,
             "passed": self.passed,
             "exit_status": self.status,
             "fail_on": self.fail_on,
@@ -147,7 +148,6 @@ class Verdicts:
             "failed_rules": len(self.failed_rules),
             **{f"{level}s": new.count(level) for level in LEVELS},
             "known_findings": len(self.findings) - len(new),
-            "headline": self.headline,
         }
 
     @property

@@ -1,4 +1,4 @@
-"""The spectra of a model in training, at one step: a row for the step and a row for every matrix.
+r"""The spectra of a model in training, at one step: a row for the step and a row for every matrix.
 
 | quantity | in the row of a matrix | in the row of the step |
 |---|---|---|
@@ -6,6 +6,11 @@
 | `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
 | `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
 | `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
+| `scores` | | c \|M\|_F, median over heads, and the largest c s_1(M) N: M is QK as applied, c scales scores |
+
+With zhat of root mean square one a score is c zhat^T M zhat': c |M|_F is its standard deviation over
+isotropic inputs, c s_1(M) N the largest without positions. Rotary positions turn queries and keys inside M:
+the bound is a proxy.
 
 The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (bootstraps) are left out.
 """
@@ -14,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import polars as pl
@@ -29,7 +35,8 @@ from attnlaw.fits.null import null_for
 from attnlaw.fits.tail import power_law_tails
 from attnlaw.fits.values import eigenvalues, without_round_off
 from attnlaw.gating.verdicts import Verdicts
-from attnlaw.models.network import LAYER_GROUPS
+from attnlaw.models.model import Model
+from attnlaw.models.network import LAYER_GROUPS, Place
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
@@ -83,12 +90,16 @@ def take_snapshot(
         for number, (place, _) in enumerate(measured)
     ]
     matrices = frame(rows, STEP_MATRICES_SCHEMA)
+    scores = _scores(model, measured) if "scores" in quantities else {}
     warnings = [*model.warnings, *([] if reason is None else [f"no proxies: {reason}"])]
+    if "scores" in quantities and not scores and any(place.kind == "qk" for place, _ in measured):
+        warnings.append("no scores: the norm before QK is not known, or queries or keys have their own")
     row = {
         "step": step,
         "model": model.name,
         **_proxies(bounds),
         **_over_groups(matrices),
+        **scores,
         "status": Outcome.DONE,
         "remark": "; ".join(warnings) or None,
         "attnlaw_version": __version__,
@@ -148,7 +159,7 @@ FOUND: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
     "outliers": _outliers,
     "alpha": _alphas,
 }
-QUANTITIES = ("proxies", *FOUND)
+QUANTITIES = ("proxies", *FOUND, "scores")
 
 
 def _proxies(bounds: Proxies | None) -> dict[str, float | None]:
@@ -156,6 +167,21 @@ def _proxies(bounds: Proxies | None) -> dict[str, float | None]:
         return {}
     monitored = [name for name, bound in BOUNDS.items() if bound.monitored]
     return {f"log10_{name}": _value(log10(bounds.values[name])) for name in monitored}
+
+
+def _scores(model: Model, measured: Sequence[tuple[Place, Spectrum]]) -> dict[str, float | None]:
+    """Spread and bound of the scores of self-attention; null where a norm is not known, or norms q or k."""
+    blocks = {layer.index: layer.attention for layer in model.layers}
+    spreads, bounds = [], []
+    for place, spectrum in measured:
+        if place.kind != "qk" or place.layer is None:
+            continue
+        block, applied = blocks[place.layer], spectrum.applied
+        if applied is None or block.scores.query_norm or block.scores.key_norm:
+            return {}
+        spreads.append(block.scores.scale * applied.frobenius)
+        bounds.append(block.scores.scale * applied.spectral.value * block.query.shape[0])
+    return {"score_spread_qk": median(spreads), "logit_bound": max(bounds)} if spreads else {}
 
 
 def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import polars as pl
 
 from attnlaw.gating.evaluate import evaluate
 from attnlaw.gating.levels import OFF
-from attnlaw.gating.rule_file import FIRST, BadUsage, Rule, read_rules
+from attnlaw.gating.rule_file import BadUsage, read_rules
+from attnlaw.gating.rules import FIRST, Rule
 from attnlaw.gating.verdicts import Verdict, Verdicts
 from attnlaw.training.quantities import STEPS
 from attnlaw.training.snapshot import Snapshot

@@ -8,18 +8,28 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.auditing.quantities import FITS, LAYERS, MATRICES
 from attnlaw.base.declare import Progress, Table, Verb, each
 from attnlaw.base.settings import setting, settings
+from attnlaw.comparing.quantities import DIFF, DIFF_TENSORS
 from attnlaw.gating.levels import FAIL_ON
 from attnlaw.gating.quantities import FINDINGS, QUANTITIES, VERDICTS
+from attnlaw.gating.tensors import TENSORS
 from attnlaw.models.settings import CHECKPOINT, ModelSettings, require_there
 from attnlaw.verbs.audit import QUANTITIES as SUMMARY
 
 if TYPE_CHECKING:
-    from attnlaw.gating.rule_file import RuleFile
+    from attnlaw.gating.rules import RuleFile
     from attnlaw.gating.verdicts import Verdicts
 
 GATE = "Gate"
 # The tables that rules may be about.
-TABLES = {"matrices": MATRICES, "layers": LAYERS, "fits": FITS, "summary": SUMMARY}
+TABLES = {
+    "matrices": MATRICES,
+    "layers": LAYERS,
+    "fits": FITS,
+    "summary": SUMMARY,
+    "tensors": TENSORS,
+    "diff": DIFF,
+    "diff_tensors": DIFF_TENSORS,
+}
 
 
 @settings
@@ -72,12 +82,13 @@ class CheckSettings(ModelSettings):
 
 def asked_of(case: CheckSettings) -> RuleFile:
     """The rule file of a case with what the case itself says; what it lacks is told in one line."""
-    from attnlaw.gating.measured import finding_rules
-    from attnlaw.gating.rule_file import BASELINE, BadUsage, RuleFile, read_rules
+    from attnlaw.auditing.findings import RULES
+    from attnlaw.gating.rule_file import BadUsage, read_rules
+    from attnlaw.gating.rules import BASELINE, RuleFile
 
     if case.model is None:
         raise BadUsage("MODEL is missing; give a checkpoint, or a rule to --explain")
-    asked = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, finding_rules())
+    asked = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, RULES)
     given = {"fail_on": case.fail_on, "base": case.base}
     asked = replace(asked, **{name: value for name, value in given.items() if value is not None})
     for rule in asked.of("diff", "diff_tensors"):
@@ -98,9 +109,10 @@ def refuse(case: CheckSettings) -> None:
 
 
 def run(case: CheckSettings, progress: Progress) -> Verdicts:
+    from attnlaw.auditing.findings import RULES
     from attnlaw.gating.judge import judge
     from attnlaw.gating.location import model_file
-    from attnlaw.gating.measured import Measured, finding_rules
+    from attnlaw.gating.measured import Measured
 
     asked = asked_of(case)
     model = Measured(case, asked.base, TABLES, asked.thresholds or {}, case.approximate, progress)
@@ -111,7 +123,7 @@ def run(case: CheckSettings, progress: Progress) -> Verdicts:
         TABLES,
         model.rows,
         model.findings,
-        finding_rules(),
+        RULES,
         case.baseline,
     )
     return replace(found, summary=VERB.json(case, found))

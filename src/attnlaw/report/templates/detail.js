@@ -46,7 +46,7 @@ class Detail {
     if (!spec) { show(place, element("p", { class: "note" }, "All singular values are zero.")); return; }
     const named = spec.layers.filter((layer) => layer.name);
     const drawn = element("div");
-    show(place, keys(named), drawn, element("figcaption", {}, `${spec.caption} All are values of the stored matrix.`));
+    show(place, keys(named), drawn, element("figcaption", {}, this.data.noise ? spec.caption : `${spec.caption} All are values of the stored matrix.`));
     plot(drawn, spec);
   }
 

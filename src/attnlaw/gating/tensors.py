@@ -1,0 +1,43 @@
+"""The stored tensors of a model as a table, from what its audit noted of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnlaw.auditing.quantities import PLACE
+from attnlaw.base.declare import Quantity, columns
+from attnlaw.base.errors import printable
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from attnlaw.auditing.audit import Audit
+
+TENSORS = (
+    *(one for one in PLACE if one.name != "head"),
+    Quantity("tensor", "its name, of a stack of matrices with the number of one", kind="text"),
+    Quantity("role", "map, embedding, gain, vector (a bias) or other", kind="text"),
+    Quantity("dtype", "as the file says", kind="text"),
+    Quantity("quantised", "whether the file's own code rounds it", kind="bool"),
+    Quantity("not_finite", "entries that are NaN or infinite", kind="int"),
+    Quantity("peak", "the largest magnitude; null where entries are not finite"),
+    Quantity("constant", "whether all entries are one value", kind="bool"),
+    Quantity("zero_rows", "rows that are 0", kind="int"),
+    Quantity("zero_columns", "columns that are 0", kind="int"),
+    Quantity("distinct", "different values in the median block of 32 along its rows"),
+    Quantity("decibels", "signal over the rounding of its code, where it is known"),
+    Quantity("twin", "the first tensor with the same bits", kind="text"),
+)
+
+
+def tensor_table(audit: Audit) -> pl.DataFrame:
+    """A row for each tensor that was looked at."""
+    from attnlaw.base.tables import frame, schema_of
+
+    (subject,) = audit.subjects
+    rows = []
+    for one in subject.evidence.tensors:
+        told = {**vars(one), **vars(one.spot), "model": audit.names[0]}
+        names = {name: printable(told[name]) for name in ("tensor", "twin") if told[name] is not None}
+        rows.append(told | names)
+    return frame(rows, schema_of(columns(TENSORS)))
