@@ -39,7 +39,7 @@ def output(interpreter: Interpreter, folder: Path, *arguments: str | Path) -> st
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (("audit", MODEL, "--layers", "0:1", "--no-laws"), ["layers", "matrices", "spectra"]),
+        (("audit", MODEL, "--layers", "0:1", "--no-laws"), ["findings", "layers", "matrices", "spectra"]),
         (("fit", MODEL, "--layers", "0:1", "--only", "ffn"), ["curves", "fits"]),
     ],
     ids=["audit", "fit"],
