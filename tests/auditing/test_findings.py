@@ -218,6 +218,21 @@ def test_sketches_estimate_cosines(tiny: Model) -> None:
                     assert abs(float(rough[i] @ rough[j]) - dense) < 5 * (1 - dense**2) / 6
 
 
+def test_both_sides_of_a_sketch_are_drawn_apart(tiny: Model) -> None:
+    """Projectors on orthogonal spaces have cosine 0; one draw for both sides would add their traces (0.33).
+
+    Of rank 32 the products of sketches spread by about (1/4096 + 2/(64 * 32))^(1/2) = 0.035.
+    """
+    weights, own = Weights(tiny), tiny.layers[0].attention
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((128, 128)))[0]
+    for view in (own.query, own.key):
+        weights.write(view, basis)
+    model = weights.changed
+    maps = {view: projected(own, view, model.read(view).astype(np.float32)) for view in own.views("qk")}
+    rough = sketches(own, "qk", maps)
+    assert np.abs(np.triu(rough @ rough.T, 1)).max() < 5 * 0.035
+
+
 def test_a_head_in_another_basis_is_still_a_duplicate(tiny: Model) -> None:
     """A gauge changes every tensor of a head, and not what it computes."""
     weights, own = Weights(tiny), tiny.layers[LAYER].attention
