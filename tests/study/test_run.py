@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pytest
-from study.sample_verbs import SQUARE, TORN, Square, calls, find, rows, study
+from study.sample_verbs import PYTHONPATH, SQUARE, TORN, Square, calls, find, rows, study
 
 from attnlaw import __version__
 from attnlaw.base.errors import InputError
@@ -24,7 +24,7 @@ from attnlaw.study.run import Cost, _cost
 from attnlaw.study.store import locked, open_store
 from attnlaw.study.task import Ending, Task, perform_batch
 
-DRIVER = Path(__file__).parent / "driver.py"
+DRIVE = "import sys; from study.driver import drive; drive(*sys.argv[1:])"
 
 
 COLUMNS = ("verb", "x", "seconds", "log", "square", "status", "remark", "error", "attnlaw_version", "task")
@@ -235,13 +235,15 @@ def test_ctrl_c_keeps_finished_rows(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(f'verb = "square"\n[fixed]\nlog = "{tmp_path}"\nseconds = 0.2\n[grid]\nx = "1:200:200"\n')
     out = tmp_path / "out"
-    with subprocess.Popen([sys.executable, DRIVER, file, out], stdout=subprocess.PIPE) as driver:
+    said = tmp_path / "said"
+    command = [sys.executable, "-c", DRIVE, said, file, out]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": PYTHONPATH}) as driver:
         while len(calls(tmp_path)) < 4:
+            assert driver.poll() is None, said.read_text()
             time.sleep(0.05)
         os.kill(driver.pid, signal.SIGINT)
-        assert driver.stdout is not None
-        told = json.loads(driver.stdout.read())
     assert driver.returncode == 0
+    told = json.loads(said.read_text())
     # The first task is called twice; the one at work when the signal came is lost, or had just ended.
     assert told["stopped"]
     assert told["done"] in (len(calls(tmp_path)) - 2, len(calls(tmp_path)) - 1)
