@@ -161,7 +161,7 @@ def test_the_same_model_as_gguf_and_as_safetensors_gives_the_same_rows(
     if not permuted:
         assert ours.matrices.drop("tensors").equals(twin.matrices.drop("tensors"))
         assert ours.spectra.equals(twin.spectra)
-        assert ours.summary == twin.summary
+        assert {**ours.summary, "tables": None} == {**twin.summary, "tables": None}  # findings name tensors
         return
     place = ["layer", "kind", "head"]
     assert ours.spectra.select(place).equals(twin.spectra.select(place))
