@@ -25,9 +25,9 @@ print(by_layer.sort("kind", "layer"))
 # The proxies are leading factors of bounds, as log10. Compare models of one shape; they are no guarantees.
 
 # %%
-for name, found in audit.quantities.items():
-    if name.startswith("log10_"):
-        print(f"{name:34} {found.value:8.4f}")
+for name, proxy in audit.summary["proxies"].items():
+    if "log10" in proxy:
+        print(f"{name:34} {proxy['log10']:8.4f}")
 print("counts ranks only:", audit.quantities["rank_count"])
 
 # %% [markdown]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pytest
-from study.sample_verbs import rows, study
+from study.sample_verbs import PYTHONPATH, rows, study
 
 from attnlaw.base.errors import InputError
 from attnlaw.study import resume, run, status
@@ -124,7 +125,7 @@ def test_a_lost_table_is_missing_and_computed_alone(tmp_path: Path, monkeypatch:
 
 
 KILLED = """
-import os, runpy, sys, tempfile
+import os, sys, tempfile
 link, make = os.link, tempfile.mkstemp
 
 def linked(source, target):
@@ -142,7 +143,8 @@ if at == "table":
     os.link = linked
 else:
     tempfile.mkstemp = made
-runpy.run_path(sys.argv.pop(1), run_name="__main__")
+from study.driver import drive
+drive(*sys.argv[1:])
 """
 
 
@@ -151,8 +153,8 @@ def test_a_kill_during_an_export_leaves_nothing_that_a_pattern_finds(tmp_path: P
     """Two tasks of 60 lines each: 120 in all, never those of a draft a second time."""
     found = study(tmp_path, DRAWS)
     out = tmp_path / "out"
-    driver = Path(__file__).parent / "driver.py"
-    killed = subprocess.run([sys.executable, "-c", KILLED, at, driver, tmp_path / "study.toml", out])
+    command = [sys.executable, "-c", KILLED, at, os.devnull, tmp_path / "study.toml", out]
+    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": PYTHONPATH})
     assert killed.returncode == -signal.SIGKILL
     left = [path for place in ("rows", "tables/values") for path in (out / place).glob(".*")]
     assert len(left) == 1
