@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from models.forward_pass import require_transformers
+from models.forward_pass import make, require_transformers
+from scipy.stats import binomtest
 
+import attnlaw
 from attnlaw.models.assembly.match import UNSUPPORTED
 from attnlaw.models.families import known_families
 
@@ -72,6 +75,28 @@ def test_some_types(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(TABLE.TYPES.keys() - set(FEW)))
 def test_all_other_types(name: str) -> None:
     outcome(name)
+
+
+def random_by_count(names: Iterable[str], folder: Path) -> None:
+    """Fresh models with random gains: matrices that the null test rejects, of all it looked at."""
+    count = tested = 0
+    for name in names:
+        small = TABLE.TYPES[name]
+        if name not in REFUSED:
+            make(small.kind, **small.sizes).save_pretrained(folder / name)
+            found = attnlaw.audit(folder / name, jobs=1).summary["not_random"]
+            count, tested = count + found["rejected"], tested + found["tested"]
+    assert tested > 100
+    assert binomtest(count, tested, 0.01, alternative="greater").pvalue > 1e-3, (count, tested)
+
+
+def test_fresh_models_of_some_types_with_random_gains_are_random(tmp_path: Path) -> None:
+    random_by_count(("olmo", "cohere", "nemotron", "bloom", "smollm3", "clip"), tmp_path)
+
+
+@pytest.mark.long
+def test_fresh_models_of_all_types_with_random_gains_are_random(tmp_path: Path) -> None:
+    random_by_count(TABLE.TYPES, tmp_path)
 
 
 def test_the_command_prints_the_table_and_the_share(capsys: pytest.CaptureFixture[str]) -> None:
