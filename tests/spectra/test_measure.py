@@ -140,7 +140,7 @@ def test_as_many_threads_as_jobs(monkeypatch, jobs, expected):
         made.append(workers)
         return ThreadPoolExecutor(workers)
 
-    monkeypatch.setattr("attnlaw.spectra.measure.ThreadPoolExecutor", pool)
+    monkeypatch.setattr("attnlaw.spectra.threads.ThreadPoolExecutor", pool)
     measure(open_model(tiny(), heads=4), Selection(), jobs=jobs)
     assert made == [expected]
 

@@ -7,16 +7,14 @@ that is not finite have no numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
@@ -28,13 +26,11 @@ from attnlaw.comparing.tensors import Change, compare_tensors
 from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Place
 from attnlaw.models.norms import NO_NORM, Norm
-from attnlaw.numerics.cores import usable_cores
-from attnlaw.spectra.gate import Gate
 from attnlaw.spectra.measure import Selection
+from attnlaw.spectra.threads import in_threads
 
 Matrix = NDArray[np.float64]
 Norms = tuple[Norm | None, Norm | None]
-R = TypeVar("R")
 # Elements of float64 matrices in flight at a time: 160 MB; one unit alone may be larger.
 IN_FLIGHT = 2 * 10**7
 QUIET = ("identical", "rounded", "below-floor")
@@ -156,39 +152,17 @@ def compare(
         )
     total = len(joined) + len(units)
     work = [(_elements(one, base, model), partial(_change, one, base, model)) for one in joined]
-    changes = _in_threads(work, jobs, lambda done: progress(done, total))
+    changes = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, total))
     told = tuple(zip(joined, changes, strict=True))
     after = replace(models, changes=told)
-    found = _in_threads(
+    found = in_threads(
         [(one.elements, partial(one.run, after)) for one in units],
+        IN_FLIGHT,
         jobs,
         lambda done: progress(len(joined) + done, total),
     )
     inside = frozenset(name for layer in base.layers for view in layer.views for name in view.tensors)
     return Compared(told, tuple(found), inside)
-
-
-def _in_threads(
-    work: Sequence[tuple[int, Callable[[], R]]], jobs: int | None, told: Callable[[int], None]
-) -> list[R]:
-    """Results in their order, each thread with one BLAS thread, so that numbers do not depend on `jobs`."""
-    gate = Gate(IN_FLIGHT)
-
-    def within(size: int, run: Callable[[], R]) -> R:
-        with gate.holding(size):
-            return run()
-
-    results: dict[int, R] = {}
-    with threadpool_limits(1), ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        futures = {pool.submit(within, *one): number for number, one in enumerate(work)}
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                results[futures[future]] = future.result()
-                told(done)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [results[number] for number in range(len(work))]
 
 
 # Tensors

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from zlib import crc32
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
@@ -21,9 +20,9 @@ from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
-from attnlaw.spectra.gate import Gate
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
+from attnlaw.spectra.threads import in_threads
 
 # Elements of float64 matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B.
 IN_FLIGHT = 10**8
@@ -105,23 +104,11 @@ def tell_expected(model: Model, selection: Selection, jobs: int | None = None) -
 def measure(
     model: Model, selection: Selection, jobs: int | None = None, progress: Progress = silent
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices, whatever the number of threads to the same bits; others are None.
-
-    Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
-    """
+    """Measure the selected matrices, whatever the number of threads to the same bits; others are None."""
     units = units_of(model, selection)
-    results: dict[int, list[Spectrum]] = {}
-    gate = Gate(IN_FLIGHT)
-    with threadpool_limits(1), ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        futures = {pool.submit(_measure_unit, model, unit, gate): number for number, unit in enumerate(units)}
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                results[futures[future]] = future.result()
-                progress(done, len(units))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    spectra = (spectrum for number in range(len(units)) for spectrum in results[number])
+    work = [(unit.product.elements, partial(_measured, model, unit)) for unit in units]
+    results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
+    spectra = (spectrum for found in results for spectrum in found)
     return model.network.map(lambda place, _: next(spectra) if selection.takes(place) else None)
 
 
@@ -137,11 +124,6 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
     for (place, product), members in groupby(chosen, key=lambda leaf: (replace(leaf[0], head=None), leaf[1])):
         found.append(Unit(place, product, len(list(members)), selection.approximates(product)))
     return found
-
-
-def _measure_unit(model: Model, unit: Unit, gate: Gate) -> list[Spectrum]:
-    with gate.holding(unit.product.elements):
-        return _measured(model, unit)
 
 
 def _measured(model: Model, unit: Unit) -> list[Spectrum]:

@@ -1,0 +1,43 @@
+"""Work in threads: results in their order, memory within a budget, numbers whatever the number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from attnlaw.numerics.cores import usable_cores
+from attnlaw.spectra.gate import Gate
+
+R = TypeVar("R")
+
+
+def in_threads(
+    work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, told: Callable[[int], None]
+) -> list[R]:
+    """The results of (elements in memory, function), in their order; `told` hears how many are done.
+
+    Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
+
+    >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, told=lambda done: None)
+    ['a', 'b']
+    """
+    gate = Gate(budget)
+
+    def within(size: int, run: Callable[[], R]) -> R:
+        with gate.holding(size):
+            return run()
+
+    results: dict[int, R] = {}
+    with threadpool_limits(1), ThreadPoolExecutor(jobs or usable_cores()) as pool:
+        futures = {pool.submit(within, *one): number for number, one in enumerate(work)}
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                results[futures[future]] = future.result()
+                told(done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [results[number] for number in range(len(work))]
