@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 CHECKPOINT, MACHINE = "Checkpoint", "Machine"
 
 
-@settings
-class ModelSettings(Settings):
-    """A checkpoint, how to open it, and which of its matrices to take."""
-
-    model: Any = setting(
-        MISSING,
+def model_setting(default: Any) -> Any:
+    """The words MODEL; `default` is MISSING where a verb cannot do without."""
+    return setting(
+        default,
         "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
         many=True,
         file=True,
@@ -31,6 +29,13 @@ class ModelSettings(Settings):
         metavar="MODEL",
         panel=CHECKPOINT,
     )
+
+
+@settings
+class ModelSettings(Settings):
+    """A checkpoint, how to open it, and which of its matrices to take."""
+
+    model: Any = model_setting(MISSING)
     layers: str | int | None = setting(
         None, "Only these layers (as a slice).", metavar="0:4", panel=CHECKPOINT
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
@@ -123,6 +124,27 @@ LAW_MAP = Cells(
     on_page=False,
     caption="Each cell is a matrix, coloured by the law that describes its spectrum.",
 )
+HEAD_MAP = Cells(
+    "heads",
+    "Heads",
+    table="matrices",
+    x="head",
+    y="layer",
+    colour=("spectral_norm_applied",),
+    panel="kind",
+    scale="log",
+    on_page=False,
+    caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+    "Norms are as applied: the gain of the norm before folded in, the mean projected out where that norm "
+    "takes it off; as stored where it is not known.",
+)
+STORED_HEAD_MAP = replace(
+    HEAD_MAP,
+    colour=("spectral_norm",),
+    unless="heads",
+    caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+    "Norms are those of the stored matrices.",
+)
 CHARTS = (
     Dots(
         "proxies",
@@ -180,34 +202,8 @@ CHARTS = (
         "each matrix at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices "
         "whose singular values, times their scale γαL, are small: they decay, or the scale is small.",
     ),
-    Cells(
-        "heads",
-        "Heads",
-        table="matrices",
-        x="head",
-        y="layer",
-        colour=("spectral_norm_applied",),
-        panel="kind",
-        scale="log",
-        on_page=False,
-        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
-        "Norms are as applied: the gain of the norm before folded in, the mean projected out where that norm "
-        "takes it off; as stored where it is not known.",
-    ),
-    Cells(
-        "heads",
-        "Heads",
-        table="matrices",
-        x="head",
-        y="layer",
-        colour=("spectral_norm",),
-        panel="kind",
-        scale="log",
-        on_page=False,
-        unless="heads",
-        caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
-        "Norms are those of the stored matrices.",
-    ),
+    HEAD_MAP,
+    STORED_HEAD_MAP,
     LAW_MAP,
 )
 

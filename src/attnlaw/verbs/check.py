@@ -12,7 +12,7 @@ from attnlaw.comparing.quantities import DIFF, DIFF_TENSORS
 from attnlaw.gating.levels import FAIL_ON
 from attnlaw.gating.quantities import FINDINGS, QUANTITIES, VERDICTS
 from attnlaw.gating.tensors import TENSORS
-from attnlaw.models.settings import CHECKPOINT, ModelSettings, require_there
+from attnlaw.models.settings import ModelSettings, model_setting, require_there
 from attnlaw.verbs.audit import QUANTITIES as SUMMARY
 
 if TYPE_CHECKING:
@@ -39,15 +39,7 @@ class CheckSettings(ModelSettings):
     Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
     """
 
-    model: Any = setting(
-        None,
-        "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
-        many=True,
-        file=True,
-        positional=True,
-        metavar="MODEL",
-        panel=CHECKPOINT,
-    )
+    model: Any = model_setting(None)
     rules: str | None = setting(
         None,
         "Rule file, or the name of one that comes with attnlaw; findings alone unless given.",

@@ -17,20 +17,32 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnlaw.base.errors import InputError
+from attnlaw.models.assembly.scores import scores_of
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.families import LayerTable, Roles
 from attnlaw.models.model import Attention, View
 
 
 def build_attention(
-    shapes: Shapes, prefix: str, roles: Roles, stack: LayerTable, given_heads: int | None, cross: bool = False
+    shapes: Shapes, prefix: str, stack: LayerTable, given_heads: int | None, depth: int, cross: bool = False
 ) -> Attention:
-    """The maps of one block, self attention unless `cross`, and how they split into heads."""
+    """One block of the layer at `depth` of its stack, self attention unless `cross`, and how it scores."""
+    roles = stack.cross if cross else stack.attention
     output = prefix + roles["output"]
     width = shapes.matrix(output)[0]  # heads * head size, however query, key and value are stored
     heads = _heads(shapes, output, width, stack.heads, given_heads)
     if any("latent" in keys.split(",") for keys in roles):
-        return _latent(shapes, prefix, stack, heads, width)
+        block = _latent(shapes, prefix, stack, heads, width)
+    else:
+        block = _plain(shapes, prefix, roles, stack, heads, width, cross)
+    return replace(block, scores=scores_of(shapes, stack, prefix, block, depth))
+
+
+def _plain(
+    shapes: Shapes, prefix: str, roles: Roles, stack: LayerTable, heads: int, width: int, cross: bool
+) -> Attention:
+    """The maps of a block, and how they split into heads."""
+    output = prefix + roles["output"]
     size = width // heads
     kv_heads = _key_value_heads(shapes, prefix, roles, heads, size)
     sizes = {"query": width, "key": kv_heads * size, "value": kv_heads * size}

@@ -18,11 +18,10 @@ from attnlaw.models.assembly.match import (
 )
 from attnlaw.models.assembly.norms import StackNorms, stack_norms
 from attnlaw.models.assembly.remarks import extensions, matrices_left_out, unread_layers, warnings
-from attnlaw.models.assembly.scores import scores_of
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
-from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View, network_of, widths
+from attnlaw.models.model import Blocks, FeedForward, Model, Product, View, network_of, widths
 from attnlaw.models.network import Tower
 from attnlaw.models.norms import NO_NORM, Norm
 from attnlaw.models.tensors import Tensors
@@ -109,17 +108,10 @@ def _layers(
     layers = []
     for depth, (prefix, fed) in enumerate(zip(matched.layers, norms.layers, strict=True)):
         experts = build_experts(shapes, prefix, stack)
-
-        def attention(cross: bool, at: str = prefix, depth: int = depth) -> Attention:
-            block = build_attention(
-                shapes, at, stack.cross if cross else stack.attention, stack, heads, cross
-            )
-            return replace(block, scores=scores_of(shapes, stack, at, block, depth))
-
         blocks = Blocks(
             index=first + depth,
-            attention=attention(cross=False),
-            cross=attention(cross=True) if has_cross else None,
+            attention=build_attention(shapes, prefix, stack, heads, depth),
+            cross=build_attention(shapes, prefix, stack, heads, depth, cross=True) if has_cross else None,
             feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
             stack=label,
             experts=experts,
