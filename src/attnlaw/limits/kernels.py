@@ -141,8 +141,8 @@ def linearised(name: str, variance: float) -> tuple[float, float]:
     """Slope and remainder of the kernel of an activation at inputs of one variance, against their covariance.
 
     `K(v, v, c) = K(v, v, 0) + slope c + ...`, and `remainder = K(v, v, v) - K(v, v, 0) - slope v`: with n ~ p
-    samples the kernel acts as a linear one with a ridge of the remainder (El Karoui, 2010). By Price's theorem
-    the slope is (E psi'(g))^2, g ~ N(0, v); here it is a difference of order four of the kernel.
+    samples the kernel acts as a linear one with a ridge of the remainder (El Karoui, 2010). By Price's
+    theorem the slope is (E psi'(g))^2, g ~ N(0, v); here it is a difference of order four of the kernel.
 
     >>> slope, remainder = linearised("relu", 2.0)
     >>> round(slope, 9), round(remainder - 2 * (1 / 4 - 1 / (2 * math.pi)), 9)

@@ -28,7 +28,7 @@ Reals = NDArray[np.float64]
 class Split:
     """Where n samples cut a spectrum: head of k directions, tail of effective ranks r and R.
 
-    `noise_terms` are k/n and n/R. All are None where no tail is long enough; `remark` then says what would be.
+    `noise_terms` are k/n and n/R. All are None where no tail is long enough; `remark` says what to do.
     """
 
     k: int | None
@@ -58,8 +58,9 @@ class EffectiveRanks:
     def split(self, samples: int, b: float = 1.0) -> Split:
         """The least k with r_k >= b n, among all k: r_k is not monotone, and ends at 1.
 
-        >>> effective_ranks([10.0] * 5 + [0.02] * 2000).split(100).noise_terms
-        (0.05, 0.05)
+        >>> found = effective_ranks([10.0] * 5 + [0.02] * 2000).split(100)
+        >>> found.k, [round(term, 9) for term in found.noise_terms]
+        (5, [0.05, 0.05])
         """
         n = require("samples", samples, int, least=1)
         needed = require("b", b, float, above=0) * n

@@ -5,7 +5,8 @@ v_k = act(F_k x/sqrt(d)) of p features and minimises over its own w
 
     sum_i l(y_i, w . v_k/sqrt(p)) + (ridge/2) |w|^2
 
-a sum and not a mean over the n samples. Labels are nu with noise for the square loss, sign(nu) for the others.
+a sum and not a mean over the n samples. Labels are nu with noise for the square loss, sign(nu) for the
+others.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ class Ensemble(Settings):
     0.01
     """
 
-    samples: int = setting(600, "Samples, the same for every learner.", symbol="n", least=1, many=True)
-    features: int = setting(450, "Features of a learner.", symbol="p", least=1, many=True)
-    inputs: int = setting(300, "Dimension of the inputs.", symbol="d", least=1, many=True)
-    loss: str = setting("square", "What a learner minimises.", choices=LOSSES, many=True)
-    ridge: float = setting(0.01, "Penalty of |w|²/2, against the sum over samples.", symbol="λ", least=0, many=True)
-    activation: str = setting("sign", "Of the features.", choices=FEATURES, many=True)
+    samples: int = setting(600, "Samples, the same for every learner.", symbol="n", least=1)
+    features: int = setting(450, "Features of a learner.", symbol="p", least=1)
+    inputs: int = setting(300, "Dimension of the inputs.", symbol="d", least=1)
+    loss: str = setting("square", "What a learner minimises.", choices=LOSSES)
+    ridge: float = setting(0.01, "Penalty of |w|²/2, against the sum over samples.", symbol="λ", least=0)
+    activation: str = setting("sign", "Of the features.", choices=FEATURES)
     noise: float = setting(
-        0.2, "Variance of the noise of labels.", symbol="Δ", least=0, where=("loss", "noisy"), many=True
+        0.2, "Variance of the noise of labels.", symbol="Δ", least=0, where=("loss", "noisy")
     )

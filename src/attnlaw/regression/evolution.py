@@ -9,7 +9,8 @@
 
 (arXiv 2201.13383 for general convex losses; the form for independent random features is ours.)
 
-    V = int o/D        m = mh t,  t = kappa_1^2 c int s/D        q = mh^2 kappa_1^2 c int s o/D^2 + qh int o^2/D^2
+    V = int o/D        m = mh t,  t = kappa_1^2 c int s/D
+    q = mh^2 kappa_1^2 c int s o/D^2 + qh int o^2/D^2
     Vh = -a E dg/domega        mh = a E dg/dnu        qh = a E g^2
     q1 = m^2 + (d/p) (m/mh)^2 a E g_k g_l
 
@@ -60,7 +61,7 @@ class EnsemblePrediction:
     residual: float
 
     def error(self, learners: float = 1) -> float:
-        """Error of the mean of K learners on clean labels: mean square, or share of wrong signs; K may be inf."""
+        """Error of the mean of K learners (or inf) on clean labels: mean square, or share of wrong signs."""
         K = _learners(learners)
         if LOSSES[self.problem.loss].classifies:
             return averages.mean_sign_error(self.m, self.q, self.q1, K)
@@ -115,7 +116,9 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
     modes, a = _Modes.of(problem), problem.samples / problem.features
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
-            "ridge", "expected a number above 0 with no more {samples} than {features}: many fits are exact", 0.0
+            "ridge",
+            "expected a number above 0 with no more {samples} than {features}: many fits are exact",
+            0.0,
         )
     # ln V between its value at Vh = a, where every label counts, and that of the ridge alone.
     low = math.log(modes.response(a))
@@ -181,7 +184,7 @@ def _overlaps(x: Reals) -> tuple[float, float, float]:
 
 
 def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
-    """Vh, mh, qh. Samples of label -1 mirror those of label 1, whose omega has density 2 phi Phi(m omega/(q s))."""
+    """Vh, mh, qh: label -1 mirrors label 1, whose omega has density 2 phi Phi(m omega/(q s))."""
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)
     omega, steps = averages.panels(deviation * _cuts(loss, V, deviation))
@@ -194,7 +197,7 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
 
 
 def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
-    """E g_k g_l: given zeta and the label the learners pull independently, each by its average over N(., q - q1)."""
+    """E g_k g_l: given zeta and the label, learners pull independently, by their means over N(., q - q1)."""
     common, own = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
     fine = np.arange(-averages.FAR, averages.FAR, own / deviation)
@@ -206,7 +209,7 @@ def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
 
 
 def _cuts(loss: Loss, V: float, deviation: float) -> Reals:
-    """Where integrals over omega are cut, in deviations: evenly, ever finer towards 0, at the loss's corners."""
+    """Where integrals over omega are cut, in deviations: evenly, finer towards 0, at the loss's corners."""
     graded = averages.FAR * 0.5 ** np.arange(16)
     corners = np.clip(np.array(loss.corners(V)) / deviation, -averages.FAR, averages.FAR)
     return np.concatenate([-graded, graded, corners, np.arange(-averages.FAR, averages.FAR + 1)])

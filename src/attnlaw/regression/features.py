@@ -49,7 +49,9 @@ def spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
     """Points and weights of the law of F F^T/d, F of shape features x inputs; its atom is among them."""
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
-    return np.append(points, [at for at, _ in law.atoms]), np.append(weights, [weight for _, weight in law.atoms])
+    return np.append(points, [at for at, _ in law.atoms]), np.append(
+        weights, [weight for _, weight in law.atoms]
+    )
 
 
 def sign(x: Reals) -> Reals:
@@ -67,7 +69,10 @@ def tanh(x: Reals, gain: float) -> Reals:
 def tanh_moments(gain: float) -> tuple[float, float]:
     """By quadrature, cut where tanh(G z) bends."""
     linear, second = (
-        2 * quad(_weighted, 0.0, FAR, (gain, power), points=[min(3 / gain, FAR / 2)], epsabs=1e-14, epsrel=1e-13)[0]
+        2
+        * quad(
+            _weighted, 0.0, FAR, (gain, power), points=[min(3 / gain, FAR / 2)], epsabs=1e-14, epsrel=1e-13
+        )[0]
         for power in (1, 2)
     )
     return linear, second - linear**2

@@ -11,61 +11,26 @@ With weights through `K + ridge W^-1` kernel ridge has the risk of linear ridge 
     w_g -> (n/p) slope / (gamma_g + ridge/w_g)
 
 (El Karoui 2010 for the linearisation; arXiv 2406.03171 studies the weights.) So weights act only where
-ridge/w_g is not small against gamma_g, and not at all as the ridge vanishes; and longer inputs count less even
-without weights. f(0) and f'' add finite ranks, which drop out for a teacher without intercept. Corrections
-are of order 1/p, 3 to 20 per cent for p = 100 to 800.
+ridge/w_g is not small against gamma_g, and not at all as the ridge vanishes; and longer inputs count less
+even without weights. f(0) and f'' add finite ranks, which drop out for a teacher without intercept.
+Corrections are of order 1/p, 3 to 20 per cent for p = 100 to 800.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.base.declare import table
+from attnlaw.base.declare import named
 from attnlaw.base.settings import require
 from attnlaw.limits.kernels import activation, linearised
-from attnlaw.base.declare import named
 from attnlaw.regression.problem import Regression
+from attnlaw.regression.variants import KERNELS
 
 Reals = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel f(x . x'/p): `linearise(tau)` is its slope and remainder, `matrix(X, Y)` its n x m matrix."""
-
-    name: str
-    linearise: Callable[[float], tuple[float, float]]
-    matrix: Callable[[Reals, Reals], Reals]
-
-
-def _exponential(X: Reals, Y: Reals) -> Reals:
-    return np.asarray(np.exp(X @ Y.T / X.shape[1]))
-
-
-def _wide_layer(name: str) -> Kernel:
-    """The kernel of an infinitely wide layer with an activation of `limit`."""
-
-    def matrix(X: Reals, Y: Reals) -> Reals:
-        p = X.shape[1]
-        a, b = np.broadcast_arrays((X**2).sum(1)[:, None] / p, (Y**2).sum(1) / p)
-        kernel = activation(name).kernel
-        assert kernel is not None
-        return np.asarray(named(kernel)(a, b, X @ Y.T / p))
-
-    return Kernel(name, lambda tau: linearised(name, tau), matrix)
-
-
-KERNELS = table(
-    Kernel("exp", lambda tau: (1.0, math.expm1(tau) - tau), _exponential),
-    _wide_layer("identity"),
-    _wide_layer("relu"),
-    _wide_layer("gelu"),
-)
 
 
 def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, ridge: float) -> Reals:
@@ -82,21 +47,59 @@ def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, r
     return np.asarray(slope / (np.asarray(remainders, dtype=float) + ridge / w))
 
 
-def linear_equivalent(problem: Regression, kernel: str) -> Regression:
-    """The linear problem whose `ridge_risk` is that of kernel ridge on this one.
+def kernel_weights(problem: Regression, kernel: str) -> Reals:
+    """The effective weights of the groups of a problem under a kernel of `KERNELS`."""
+    chosen = KERNELS[require("kernel", kernel, str, choices=KERNELS)]
+    lengths = [_trace(group.covariance) / problem.dimension for group in problem.groups]
+    slopes, remainders = zip(*(named(chosen.parts)(tau, *chosen.parameters) for tau in lengths), strict=True)
+    # All slopes are equal: (E psi'(g))^2 of these activations does not depend on the variance of g.
+    return effective_weights(problem.weights, slopes[0], remainders, problem.ridge)
 
-    `kernel` is one of `KERNELS`: "exp", or an activation of `limit` whose kernel is known. The ridge and
-    weights of the problem are those of kernel ridge.
+
+def linear_equivalent(problem: Regression, kernel: str) -> Regression:
+    """The linear problem whose `ridge_risk` is that of kernel ridge on this one, with its ridge and weights.
+
+    `kernel` is one of `KERNELS`: "exp", or an activation of `limit` whose kernel is known.
+
+    >>> from attnlaw.regression.problem import Group
+    >>> problem = Regression((Group(1.0, np.ones(100)),), np.ones(100), samples=50, ridge=0.5)
+    >>> linear_equivalent(problem, "identity").groups[0].weight  # (n/p)/ridge, with ridge 1
+    1.0
+    """
+    weights = problem.samples / problem.dimension * kernel_weights(problem, kernel)
+    pairs = zip(problem.groups, weights, strict=True)
+    return replace(problem, groups=tuple(replace(group, weight=weight) for group, weight in pairs), ridge=1.0)
+
+
+def kernel_matrix(kernel: str, X: Reals, Y: Reals) -> Reals:
+    """The n x m matrix of a kernel of `KERNELS` between inputs X (n x p) and Y (m x p).
+
+    >>> kernel_matrix("exp", np.zeros((1, 2)), np.ones((2, 2))).tolist()
+    [[1.0, 1.0]]
     """
     chosen = KERNELS[require("kernel", kernel, str, choices=KERNELS)]
-    n, p = problem.samples, problem.dimension
-    parts = [chosen.linearise(float(_trace(group.covariance)) / p) for group in problem.groups]
-    # All slopes are equal: (E psi'(g))^2 of these activations does not depend on the variance of g.
-    weights = n / p * effective_weights(problem.weights, parts[0][0], [part[1] for part in parts], problem.ridge)
-    groups = tuple(
-        replace(group, weight=weight) for group, weight in zip(problem.groups, weights, strict=True)
-    )
-    return replace(problem, groups=groups, ridge=1.0)
+    found: Reals = named(chosen.matrix)(X, Y, *chosen.parameters)
+    return found
+
+
+def exponential_parts(tau: float) -> tuple[float, float]:
+    return 1.0, math.expm1(tau) - tau
+
+
+def exponential_matrix(X: Reals, Y: Reals) -> Reals:
+    return np.asarray(np.exp(X @ Y.T / X.shape[1]))
+
+
+def layer_parts(tau: float, name: str) -> tuple[float, float]:
+    return linearised(name, tau)
+
+
+def layer_matrix(X: Reals, Y: Reals, name: str) -> Reals:
+    p = X.shape[1]
+    a, b = np.broadcast_arrays((X**2).sum(1)[:, None] / p, (Y**2).sum(1) / p)
+    kernel = activation(name).kernel
+    assert kernel is not None, f"{name} has no kernel in closed form"
+    return np.asarray(named(kernel)(a, b, X @ Y.T / p))
 
 
 def _trace(covariance: ArrayLike) -> float:

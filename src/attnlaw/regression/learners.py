@@ -1,8 +1,8 @@
 """Real ensembles beside the theory: learners trained to their minimum on drawn samples.
 
 A smooth loss is minimised by Newton's method with a line search. One with corners is minimised by the method
-of multipliers: the same Newton's method on its Moreau envelope (`Loss.pull` at V > 0), shifted until scores and
-their proximal points agree.
+of multipliers: the same Newton's method on its Moreau envelope (`Loss.pull` at V > 0), shifted until scores
+and their proximal points agree.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MeasuredEnsemble:
     m: Estimate
     q: Estimate
     q1: Estimate | None
-    error: Estimate
+    mean_error: Estimate
     vote_error: Estimate | None
     seeds: int
 
@@ -125,7 +125,7 @@ def _newton(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, sh
         w, value = w + size * move, new
         omega = A @ w + shift
     raise InputError(
-        "ensemble: a learner has no minimum; samples that can be separated have none without a ridge; raise it"
+        "ensemble: a learner has no minimum: samples that can be separated need a ridge; raise it"
     )
 
 

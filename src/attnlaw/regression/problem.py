@@ -114,14 +114,12 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
     if any(one.ndim == 2 for one in covariances):
         covariances = [np.diag(one) if one.ndim == 1 else one for one in covariances]
     if len({one.shape for one in covariances}) > 1:
-        raise InputError("regression: the covariances of the groups have different sizes, expected one size p")
+        raise InputError("regression: found covariances of different sizes, expected one size p")
     mixed: Reals = np.tensordot(np.asarray(parts, dtype=float), np.array(covariances), axes=1)
     return mixed
 
 
-def importance_weights(
-    shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None
-) -> Reals:
+def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
     """`w_g = pi_target_g / pi_g`, cut off at `largest` if that is given.
 
     >>> importance_weights([0.8, 0.2], [0.2, 0.8], largest=2).tolist()
@@ -131,7 +129,7 @@ def importance_weights(
     for name, values in (("shares", pi), ("target_shares", wanted)):
         if abs(values.sum() - 1) > 1e-9 or values.min() < 0:
             raise BadSetting(name, "expected numbers of at least 0 that sum to 1", values.tolist())
-    return np.minimum(wanted / pi, np.inf if largest is None else largest)
+    return np.asarray(np.minimum(wanted / pi, np.inf if largest is None else largest))
 
 
 def _covariance(values: ArrayLike, name: str) -> Reals:

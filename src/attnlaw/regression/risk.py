@@ -119,7 +119,12 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
     found = solve(problem)
     outcome, remark = ending(found)
     return RidgeRisk(
-        found.bias_of(np.asarray(problem.signal)), found.variance, found.degrees, found.residual, outcome, remark
+        found.bias_of(np.asarray(problem.signal)),
+        found.variance,
+        found.degrees,
+        found.residual,
+        outcome,
+        remark,
     )
 
 
@@ -132,14 +137,16 @@ def solve(problem: Regression) -> Equivalent:
     def resolvent(e: Reals) -> tuple[Reals, Reals]:
         c = w / (mu + w * e)
         whole = np.tensordot(pi * c, groups, axes=1)
-        R = 1 / (whole + rho) if whole.ndim == 1 else np.linalg.inv(whole + rho * np.eye(len(whole)))
-        return c, R
+        inverse = 1 / (whole + rho) if whole.ndim == 1 else np.linalg.inv(whole + rho * np.eye(len(whole)))
+        return c, np.asarray(inverse)
 
     def update(logs: Reals) -> Reals:
         R = resolvent(np.exp(logs))[1]
         return np.asarray(np.log(_inner(groups, R) / n))
 
-    start = np.log(_inner(groups, np.ones_like(groups[0]) if groups.ndim == 2 else np.eye(problem.dimension)) / n)
+    start = np.log(
+        _inner(groups, np.ones_like(groups[0]) if groups.ndim == 2 else np.eye(problem.dimension)) / n
+    )
     found = accelerated_iteration(update, start, damping=0.0, tolerance=1e-13, max_steps=1000)
     e = np.exp(found.state)
     c, R = resolvent(e)
@@ -153,7 +160,9 @@ def _form(problem: Regression) -> tuple[float, float]:
         return (1.0, problem.ridge) if n < p else (problem.ridge, 1.0)
     groups, _ = problem.covariances
     whole = groups.sum(axis=0)
-    directions = int(np.count_nonzero(whole)) if whole.ndim == 1 else int(np.linalg.matrix_rank(whole, hermitian=True))
+    directions = (
+        int(np.count_nonzero(whole)) if whole.ndim == 1 else int(np.linalg.matrix_rank(whole, hermitian=True))
+    )
     if n < directions:
         return 1.0, 0.0
     if n > directions == p:

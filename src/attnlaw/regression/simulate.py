@@ -1,4 +1,4 @@
-"""Real fits beside the theory: ridge and kernel ridge on drawn samples, their bias and variance exact given X.
+"""Real fits beside the theory: ridge and kernel ridge on drawn samples, bias and variance exact given X.
 
 Bias and variance are those over the noise of the labels at fixed inputs, without a draw of noise; means over
 draws of the inputs come with their standard errors. Seeds are children of one seed, in order.
@@ -6,7 +6,7 @@ draws of the inputs come with their standard errors. Seeds are children of one s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.settings import require
+from attnlaw.regression.kernels import kernel_matrix
 from attnlaw.regression.problem import Regression
 
 Reals = NDArray[np.float64]
-Kernel = Callable[[Reals, Reals], Reals]
 # Test inputs of a kernel's risk, for each draw: their own error is part of the spread over draws.
 TEST_INPUTS = 1000
 
@@ -54,13 +54,10 @@ def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> Measur
     return _measured(pairs, seeds)
 
 
-def simulate_kernel_ridge(
-    problem: Regression, kernel: Kernel, seeds: int = 8, seed: int = 0
-) -> MeasuredRisk:
+def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
     """Fit kernel ridge, `k(x, X) (K + ridge W^-1)^-1 y`, to the labels of a problem on drawn inputs.
 
-    `kernel` takes inputs (n x p) and (m x p) and returns the n x m matrix. Test inputs are drawn from the
-    target.
+    `kernel` is one of `KERNELS`. Test inputs are drawn from the target.
     """
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
     belongs = members(problem)
@@ -69,8 +66,8 @@ def simulate_kernel_ridge(
     for rng in generators(seed, seeds):
         X = draw_inputs(problem, rng)
         test = _rotated(rng.standard_normal((TEST_INPUTS, problem.dimension)), root)
-        K = kernel(X, X) + np.diag(problem.ridge / problem.weights[belongs])
-        A = np.linalg.solve(K, kernel(X, test)).T
+        K = kernel_matrix(kernel, X, X) + np.diag(problem.ridge / problem.weights[belongs])
+        A = np.linalg.solve(K, kernel_matrix(kernel, X, test)).T
         bias = float(np.mean((A @ (X @ theta) - test @ theta) ** 2))
         pairs.append((bias, float(np.mean(A**2, axis=0) @ problem.noises[belongs])))
     return _measured(pairs, seeds)

@@ -72,7 +72,7 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
     X, y, w_0 = (np.asarray(values, dtype=float) for values in (inputs, labels, start))
     if X.ndim != 2 or y.shape != X.shape[:1] or w_0.shape != X.shape[1:]:
         raise InputError(
-            f"two layers: found inputs {X.shape}, labels {y.shape} and a start {w_0.shape}, expected n x p, n, p"
+            f"two layers: found inputs {X.shape}, labels {y.shape}, start {w_0.shape}, expected n x p, n, p"
         )
     begun = float(np.linalg.norm(w_0))
     if begun == 0:
@@ -96,7 +96,7 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
 def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
     """The mean risk over random directions u of the start w_0 = scale^2 u: layers of this scale.
 
-    `bias + variance + |w| scale^2 q`, q the bias of a random direction, with means for |P w_0|^2 and |w_mn|^2:
+    `bias + variance + |w| scale^2 q`, q the bias of a random direction, with means for the two lengths:
 
         E |P w_0|^2 = (scale^4/p) sum kappa/(l + kappa)
         E |w_mn|^2 = sum theta^2 l/(l + kappa) + sigma^2/kappa
@@ -106,8 +106,8 @@ def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
     s = require("scale", scale, float, above=0)
     if len(problem.groups) > 1 or problem.ridge > 0 or problem.samples >= problem.dimension:
         raise InputError(
-            f"two layers: found {len(problem.groups)} groups, ridge {problem.ridge:g} and {problem.samples} samples "
-            f"of {problem.dimension} dimensions; expected one group, no ridge, and fewer samples than dimensions"
+            f"two layers: found {len(problem.groups)} groups, ridge {problem.ridge:g}, {problem.samples} samples"
+            f" and {problem.dimension} dimensions; expected one group, no ridge, fewer samples than dimensions"
         )
     found = solve(problem)
     # Without a ridge R is kappa (Sigma + kappa)^-1.

@@ -1,4 +1,7 @@
-"""What an ensemble may be made of: losses and features. The tables are known before any mathematics is."""
+"""What problems may be made of: losses, features, kernels, weights. A new one is a line here.
+
+The tables are known before any mathematics is imported: functions of arrays are named by `module:function`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,29 @@ class Features:
         )
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel f(x . x'/p): `parts(tau, ...)` is its slope and remainder, `matrix(X, Y, ...)` n x m."""
+
+    name: str
+    label: str
+    parts: str
+    matrix: str
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """Weights of groups whose shares differ between samples and target."""
+
+    name: str
+    label: str
+    weighted: bool
+    truncated: bool = False
+
+
 _PROX = "attnlaw.numerics.prox"
+_KERNELS = "attnlaw.regression.kernels"
 _FEATURES = "attnlaw.regression.features"
 
 LOSSES = table(
@@ -54,4 +79,17 @@ FEATURES = Variants(
     Features("sign", f"{_FEATURES}:sign", f"{_FEATURES}:sign_moments"),
     # tanh(G z)
     Features("tanh:G", f"{_FEATURES}:tanh", f"{_FEATURES}:tanh_moments", example="tanh:2"),
+)
+_LAYER = (f"{_KERNELS}:layer_parts", f"{_KERNELS}:layer_matrix")
+KERNELS = table(
+    Kernel("exp", "exp(x·x'/p)", f"{_KERNELS}:exponential_parts", f"{_KERNELS}:exponential_matrix"),
+    # Those of an infinitely wide layer with an activation of `limit`.
+    Kernel("identity", "linear", *_LAYER, ("identity",)),
+    Kernel("relu", "a wide ReLU layer", *_LAYER, ("relu",)),
+    Kernel("gelu", "a wide GELU layer", *_LAYER, ("gelu",)),
+)
+WEIGHTINGS = table(
+    Weighting("ones", "equal weights", weighted=False),
+    Weighting("importance", "importance weights", weighted=True),
+    Weighting("truncated", "truncated importance weights", weighted=True, truncated=True),
 )
