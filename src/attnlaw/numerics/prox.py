@@ -28,6 +28,7 @@ class Loss:
 
     `corners(V)` are the places of y omega at which the proximal operator bends, so that an integral over it
     is cut there. Where a loss has a corner of its own (`smooth` false) the slope is one of its subgradients.
+    `signs`: labels are -1 and 1.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Loss:
     proximal: Callable[[Reals, Reals, float], Reals]
     corners: Callable[[float], tuple[float, ...]] = lambda V: ()
     smooth: bool = True
+    signs: bool = False
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
         """g = (prox - omega)/V and -dg/domega, its curvature; at V = 0 those of the loss itself.
@@ -72,8 +74,9 @@ def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
         tail = expit(-z)
         miss = z - u - V * tail
         low, high = np.where(miss < 0, z, low), np.where(miss < 0, high, z)
-        newton = z - miss / (1 + V * tail * (1 - tail))
-        settled |= np.abs(newton - z) <= 4e-16 * (np.abs(u) + V)
+        rise = 1 + V * tail * (1 - tail)
+        newton = z - miss / rise
+        settled |= np.abs(newton - z) <= 4e-16 * (1 + np.abs(z) + np.abs(u) / rise)  # round-off of a step
         if settled.all():
             break
         usable = (newton >= low) & (newton <= high) & (step % 3 != 2)
@@ -101,6 +104,7 @@ LOGISTIC = Loss(
     proximal=_logistic_prox,
     # From -V to 0 it holds z back near 0; the bends at both ends are a few units wide.
     corners=lambda V: tuple(place + wide for place in (-V, 0.0) for wide in (-8.0, -3.0, 0.0, 3.0, 8.0)),
+    signs=True,
 )
 HINGE = Loss(
     "hinge",
@@ -110,4 +114,5 @@ HINGE = Loss(
     proximal=_hinge_prox,
     corners=lambda V: (1 - V, 1.0),
     smooth=False,
+    signs=True,
 )

@@ -117,7 +117,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
             "ridge",
-            "expected a number above 0 with no more {samples} than {features}: many fits are exact",
+            "expected a number above 0: with no more {samples} than {features} fits are many",
             0.0,
         )
     # ln V between its value at Vh = a, where every label counts, and that of the ridge alone.

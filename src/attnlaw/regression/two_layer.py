@@ -106,8 +106,9 @@ def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
     s = require("scale", scale, float, above=0)
     if len(problem.groups) > 1 or problem.ridge > 0 or problem.samples >= problem.dimension:
         raise InputError(
-            f"two layers: found {len(problem.groups)} groups, ridge {problem.ridge:g}, {problem.samples} samples"
-            f" and {problem.dimension} dimensions; expected one group, no ridge, fewer samples than dimensions"
+            f"two layers: found {len(problem.groups)} groups, ridge {problem.ridge:g}, "
+            f"{problem.samples} samples and {problem.dimension} dimensions; expected one group, no ridge, "
+            "fewer samples than dimensions"
         )
     found = solve(problem)
     # Without a ridge R is kappa (Sigma + kappa)^-1.

@@ -32,8 +32,8 @@ def curves(
 
     `rows`: x, y, error (may be null), series. `points`: the same and `size`, the name of what was measured.
     `thresholds`: x, name; drawn as dotted vertical lines. The title of each axis is `x` and `y`.
-    `log_x` and `log_y` make that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide of `slope`
-    runs through the last point of the first series.
+    `log_x` and `log_y` make that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide
+    of `slope` runs through the last point of the first series.
     """
     import altair as alt
 

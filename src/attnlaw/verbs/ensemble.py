@@ -69,7 +69,13 @@ def _alike(case: Ensemble) -> Ensemble:
 
 
 MEASURED = (
-    Quantity("mean_error", "of the learners' mean: mean square, or share of wrong signs", error=True, brief=True),
+    Quantity(
+        "mean_error",
+        "mean square, or share of wrong signs",
+        called="error of the mean",
+        error=True,
+        brief=True,
+    ),
     Quantity("vote_error", "share of wrong signs of the majority", error=True),
     Quantity("m", "overlap of a learner with the teacher", error=True),
     Quantity("q", "of a learner with itself", error=True),
