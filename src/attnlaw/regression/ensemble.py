@@ -27,7 +27,7 @@ class Ensemble(Settings):
     features: int = setting(450, "Features of a learner.", symbol="p", least=1)
     inputs: int = setting(300, "Dimension of the inputs.", symbol="d", least=1)
     loss: str = setting("square", "What a learner minimises.", choices=LOSSES)
-    ridge: float = setting(0.01, "Penalty of |w|²/2, against the sum over samples.", symbol="λ", least=0)
+    ridge: float = setting(0.01, "Penalty of ‖w‖²/2, against the sum over samples.", symbol="λ", least=0)
     activation: str = setting("sign", "Of the features.", choices=FEATURES)
     noise: float = setting(
         0.2, "Variance of the noise of labels.", symbol="Δ", least=0, where=("loss", "noisy")

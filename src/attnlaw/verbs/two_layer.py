@@ -104,7 +104,7 @@ def simulate(case: Simulate, progress: Progress) -> MeasuredTwoLayer:
 
 MEASURED = (
     Quantity("excess", "risk on clean labels", called="excess risk", error=True, brief=True, log=True),
-    Quantity("norm", "|w| of the learned map", error=True),
+    Quantity("norm", "‖w‖ of the learned map", error=True),
 )
 QUANTITIES = (
     *MEASURED,
