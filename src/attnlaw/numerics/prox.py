@@ -60,9 +60,9 @@ class Loss:
 def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
     """The root of z = u + V/(1 + e^z), u = y omega, in [u, u + V], by Newton's method from its bend at z = 0.
 
-    From elsewhere the method falls into cycles of two for V above about 4, even inside a bracket. The equation
-    is convex below 0 and concave above: from 0 (or the end of the interval next to it) every step goes towards
-    the root and none beyond it.
+    From elsewhere the method falls into cycles of two for V above about 4, even inside a bracket. The
+    equation is convex below 0 and concave above: from 0 (or the end of the interval next to it) every step
+    goes towards the root and none beyond it.
 
     >>> z = _logistic_prox(np.ones(2), np.array([-30.0, 3.0]), 26.0)
     >>> bool(np.abs(z - np.array([-30.0, 3.0]) - 26 * expit(-z)).max() < 1e-13)
