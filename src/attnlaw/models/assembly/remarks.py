@@ -63,6 +63,33 @@ class Unread:
     of_network: bool
 
 
+def not_in_the_tree(
+    match: Match,
+    layers: Sequence[Blocks],
+    tensors: Tensors,
+    others: Sequence[int],
+    left_out: Sequence[str],
+    unread: Sequence[Unread],
+) -> str | None:
+    """What data pass and formulas of whole networks do not know; None where there is nothing."""
+    if others:
+        return f"{_linear(others)} and are not audited"
+    # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
+    whole = not left_out or all(layer.feed_forwards for layer in layers)
+    if not whole or any(part.of_network for part in unread):
+        return "layers, or feed-forward matrices of layers, could not be read"
+    if any(layer.attention.gate for layer in layers):
+        return "gates multiply what heads mix, which no formula here knows"
+    if earlier := sorted({layer.attention.source for layer in layers if layer.attention.source is not None}):
+        return f"layers read keys and values of the layers {ranges([(one,) for one in earlier])}"
+    names = (name for at in match.stacks for name in at.stack.unread if at.layers[0] + name in tensors.shapes)
+    return next((f"blocks inside the layers are not read (their {name})" for name in names), None)
+
+
+def _linear(others: Sequence[int]) -> str | None:
+    return f"layers {ranges([(one,) for one in others])} use linear attention" if others else None
+
+
 def unread_layers(match: Match, layers: Sequence[Blocks], tensors: Tensors, config: Config) -> list[Unread]:
     """Stacks of layers with attention that no table of the family names."""
     read = tuple(at for stack in match.stacks for at in stack.layers)
@@ -88,10 +115,12 @@ def warnings(
     config: Config,
     left_out: Sequence[str],
     unread: Sequence[Unread],
+    others: Sequence[int],
     stranger: str | None,
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
-    found = []
+    found = [f"{told} and are not audited"] if (told := _linear(others)) else []
+    found += _inside_attention(layers, config)
     if any(layer.attention.scores.query_norm for layer in layers):
         found.append(
             "queries and keys are normalised before their product: QK is the map of the weights, "
@@ -143,6 +172,28 @@ def warnings(
     if left_out:
         found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in found)
+
+
+def _inside_attention(layers: Sequence[Blocks], config: Config) -> list[str]:
+    """What stands between the maps of attention, and is no part of QK and VO."""
+    blocks = [layer.attention for layer in layers]
+    sources = [(block.source,) for block in blocks if block.source is not None]
+    turning = config.values.get("attn_temperature_tuning") is True
+    said = {
+        "softmax has one more score in every head that no token has (sinks): the weights of tokens add up to "
+        "less than one, QK and VO are without it": any(block.scores.sinks for block in blocks),
+        "what heads mix is multiplied by a gate, a sigmoid of the stream, before the output map: VO is the "
+        "map of an open gate": any(block.gate for block in blocks),
+        "values are normalised before heads mix them: VO is the map of the weights, not what a head "
+        "adds": any(block.value_norm for block in blocks),
+        "a norm stands between the heads and their output map: VO is the map of the weights, without its "
+        "gain": any(block.output_norm for block in blocks),
+        f"layers read keys and values of earlier layers ({ranges(sorted({*sources}))}): QK and VO are maps "
+        "between two streams": bool(sources),
+        "scores grow with the position in layers without rotary positions (attn_temperature_tuning), which "
+        "is no part of QK": turning and any(block.scores.rotary is None for block in blocks),
+    }
+    return [text for text, there in said.items() if there]
 
 
 def _holds(match: Match, stack: LayerTable) -> bool:
@@ -197,3 +248,16 @@ def _beginning_with(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
         if not roots or not prefix.startswith(roots[-1]):
             roots.append(prefix)
     return [name for name in names if (at := bisect_right(roots, name)) and name.startswith(roots[at - 1])]
+
+
+def ranges(positions: Sequence[tuple[int, ...]]) -> str:
+    """0-3, 5 for layers 0, 1, 2, 3, 5; 0.0, 1.0 for layer 0 of the groups 0 and 1."""
+    if positions and len(positions[0]) > 1:
+        return ", ".join(".".join(map(str, position)) for position in positions)
+    runs: list[list[int]] = []
+    for (number,) in sorted(positions):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
