@@ -167,6 +167,13 @@ HYBRID = EVEN | {
     "layer_types": ["linear_attention", "full_attention"],
 }
 
+GEMMA4 = EVEN | {
+    "layer_types": ["sliding_attention", "full_attention"],
+    "global_head_dim": 12,
+    "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": VOCABULARY,
+}
+
 TYPES: dict[str, Small] = {
     # Encoders of text.
     "bert": Small("BertForMaskedLM", TEXT),
@@ -252,9 +259,7 @@ TYPES: dict[str, Small] = {
         "Gemma3ForConditionalGeneration",
         {"text_config": GEMMA, "vision_config": VISION | {"image_size": 28, "patch_size": 14}},
     ),
-    "gemma4_text": Small(
-        "Gemma4ForCausalLM", EVEN | {"layer_types": ["sliding_attention", "full_attention"]}
-    ),
+    "gemma4_text": Small("Gemma4ForCausalLM", GEMMA4),
     "vaultgemma": Small("VaultGemmaForCausalLM", GEMMA),
     "gpt_oss": Small("GptOssForCausalLM", LOCAL),
     "glm": Small("GlmForCausalLM", EVEN),

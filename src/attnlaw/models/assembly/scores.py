@@ -90,10 +90,8 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
         shared = attention.shared_key.shape[1]
         return Rotary(shared, neighbours, base, d - shared)
     share = values.number("partial_rotary_factor") or config.number("rotary_pct") or family.rotary_share
-    if (
-        values.text("rope_type", "type") == "proportional"
-    ):  # in pairs of the whole head, many of which stand still
-        share = 1.0
+    if values.text("rope_type", "type") == "proportional":
+        share = 1.0  # pairs of the whole head, of which many stand still
     size = min(config.size("rotary_dim") or int(d * share), d)
     return Rotary(size + size % 2, neighbours, base)  # in pairs
 
