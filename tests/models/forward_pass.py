@@ -214,7 +214,9 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
                 continue
             modules = {view: names.of(view) for view in (block.query, block.key, block.value)}
             output = names(block.output.tensor)
-            bare = not names.parameter(block.output.tensor).endswith("weight")  # a parameter of the block itself
+            bare = not names.parameter(block.output.tensor).endswith(
+                "weight"
+            )  # a parameter of the block itself
             whole = output if bare else output.rpartition(".")[0]
             called = output in run.inputs and not bare  # or its weights were taken by a function of torch
             if not called:

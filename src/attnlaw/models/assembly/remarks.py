@@ -35,6 +35,10 @@ def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete:
         "gated feed-forward": any(block.gate for layer in layers for block in layer.feed_forwards),
         "mixture of experts": any(layer.experts for layer in layers),
         "latent attention": any(block.shared_key for block in blocks),
+        "gated attention": any(block.gate for block in blocks),
+        "attention sinks": any(block.scores.sinks for block in blocks),
+        "keys as values": any(block.key == block.value for block in blocks),
+        "norms inside blocks": any(block.value_norm or block.output_norm for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
         "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
         "parallel attention and feed-forward": any(map(_parallel, layers)) or beside,
@@ -73,7 +77,7 @@ def not_in_the_tree(
 ) -> str | None:
     """What data pass and formulas of whole networks do not know; None where there is nothing."""
     if others:
-        return f"{_linear(others)} and are not audited"
+        return _linear(others)
     # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
     whole = not left_out or all(layer.feed_forwards for layer in layers)
     if not whole or any(part.of_network for part in unread):
@@ -83,11 +87,13 @@ def not_in_the_tree(
     if earlier := sorted({layer.attention.source for layer in layers if layer.attention.source is not None}):
         return f"layers read keys and values of the layers {ranges([(one,) for one in earlier])}"
     names = (name for at in match.stacks for name in at.stack.unread if at.layers[0] + name in tensors.shapes)
-    return next((f"blocks inside the layers are not read (their {name})" for name in names), None)
+    return next((f"layers have blocks that no formula here knows (tensor {name})" for name in names), None)
 
 
-def _linear(others: Sequence[int]) -> str | None:
-    return f"layers {ranges([(one,) for one in others])} use linear attention" if others else None
+def _linear(others: Sequence[int]) -> str:
+    if len(others) == 1:
+        return f"layer {others[0]} uses linear attention and is not audited"
+    return f"layers {ranges([(one,) for one in others])} use linear attention and are not audited"
 
 
 def unread_layers(match: Match, layers: Sequence[Blocks], tensors: Tensors, config: Config) -> list[Unread]:
@@ -119,7 +125,7 @@ def warnings(
     stranger: str | None,
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
-    found = [f"{told} and are not audited"] if (told := _linear(others)) else []
+    found = [_linear(others)] if others else []
     found += _inside_attention(layers, config)
     if any(layer.attention.scores.query_norm for layer in layers):
         found.append(
@@ -231,8 +237,9 @@ def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
 
 
 def matrices_left_out(match: Match, layers: Sequence[Blocks], tensors: Tensors) -> list[str]:
-    """Matrices (or stacks of them) in a layer that its family's table does not name."""
-    known = {name for layer in layers for view in layer.views for name in view.tensors}
+    """Matrices (or stacks of them, or of biases) in a layer that its family's table does not name."""
+    views = [view for layer in layers for view in layer.views]
+    known = {name for view in views for name in (*view.tensors, view.bias)}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
     matrices = [name for name, shape in tensors.shapes.items() if len(shape) in (2, 3) and name not in known]
     return _beginning_with([layer for stack in match.stacks for layer in stack.layers], matrices)

@@ -44,7 +44,7 @@ def scores_of(shapes: Shapes, prefix: str, source: str, attention: Attention, de
         for at, role, heads in ((prefix, "query", attention.heads), (source, "key", attention.kv_heads))
     )
     sinks = None if stack.sinks is None or prefix + stack.sinks not in shapes else prefix + stack.sinks
-    return Scores(scale, cap, rotary, query, key, last, sinks)
+    return Scores(scale, cap, rotary, query, key, last and query is not None, sinks)
 
 
 def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
