@@ -14,15 +14,17 @@ from attnlaw.models.tensors import Tensors
 
 def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
     """The tensors, with the heads of those joined that the family stores apart."""
-    names = {name for name in _apart(match) if name in tensors.shapes}
+    names = {name for name, axes in _apart(match) if len(tensors.shapes.get(name, ())) == axes}
     return Joined(tensors, names) if names else tensors
 
 
-def _apart(match: Match) -> Iterator[str]:
+def _apart(match: Match) -> Iterator[tuple[str, int]]:
+    """The tensors that may have an axis of heads, and how many axes they have then."""
     for found in match.stacks:
         if found.stack.head_axis:
-            own = (*found.stack.attention.values(), *found.stack.biases.values())
-            yield from (at + name for at in found.layers for name in own)
+            for at in found.layers:
+                yield from ((at + name, 3) for name in found.stack.attention.values())
+                yield from ((at + name, 2) for name in found.stack.biases.values())
 
 
 class Joined(Tensors):
