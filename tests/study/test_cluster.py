@@ -184,7 +184,7 @@ def test_two_runs_at_the_same_time(tmp_path: Path) -> None:
     found = study(tmp_path, SLOW.replace("24", "12"))
     with forked(driver.drive, told, file, out) as process:
         until(lambda: len(calls(tmp_path)) > 2)
-        with pytest.raises(InputError, match=f"another run of this study is at work .process {process.pid}"):
+        with pytest.raises(InputError, match=f"another run is at work .process {process.pid}"):
             run(found, out)
         assert status(found, out).running
         process.join(PATIENCE)
@@ -207,7 +207,7 @@ def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "has workers of its own; drop --jobs and --slurm"),
+        ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "has workers of its own; give it alone"),
         ({"jobs": 0}, "--jobs 0: expected a whole number of at least 1"),
         ({"dask": "127.0.0.1"}, "--dask 127.0.0.1: expected tcp://HOST:PORT, or tls://HOST:PORT"),
         ({"dask": "tcp://"}, "--dask tcp://: expected tcp://HOST:PORT"),
