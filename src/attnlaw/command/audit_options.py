@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from attnlaw.base.declare import Verb
@@ -14,7 +15,7 @@ from attnlaw.study.places import Place
 
 PANEL = "Many workers"
 STORED_IN = "store"  # in the directory of the results
-WORTH_TELLING = 20.0  # seconds
+LONG = 20.0  # seconds after which the time left is told in a line
 
 
 @settings
@@ -46,13 +47,13 @@ class AuditShown(Shown):
         from attnlaw.command.study import time_told
         from attnlaw.study.spread import Stopped, spread
 
-        first = True
+        said, began = False, monotonic()
 
         def told(done: int, total: int, left: float | None) -> None:
-            nonlocal first
-            if first and left is not None and left > WORTH_TELLING:
+            nonlocal said
+            if not said and left is not None and min(left, monotonic() - began) > LONG:
+                said = True
                 say(f"about {time_told(left)} left")
-            first = False
             progress(done, total, left)
 
         store = Path(self.out) / STORED_IN

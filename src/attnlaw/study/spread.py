@@ -59,15 +59,17 @@ def spread(
     plans = [_plan(split, case) for case in cases]
     with locked(store), open_store(store, create=True) as opened:
         tidy(opened)
-        todo = [list(p.tasks) if force else missing(p.tasks, opened, retry_failed=True) for p in plans]
-        if any(todo):
+        every = list({task.key: task for plan in plans for task in plan.tasks}.values())
+        todo = every if force else missing(every, opened, retry_failed=True)
+        if todo:
             if announce is not None:
-                announce(_announced(plans, todo, split.counted))
+                count, of = (sum(task.count for task in tasks) for tasks in (todo, every))
+                announce(f"{count} of {of} {split.counted} to compute, in {len(todo)} tasks")
             stop = Stop()
             with stop.on_signals(), (place or Place()).open(store, stop) as engine:
                 if force:  # not earlier: where nothing can run, nothing changes
-                    opened.outdate(task.key for own in todo for task in own)
-                _compute(todo, opened, engine, stop, told)
+                    opened.outdate(task.key for task in todo)
+                _compute(plans, todo, opened, engine, stop, told)
             tidy(opened)
             if stop.by_user:
                 raise Stopped
@@ -84,22 +86,16 @@ def _plan(split: Split[Any, Any], case: Any) -> Plan:
     return Plan(case, tuple(Task(split.verb, part.case, part.count, part.work) for part in parts))
 
 
-def _announced(plans: Sequence[Plan], todo: Sequence[Sequence[Task]], counted: str) -> str:
-    """What is to be done, in words."""
-    every = sum(task.count for plan in plans for task in plan.tasks)
-    left = sum(task.count for own in todo for task in own)
-    return f"{left} of {every} {counted} to compute, in {sum(map(len, todo))} tasks"
-
-
 def _compute(
-    todo: Sequence[Sequence[Task]], store: Store, engine: Engine, stop: Stop, told: Told | None
+    plans: Sequence[Plan], todo: Sequence[Task], store: Store, engine: Engine, stop: Stop, told: Told | None
 ) -> None:
-    """Compute the tasks of all cases, one case after the other; a case ends with its first failure."""
-    tasks = {task.key: task for own in todo for task in own}
-    count, work = (sum(getattr(task, name) for task in tasks.values()) for name in ("count", "work"))
+    """Compute what is missing of one case after the other; a case ends with its first failure."""
+    tasks = {task.key: task for task in todo}
+    count, work = (sum(getattr(task, name) for task in todo) for name in ("count", "work"))
     found, done, began = 0, 0.0, time.monotonic()
-    for own in todo:
+    for plan in plans:
         stop.in_vain = False
+        own = missing(plan.tasks, store, retry_failed=True)  # cases may share some
         for endings in kept(own, store, engine, Policy(), stop):
             stop.in_vain |= any(ending.error is not None for ending in endings)
             found += sum(tasks[ending.key].count for ending in endings)
