@@ -53,6 +53,11 @@ def fetch(model: str) -> Path:
             f"{repository}: no such file or directory, and no such model on {hub.constants.ENDPOINT}; "
             "check the path or the id"
         ) from error
+    except hub.errors.HFValidationError as error:
+        raise InputError(
+            f"{model}: no such file or directory, and no id that a hub takes ({' '.join(str(error).split())}); "
+            "check the path or the id"
+        ) from error
     except hub.errors.RevisionNotFoundError as error:
         raise InputError(
             f"{model}: {repository} has no revision {revision} on {hub.constants.ENDPOINT}; give a branch, "
