@@ -55,7 +55,11 @@ class Hub:
         content = older.get(name) or self.repositories[repository][name]
         if request.command == "GET":
             self.fetched.append(name)
-        return 200, {"X-Repo-Commit": COMMITS[revision], "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}, content
+        return (
+            200,
+            {"X-Repo-Commit": COMMITS[revision], "ETag": f'"{hashlib.sha1(content).hexdigest()}"'},
+            content,
+        )
 
 
 @pytest.fixture

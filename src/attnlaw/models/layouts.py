@@ -56,7 +56,8 @@ def _steps(folder: Path) -> list[Path]:
 
 def _is_cache(folder: Path) -> bool:
     return os.path.isdir(folder / "snapshots") and any(  # noqa: PTH112
-        os.path.isdir(folder / beside) for beside in ("blobs", "refs")  # noqa: PTH112
+        os.path.isdir(folder / beside)
+        for beside in ("blobs", "refs")  # noqa: PTH112
     )
 
 
