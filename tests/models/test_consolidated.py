@@ -1,7 +1,7 @@
 """Meta's own layout of LLaMA: tensor-parallel parts against `transformers`' LLaMA with the same weights.
 
-Meta's rotary positions turn neighbours of a head, transformers' turn halves: the rows of query and key stand in
-another order (`permute` of transformers' conversion script). Scores, heads and norms must be the same.
+Meta's rotary positions turn neighbours of a head, transformers' turn halves: the rows of query and key stand
+in another order (`permute` of transformers' conversion script). Scores, heads and norms must be the same.
 """
 
 from __future__ import annotations

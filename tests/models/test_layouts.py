@@ -93,7 +93,7 @@ def write_adapter(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output of a Trainer that saves every second step: folders of the steps 2, 4, 6, 8, 10, and nothing else."""
+    """The output of a Trainer that saves every second step: folders of steps 2 to 10, and nothing else."""
     pytest.importorskip("accelerate")
     folder = tmp_path_factory.mktemp("trained")
     torch.manual_seed(0)

@@ -90,7 +90,8 @@ def maps(model: Model) -> list[Any]:
         views += [layer.feed_forward.inner, layer.feed_forward.outer]
         for view in views:
             found += [model.read(view), model.bias(view)]
-        for norm in (*(block.norm for block in blocks), layer.feed_forward.norm):
+        norms = [norm for block in blocks for norm in (block.norm, block.source_norm)]
+        for norm in (*norms, layer.feed_forward.norm):
             assert norm is not None
             found += [np.array(float(norm.gain is not None)), norm.epsilon]
             found += [model.gain(norm), model.shift(norm)] if norm.gain else []
@@ -186,7 +187,7 @@ BART = {
 
 @pytest.mark.parametrize("kind", ["BartModel", "MBartModel"])
 def test_encoders_with_decoders_of_fairseq(kind: str, tmp_path: Path) -> None:
-    """BART is post-norm, mBART pre-norm with a norm behind all layers; in fairseq an argument tells them apart."""
+    """BART is post-norm, mBART pre-norm with a norm behind all layers; fairseq tells by an argument."""
     bart = model_of(kind, **BART)
     first = kind == "MBartModel"
     state = {name: value for name, value in bart.state_dict().items() if name != "shared.weight"}
@@ -250,10 +251,10 @@ def test_what_others_allow_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest
         return load(*words, **given)
 
     monkeypatch.setattr(torch, "load", slow)
-    before = torch.serialization.get_safe_globals()
+    before = set(torch.serialization.get_safe_globals())
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(read, range(8)))
-    assert torch.serialization.get_safe_globals() == before
+    assert set(torch.serialization.get_safe_globals()) == before
     with torch.serialization.safe_globals([Namespace]):
         read()
         assert Namespace in torch.serialization.get_safe_globals()

@@ -97,7 +97,7 @@ def read_config(path: Path) -> Config:
 
 
 def read_params(path: Path) -> Config:
-    """The sizes in the params.json of Meta's or Mistral's own layout, by its names; newer ones have a table."""
+    """The sizes in a params.json of Meta's or Mistral's, by its names; some have them in a table `model`."""
     values = read_config(path).values
     values = dict(inner) if isinstance(inner := values.get("model"), Mapping) else values
     if "n_kv_heads" in values:

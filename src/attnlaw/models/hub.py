@@ -55,8 +55,7 @@ def fetch(model: str) -> Path:
         ) from error
     except hub.errors.HFValidationError as error:
         raise InputError(
-            f"{model}: no such file or directory, and no id that a hub takes ({' '.join(str(error).split())}); "
-            "check the path or the id"
+            f"{model}: no such file or directory, and no id that a hub takes; check the path or the id"
         ) from error
     except hub.errors.RevisionNotFoundError as error:
         raise InputError(

@@ -1,10 +1,10 @@
 """What lies in a directory: a file of weights, one revision of several, or the checkpoints of a training run.
 
-| directory | holds | stands for |
+| directory of | holds | stands for |
 |---|---|---|
-| of a model | weights, or an index of shards | that model |
-| of a hub's cache, `models--OWNER--NAME` | `snapshots/REVISION`, `refs/main`, `blobs` | the snapshot of `refs/main`, or the only one |
-| of a Trainer's output | `checkpoint-STEP`, and no weights of its own | all of them in order of steps: a series |
+| a model | weights, or an index of shards | that model |
+| a hub's cache | `snapshots/REVISION`, `refs/main`, `blobs` | the snapshot called main, or the only one |
+| a Trainer's output | `checkpoint-STEP`, no weights of its own | these in order of steps: a series |
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_NAMED = 4  # in a message
 
 
 def series(source: Any) -> list[Any]:
-    """The models that a source stands for: the checkpoints of a training run in order of steps, else itself."""
+    """The models that a source stands for: checkpoints of a training run in order of steps, or itself."""
     if not isinstance(source, str | os.PathLike) or not (steps := _steps(Path(source))):
         return [source]
     return [str(step) for step in steps] if isinstance(source, str) else list(steps)
@@ -47,7 +47,7 @@ def one_model(path: Path) -> Path:
 
 def _steps(folder: Path) -> list[Path]:
     """The folders `checkpoint-STEP` of a directory without weights of its own, in order of steps."""
-    if not os.path.isdir(folder):  # noqa: PTH112 (this never raises)
+    if not _is_folder(folder):
         return []
     found = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]
     own = found and (_candidates(folder) or any(folder.glob("adapter_*")))
@@ -55,10 +55,11 @@ def _steps(folder: Path) -> list[Path]:
 
 
 def _is_cache(folder: Path) -> bool:
-    return os.path.isdir(folder / "snapshots") and any(  # noqa: PTH112
-        os.path.isdir(folder / beside)
-        for beside in ("blobs", "refs")  # noqa: PTH112
-    )
+    return _is_folder(folder / "snapshots") and any(_is_folder(folder / part) for part in ("blobs", "refs"))
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 (this never raises)
 
 
 def _snapshot(cache: Path) -> Path:
