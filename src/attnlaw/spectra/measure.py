@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from attnlaw.base.declare import Progress, silent
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.models.model import Block, Matrix, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.models.norms import NONE
@@ -57,7 +57,9 @@ class Selection:
         """
         if not network.layers:
             return cls(groups=())
-        chosen = settings.chosen_layers(len(network.layers))
+        chosen = settings.chosen_layers(len(network.layers) + len(network.others))
+        if chosen and not any(layer.index in chosen for layer in network.layers):
+            raise BadSetting("layers", "selects none with softmax attention", settings.layers)
         groups = tuple(LAYER_GROUPS) if settings.only is None else tuple(dict.fromkeys(settings.only))
         return cls(chosen, groups, approximate)
 

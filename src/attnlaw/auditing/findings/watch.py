@@ -175,7 +175,7 @@ class Watch:
                 self._turned[use.layer] = self._finished(use.layer)
 
     def _finished(self, layer: int) -> list[Turned]:
-        block = self._plain.layers[layer]
+        block = self._plain.layer(layer)
         views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
         noted = self._sides.pop(layer)
         own = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
