@@ -102,8 +102,10 @@ SHARED = {
     ),
     "an encoder": (
         named("encoder.layers.", *PROJECTED, "fc1.weight", "fc2.weight"),
-        ["whisper", "bart", "mbart", "blenderbot_small", "biogpt", "xglm", "fairseq", "fairseq_wav2vec2"]
-        + ["clip_tower"],
+        [
+            *("whisper", "bart", "mbart", "blenderbot_small", "biogpt", "xglm"),
+            *("fairseq", "fairseq_wav2vec2", "clip_tower"),
+        ],
     ),
     "gpt2": (
         named("h.", "attn.c_attn.weight", "attn.c_proj.weight"),
