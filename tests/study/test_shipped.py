@@ -17,6 +17,8 @@ from attnlaw.study import Place, Study, read_study, run
 STUDIES = Path(__file__).resolve().parents[2] / "studies"
 TASKS = {
     "atlas": {"audit": 1, "fit": 1},
+    "complete-connectivity": {"complete": 10, "complete.simulate": 1152},
+    "early-stopping": {"early_stopping": 54, "early_stopping.simulate": 528},
     "learn-curves": {"learn": 240, "learn.simulate": 80},
     "learn-phase-diagram": {"learn": 1600},
     "learn-scaling": {"learn": 42},

@@ -6,7 +6,7 @@ left. As init vanishes (ours):
 
 | a component c | its own block W_cc |
 |---|---|
-| complete, M_c = U S V^T | M_c: the least nuclear norm. Latent rows Q_c: Gram-Schmidt of `U^T A_0 + (B_0 V)^T` |
+| complete, M_c = U S V^T | M_c: least nuclear norm; latent rows Q_c: Gram-Schmidt of `U^T A_0 + (B_0 V)^T` |
 | not complete | the greedy limit (`masked_flow.greedy`): low rank, not the least nuclear norm |
 
 `W_cc' = U S^(1/2) Q_c Q_c'^T S'^(1/2) V'^T`: random, not zero. The nuclear norm of W is the sum of those of
@@ -107,7 +107,10 @@ class CompletionPrediction:
 
 @dataclass(frozen=True, eq=False)
 class CompletionRun:
-    """A trained matrix; `rank` counts singular values above 0.001 of the largest, `residual` is |mask * (W - M)|."""
+    """A trained matrix W; `rank` counts singular values above 0.001 of the largest.
+
+    `residual` is |mask * (W - M)|.
+    """
 
     matrix: Reals
     rank: int
@@ -221,8 +224,8 @@ def _ending(blocks: list[_Block], latent: int, size: float) -> tuple[Outcome, st
     lost = next((one.lost for one in blocks if one.lost is not None), None)
     if lost is not None:
         return Outcome.NOT_CONVERGED, (
-            f"no rank-{lost} critical point: its stage runs away or takes too long, and what stands here is its "
-            "last place; train from two small starts instead"
+            f"no rank-{lost} critical point: its stage runs away or takes too long, and this is its last "
+            "place; train from two small starts instead"
         )
     if np.sqrt(sum(one.residual**2 for one in blocks)) > FITTED * size:
         return Outcome.DONE, f"latent {latent} is too small to fit all observed entries; raise it to fit them"
@@ -263,7 +266,7 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
 def mean_cosine(latent: int) -> float:
     """E |cos| of two random directions in k dimensions, `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`.
 
-    So two single entries M_1, M_2 that share no row or column leave entries of mean size sqrt(M_1 M_2) E|cos|.
+    So two single entries M_1, M_2 that share no line leave entries of mean size sqrt(M_1 M_2) E|cos|.
 
     >>> round(mean_cosine(2), 6)  # 2/pi
     0.63662

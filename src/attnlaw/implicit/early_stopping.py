@@ -2,7 +2,7 @@
 
 | letter | means |
 |---|---|
-| phi | the target of the loss `|beta|^2 - 2 <beta, phi>`: coefficients, or eigenvalues of a symmetric matrix |
+| phi | the target of the loss `|beta|^2 - 2 <beta, phi>`: coefficients, or eigenvalues of a matrix |
 | a | `init`, the start of every w and v |
 | r | w^2; w v = a^2 is conserved, so beta = r - a^4/r for phi > 0 |
 | tau | `threshold`: phi = tau is half-way at the time of stopping |
@@ -134,7 +134,7 @@ def spike_cost(spikes: ArrayLike, noise: float) -> float:
     theta, square = np.abs(np.asarray(spikes, dtype=float)), noise**2
     if theta.size and not theta.min() > noise:
         raise InputError(
-            f"early stopping: found a spike {theta.min():g} in noise {noise:g}, expected one above it: below, "
-            "no eigenvalue leaves the bulk; take more samples"
+            f"early stopping: found a spike {theta.min():g} in noise {noise:g}, expected one above it: "
+            "below, no eigenvalue leaves the bulk; take more samples"
         )
     return float(np.sum(2 * square + 3 * square**2 / theta**2))

@@ -47,6 +47,7 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> Settled:
     """
     (n, k), m = A.shape, B.shape[1]
     scale = float(np.linalg.norm(mask * M, 2))
+    atol = min(ATOL * start, RTOL * float(np.sqrt(scale)))
 
     def slope(_: float, state: Reals) -> Reals:
         A, B = state[: n * k].reshape(n, k), state[n * k :].reshape(k, m)
@@ -61,14 +62,14 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> Settled:
         fitted = left < FITTED * scale
         stands = time > 0 and float(np.abs(slope(0.0, state)).max()) < STILL * scale**1.5
         # A direction of `start` leaves a saddle of top singular value s in the time ln(1/start)/s.
-        escape = 2 * np.log(np.sqrt(scale) / start) / max(top, FITTED * scale)
+        escape = 2 * np.log1p(np.sqrt(scale) / start) / max(top, FITTED * scale)
         if fitted or (stands and stood and span >= escape):
             return Settled(A, B, time, left, still=True)
         lost = float(np.linalg.norm(A @ B, "nuc")) > LARGEST * float(np.linalg.norm(mask * M, "nuc"))
         if lost or time * scale > LONGEST:
             return Settled(A, B, time, left, still=False)
         stood, span = stands, max(escape, time)
-        ended = solve_ivp(slope, (0, span), state, method="LSODA", rtol=RTOL, atol=ATOL * start)
+        ended = solve_ivp(slope, (0, span), state, method="LSODA", rtol=RTOL, atol=atol)
         state, time = ended.y[:, -1], time + span
 
 

@@ -51,7 +51,7 @@ def one_step_law(problem: Problem) -> FreeConvolution:
     """
     if problem.output != "linear" or problem.tokens != 1 or problem.groups:
         raise InputError(
-            f"one step: found output {problem.output}, {problem.tokens} tokens, {len(problem.groups)} groups; "
+            f"one step: output {problem.output}, {problem.tokens} tokens, {len(problem.groups)} groups; "
             "expected a linear output of one token without groups"
         )
     square = (problem.target.second_moment + problem.noise / 2) / (2 * problem.alpha)

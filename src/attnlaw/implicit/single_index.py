@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ class SingleIndex(Settings):
 
 @dataclass(frozen=True)
 class IndexPrediction:
-    """Risk |beta_T - mu beta|^2, expected coefficients above tau, those of them off the support, tau, its time.
+    """Risk |beta_T - mu beta|^2, expected coefficients above tau and those off the support, tau, its time.
 
     `slope` is mu. `time` is None of a rule without a flow.
     """
@@ -169,8 +170,8 @@ def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tupl
     low, high = mean - FAR * deviation, mean + FAR * deviation
     ends = [low, *sorted(cut for cut in cuts if low < cut < high), high]
     u, w = gauss_legendre(NODES)
-    x = np.concatenate([a + (b - a) * u for a, b in zip(ends, ends[1:], strict=False)])
-    widths = np.concatenate([(b - a) * w for a, b in zip(ends, ends[1:], strict=False)])
+    x = np.concatenate([a + (b - a) * u for a, b in pairwise(ends)])
+    widths = np.concatenate([(b - a) * w for a, b in pairwise(ends)])
     density = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation)
     return x, widths * density
 

@@ -103,8 +103,8 @@ CHARTS = (
     Curves(
         "connectivity",
         "What is not seen, by what connects it",
-        caption="The missing entry of [[?, 1], [1, e]] against the scale of the start. Lines: its limit, 1/e of "
-        "rank one where e is seen, and a random entry, here in mean size, where it is not.",
+        caption="The missing entry of [[?, 1], [1, e]] against the scale of the start. Lines: its limit, 1/e "
+        "of rank one where e is seen, and a random entry, here in mean size, where it is not.",
         x="init",
         y="corner",
         by="graph",

@@ -56,7 +56,7 @@ CHARTS = (
     Curves(
         "stopping",
         "When to stop",
-        caption="Risk against the threshold that the time of stopping stands for: to the left it is too late, "
+        caption="Risk against the threshold that the time of stopping stands for: to the left it is too late "
         "and noise is learned; to the right too early, and signals are missed. A soft threshold, which is "
         "weight decay, takes something from every signal.",
         x="threshold",
