@@ -24,6 +24,7 @@ from attnlaw.models.families import families_in, known_families
 from attnlaw.models.open import open_model
 from attnlaw.models.tensors import InMemory
 
+SHIPPED = families.FOLDER
 TOY = MINE.replace('name = "mine"', 'name = "toy"\nmodel_types = ["toy_lm"]')
 
 
@@ -54,7 +55,7 @@ def test_a_family_is_one_file_beside_the_others(folder: Path, tmp_path: Path) ->
 
 
 def test_it_is_matched_by_its_names_alone_and_counted_among_the_known(folder: Path) -> None:
-    known = len({family.name for family in families_in(folder)})
+    known = len({family.name for family in families_in(SHIPPED)})
     (folder / "toy.toml").write_text(TOY)
     assert open_model(tensors(), heads=2).family == "toy"
     with pytest.raises(InputError, match=f"any of the {known + 1} known families; describe them with --map"):
