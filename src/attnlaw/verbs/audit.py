@@ -216,10 +216,11 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 
 
 def run(case: AuditSettings, progress: Progress) -> Audit:
+    from attnlaw.auditing.atlas import atlas
     from attnlaw.auditing.audit import audit
 
     found = audit(case, case.samples, case.approximate, progress, case.as_stored)
-    return found.summarized(VERB.json(case, found))
+    return found.summarized(VERB.json(case, found) | {"atlas": atlas().beside(found)})
 
 
 VERB = AuditVerb(
