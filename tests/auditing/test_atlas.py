@@ -196,6 +196,13 @@ def test_every_model_of_the_atlas_is_itself_alone(model: str) -> None:
     assert same_models(ATLAS.matrices.filter(pl.col("model") == model), ATLAS) == [model]
 
 
+def test_a_fresh_model_with_nearly_the_same_norms_is_another_draw() -> None:
+    for model, expected in (("mpnet", ["mpnet"]), ("fresh-mpnet", [])):
+        rows = ATLAS.matrices.filter(pl.col("model") == model)
+        near = rows.with_columns(pl.col("frobenius_norm") * 1.001)
+        assert same_models(near, ATLAS) == expected
+
+
 def test_a_rounded_copy_is_the_same_model_and_a_moved_one_is_not() -> None:
     """Rounding to float16 moves norms by 2^-11 at most; every matrix times 1.05 is another model."""
     weights = load_file(TINY / "model.safetensors")
