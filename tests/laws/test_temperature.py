@@ -74,7 +74,8 @@ def test_null_participation_becomes_that_of_the_law() -> None:
     beta, ratio = 0.7, 0.5
     law = AttentionMatrixLaw(beta, ratio)
     small, large = (null_participation(n, int(ratio * n), beta, seed=5, draws=40) / n for n in (120, 240))
-    assert small.error is not None and large.error is not None
+    assert small.error is not None
+    assert large.error is not None
     error = np.hypot(2 * large.error, small.error)
     assert 2 * large.value - small.value == pytest.approx(law.mean**2 / law.moment(2), abs=4 * error)
     # Without the extrapolation the finite size shows.

@@ -72,7 +72,7 @@ def participation(matrix: NDArray[np.floating]) -> float:
 def null_participation(
     tokens: int, head_size: int, beta: float, seed: int, draws: int = 20, causal: bool = False
 ) -> Estimate:
-    """Participation number of centred random attention at this beta: the mean of draws and its standard error.
+    """Participation number of centred random attention at this beta: the mean of draws with its error.
 
     Below beta_2 it is near `n / (2 + c^2 n/d_K)`, `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685); drawn, it
     holds at any beta and under a causal mask, where there is no law.
