@@ -134,9 +134,9 @@ class TiedValuesLaw(Law):
     def _u(self, v: Complexes) -> tuple[Complexes, Complexes]:
         """u and `v du/dv`."""
         al, b, rate = self._letters
-        R = np.asarray(np.sqrt(al**2 + 4 * b * v), dtype=complex)
+        R: Complexes = np.sqrt(al**2 + 4 * b * v)
         G, slope = _free_poisson(2 * v / (al + R), rate)
-        H, fall = _free_poisson(-(al + R) / (2 * b), rate)
+        H, fall = _free_poisson((al + R) / (-2 * b), rate)
         with np.errstate(all="ignore"):
             one_plus_psi = v * (G - H) / R
             growth = one_plus_psi * (1 - 2 * b * v / R**2) + (v / R) ** 2 * (slope + fall)
