@@ -19,23 +19,10 @@ import numpy as np
 from scipy.sparse.linalg import eigsh
 from scipy.special import softmax
 
-from attnlaw.base.declare import table
-from attnlaw.base.settings import require
-from attnlaw.laws.attention_shape import MATRICES, SHARINGS, AttentionShape, Matrix
-from attnlaw.laws.finite_size import expected_spike, finite_size_warnings
+from attnlaw.laws.attention_shape import AttentionShape
+from attnlaw.laws.attention_variants import CENTRINGS, MATRICES, SHARINGS, Matrix
 from attnlaw.laws.law import Law, Reals
-from attnlaw.laws.multi_head import MultiHeadLaw
-
-
-@dataclass(frozen=True)
-class Centring:
-    """What is taken off attention matrices: their column means, or 1/n as in the papers."""
-
-    name: str
-    label: str
-
-
-CENTRINGS = table(Centring("columns", "column means taken off"), Centring("mean", "1/n taken off"))
+from attnlaw.laws.random_layer import RandomLayer
 
 
 @dataclass(frozen=True)
@@ -83,14 +70,13 @@ def multi_head_sample(
     >>> drawn.law_distance < 0.02, abs(drawn.largest / drawn.edge - 1) < 0.05, drawn.warnings
     (True, True, ())
     """
-    require("centring", centring, str, choices=CENTRINGS)
-    law = shape.law(beta, of, second_order)
+    layer = RandomLayer(shape, beta, of, centring, second_order)
+    law = layer.law
     raw, other = _grams(shape, beta, MATRICES[of], np.random.default_rng(seed))
-    values = _values(_left_centred(raw) if centring == "columns" else raw, shape.rank(of))
+    values = _values(_left_centred(raw) if CENTRINGS[centring].by_columns else raw, shape.rank(of))
     equivalent = _values(other, shape.rank(of))
     start = np.ones(shape.tokens)  # the direction of the spike
     found = float(eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-    spike = expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None
     edge = law.support[1]
     return MultiHeadSample(
         shape=shape,
@@ -106,9 +92,9 @@ def multi_head_sample(
         edge=edge,
         largest=float(values[-1]),
         beyond=int((values > edge).sum()),
-        spike=spike,
+        spike=layer.spike,
         spike_found=found,
-        warnings=_warnings(shape, beta, spike if centring == "mean" else None, second_order),
+        warnings=layer.warnings,
     )
 
 
@@ -134,17 +120,6 @@ def _distance(values: Reals, others: Reals) -> float:
 
 def _levels(count: int) -> Reals:
     return (np.arange(count) + 0.5) / count
-
-
-def _warnings(shape: AttentionShape, beta: float, spike: float | None, second_order: bool) -> tuple[str, ...]:
-    found = finite_size_warnings(shape.tokens, shape.head_size, beta, shape.heads, second_order)
-    if spike is None:
-        return found
-    return (
-        *found,
-        f"keys of unequal length: one value near {spike:.4g}, beyond the edge, is expected and no signal; "
-        "centre by column means",
-    )
 
 
 def _values(gram: Reals, rank: int) -> Reals:
