@@ -124,7 +124,7 @@ def test_a_study_draws_a_panel_a_layer(tmp_path: Path) -> None:
     titles = [panel["title"]["text"].strip() for panel in panels]
     assert titles == ["zeros (zeros 0.600)", "tokens 60, heads 16"]
     for panel, count in zip(panels, (32, 60), strict=True):
-        bars, line = (layer["data"]["values"] for layer in panel["layer"][:2])
+        bars, line = (json.loads(layer["data"]["values"]) for layer in panel["layer"][:2])
         # A histogram of what is not zero, and the law's density of the root: areas are the same.
         area = sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars)
         assert area == pytest.approx(count / (80 if count == 32 else 60))
