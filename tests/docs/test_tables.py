@@ -9,11 +9,13 @@ import pytest
 from docs.sessions import ROOT
 
 from attnlaw.base.settings import declared
-from attnlaw.verbs import VERBS, verb
+from attnlaw.verbs import OF_STUDIES, VERBS, verb
 
 DOCS = ROOT / "docs"
 PAGES = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
-VERBS_AND_BESIDE = [one for name in VERBS for one in (verb(name), verb(name).beside) if one is not None]
+VERBS_AND_BESIDE = [
+    one for name in (*VERBS, *OF_STUDIES) for one in (verb(name), verb(name).beside) if one is not None
+]
 
 
 @pytest.fixture(scope="module", name="hook")
