@@ -81,7 +81,8 @@ class Rotary:
 class Scores:
     """How scores come from queries and keys: norms of both, positions, `scale * q . k`, then a cap.
 
-    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms.
+    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms. `sinks` is
+    the tensor of one more score for each head, which no token has: weights of tokens add up to less than 1.
     """
 
     scale: float
@@ -90,6 +91,7 @@ class Scores:
     query_norm: Norm | None = None
     key_norm: Norm | None = None
     normed_last: bool = False
+    sinks: str | None = None
 
 
 UNSCALED = Scores(1.0)

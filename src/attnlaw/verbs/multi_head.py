@@ -1,4 +1,4 @@
-"""`limit.spectrum`, a verb of studies: the spectrum of random multi-head attention beside its law."""
+"""`multi_head`, a verb of studies: the spectrum of random multi-head attention beside its law."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_TOKENS = 32_768
 
 
 @settings
-class LimitSpectrum(Settings):
+class MultiHead(Settings):
     """The squared singular values of random multi-head attention beside their law (arXiv 2610.10033).
 
     All n of them, zeros included, of the matrix that is meant, without its mean; tokens are orthogonal.
@@ -143,7 +143,7 @@ QUANTITIES = (
 )
 
 
-def find(case: LimitSpectrum, progress: Progress) -> FoundSpectrum:
+def find(case: MultiHead, progress: Progress) -> FoundSpectrum:
     from attnlaw.laws.multi_head_draws import multi_head_draws
     from attnlaw.laws.readout import arrival_time, readout
 
@@ -156,7 +156,7 @@ def find(case: LimitSpectrum, progress: Progress) -> FoundSpectrum:
     return FoundSpectrum(drawn, read.coefficient_error, read.degrees_of_freedom, arrival)
 
 
-def _layer(case: LimitSpectrum) -> RandomLayer:
+def _layer(case: MultiHead) -> RandomLayer:
     from attnlaw.laws.attention_shape import AttentionShape
     from attnlaw.laws.random_layer import RandomLayer
 
@@ -214,9 +214,9 @@ CHARTS = (
     ),
 )
 VERB = Verb(
-    "limit.spectrum",
+    "multi_head",
     "The spectrum of multi-head attention",
-    LimitSpectrum,
+    MultiHead,
     QUANTITIES,
     each(find),
     tables=(
