@@ -21,12 +21,12 @@ VERBS: dict[str, tuple[str, str]] = {
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }
-
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDIED: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
     "shift": ("attnlaw.verbs.shift", "The risk of weighted kernel ridge regression under covariate shift."),
     "ensemble": ("attnlaw.verbs.ensemble", "The error of learners that are averaged or vote."),
+    "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 
 
