@@ -13,15 +13,20 @@ from attnlaw.base.settings import require
 from attnlaw.forward.blocks import Array, Chain
 from attnlaw.forward.families import FAMILIES
 from attnlaw.forward.operator import Operator
+from attnlaw.forward.scores import Scores
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """X as it enters the first layer (positions and the embedding's norm included), F(X), and the chain."""
+    """X as it enters the first layer (positions and the embedding's norm included), F(X), and the chain.
+
+    `scores` are those of each attention block, first to last.
+    """
 
     states: Array
     output: Array
     chain: Chain
+    scores: tuple[Scores, ...]
 
     @property
     def operator(self) -> Operator:
@@ -49,8 +54,15 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     def remember(module: Any, inputs: Any, output: Any) -> None:
         seen[module] = inputs[0] if inputs else None, output
 
+    def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
+        """The mask is the only tensor of four axes that an attention module is given."""
+        given = (one for one in (*inputs, *named.values()) if getattr(one, "ndim", None) == 4)
+        seen[module] = next(given, None), None
+
     leaves = [module for module in model.modules() if not any(module.children())]
     hooks = [module.register_forward_hook(remember) for module in leaves]
+    scoring = [module for module in model.modules() if hasattr(module, "scaling")]
+    hooks += [module.register_forward_hook(remember_mask, with_kwargs=True) for module in scoring]
     tokens = torch.tensor([checked])
     try:
         with torch.no_grad():
@@ -69,7 +81,8 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
         raise InputError("the forward pass gives NaN, infinity or only zeros; the weights are damaged")
     probabilities = [weights.numpy()[0] for weights in result.attentions]
     blocks = tuple(FAMILIES[kind].read(model, seen, probabilities))
-    return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks))
+    scores = tuple(FAMILIES[kind].scores(model, seen))
+    return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks), scores)
 
 
 def _checked(ids: Sequence[int], config: Any, after_padding: bool) -> list[int]:
