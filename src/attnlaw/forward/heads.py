@@ -2,13 +2,12 @@
 
 | letter | meaning |
 |---|---|
-| n | tokens, or the largest number that a mask allows a row |
+| n | tokens that a row may look at, the most of them under a mask |
 | beta | root mean square over rows of the standard deviation of a row's allowed logits |
-| beta_2 | `sqrt(ln n / 2)`: above it few rows carry |A|_F^2, and the law of random heads is lost |
-| beta_c | `sqrt(2 ln n)`: above it Gaussian logits condense attention on a few tokens |
+| beta_2, beta_c | marks of beta for n tokens (`laws/temperature.py`) |
+| PR | participation number of the attention matrix without its column means, under a causal mask without uniform attention (`laws/participation.py`) |
 
-The marks are those of Gaussian logits (arXiv 2610.10033 has beta fixed; the scales are our own reading of its
-corrections). Below beta_c the perplexity of Gaussian rows is n e^(-beta^2 / 2).
+beta is measured on this input. It is not the `effective_beta` of `fits`, which has embeddings for inputs.
 """
 
 from __future__ import annotations
@@ -24,17 +23,33 @@ from scipy.special import entr
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.estimate import Estimate
 from attnlaw.forward.blocks import Array
-from attnlaw.forward.nulls import gaussian_participation, participation, random_weights_participation
+from attnlaw.forward.nulls import DRAWS, random_weights_participation
 from attnlaw.forward.scores import Scores
+from attnlaw.laws.participation import centred, null_participation, participation
+from attnlaw.laws.temperature import condensed_beta, few_rows_beta
+
+
+@dataclass(frozen=True)
+class Participation:
+    """A participation number beside two nulls, each the mean of 20 draws with its standard error.
+
+    `null`: independent Gaussian queries and keys at the head's beta; `random`: random weights on its tokens.
+    """
+
+    value: float
+    null: Estimate
+    random: Estimate
 
 
 @dataclass(frozen=True)
 class Head:
     """One head on one input.
 
-    `top_column` is the token that most rows give their largest weight, `top_column_rows` the share of rows
-    that do; `top_offset` and `top_offset_rows` the same for the distance to the row's own token (-1: the
-    token before). `largest_logit` is the largest |l| over the allowed pairs.
+    `perplexity`: the exponential of the mean entropy of rows, in tokens. `sink` is the column of the
+    `largest_column_mean`. `top_column` has the largest weight of most rows, `top_column_rows` of them;
+    `top_offset` the same for the distance from the row's own token (-1: the token before).
+    `largest_logit`: the largest |l| over the allowed pairs. `participation` is None under a mask that is not
+    causal, for which there is no null, and where attention is uniform.
     """
 
     layer: int
@@ -43,9 +58,7 @@ class Head:
     beta_2: float
     beta_c: float
     perplexity: float
-    participation: float
-    null_participation: Estimate
-    random_participation: Estimate
+    participation: Participation | None
     largest_column_mean: float
     sink: int
     top_column: int
@@ -54,38 +67,26 @@ class Head:
     top_offset_rows: float
     largest_logit: float
 
-    @property
-    def over_null(self) -> float:
-        """The participation number over the Gaussian null's."""
-        return self.participation / self.null_participation.value
-
-
-def temperature_marks(tokens: int) -> tuple[float, float]:
-    """beta_2 and beta_c of rows of so many tokens.
-
-    >>> tuple(round(mark, 2) for mark in temperature_marks(512))
-    (1.77, 3.53)
-    """
-    return math.sqrt(math.log(tokens) / 2), math.sqrt(2 * math.log(tokens))
-
 
 def heads(blocks: Sequence[Scores], seed: int = 0, progress: Progress = silent) -> tuple[Head, ...]:
-    """Every head of every attention block of a pass, layer by layer; `seed` draws the nulls."""
+    """Every head of every attention block of a pass, layer by layer; none of a single token.
+
+    `seed` draws the nulls.
+    """
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     found = []
-    for done, (layer, head) in enumerate(places, start=1):
-        rng = np.random.default_rng([seed, layer, head])
-        found.append(_head(blocks[layer], layer, head, rng))
+    for done, (layer, head) in enumerate(places if blocks[0].tokens > 1 else (), start=1):
+        found.append(_head(blocks[layer], layer, head, seed))
         progress(done, len(places))
     return tuple(found)
 
 
-def _head(scores: Scores, layer: int, head: int, rng: np.random.Generator) -> Head:
+def _head(scores: Scores, layer: int, head: int, seed: int) -> Head:
     allowed = scores.allowed
     logits = scores.logits(head)
     attention = scores.attention(logits)
     beta = row_spread(logits, allowed)
-    beta_2, beta_c = temperature_marks(int(allowed.sum(axis=1).max()))
+    most = int(allowed.sum(axis=1).max())
     columns = attention.mean(axis=0)
     tops = attention.argmax(axis=1)
     column, column_rows = _most(tops)
@@ -94,12 +95,10 @@ def _head(scores: Scores, layer: int, head: int, rng: np.random.Generator) -> He
         layer=layer,
         head=head,
         beta=beta,
-        beta_2=beta_2,
-        beta_c=beta_c,
+        beta_2=few_rows_beta(most),
+        beta_c=condensed_beta(most),
         perplexity=float(np.exp(entr(attention).sum(axis=1).mean())),
-        participation=participation(attention, allowed),
-        null_participation=gaussian_participation(scores, beta, rng),
-        random_participation=random_weights_participation(scores, head, rng),
+        participation=_participation(scores, attention, (layer, head), beta, seed),
         largest_column_mean=float(columns.max()),
         sink=int(columns.argmax()),
         top_column=column,
@@ -108,6 +107,20 @@ def _head(scores: Scores, layer: int, head: int, rng: np.random.Generator) -> He
         top_offset_rows=offset_rows,
         largest_logit=float(np.abs(logits[allowed]).max()),
     )
+
+
+def _participation(
+    scores: Scores, attention: Array, place: tuple[int, int], beta: float, seed: int
+) -> Participation | None:
+    if not (scores.full or scores.causal):
+        return None
+    value = participation(centred(attention, scores.causal))
+    if math.isnan(value):
+        return None
+    rng = np.random.default_rng([seed, *place])
+    drawn = int(rng.integers(2**63))
+    null = null_participation(scores.tokens, scores.head_size, beta, drawn, DRAWS, scores.causal)
+    return Participation(value, null, random_weights_participation(scores, place[1], rng))
 
 
 def row_spread(logits: Array, allowed: NDArray[np.bool_]) -> float:
@@ -120,9 +133,8 @@ def row_spread(logits: Array, allowed: NDArray[np.bool_]) -> float:
     """
     counts = allowed.sum(axis=1, keepdims=True)
     means = np.where(allowed, logits, 0.0).sum(axis=1, keepdims=True) / counts
-    squares = np.where(allowed, (logits - means) ** 2, 0.0).sum(axis=1, keepdims=True) / counts
-    spread = squares[counts > 1]
-    return float(np.sqrt(spread.mean())) if spread.size else 0.0
+    variances = np.where(allowed, (logits - means) ** 2, 0.0).sum(axis=1, keepdims=True) / counts
+    return float(np.sqrt(variances[counts > 1].mean()))
 
 
 def _most(values: NDArray[np.int64]) -> tuple[int, float]:

@@ -41,6 +41,20 @@ class Scores:
     def head_size(self) -> int:
         return self.query.shape[1] // self.heads
 
+    @property
+    def tokens(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def full(self) -> bool:
+        """Whether every token may look at every other."""
+        return bool(self.allowed.all())
+
+    @property
+    def causal(self) -> bool:
+        """Whether every token may look at itself and all before, and at nothing else."""
+        return bool((self.allowed == np.tri(self.tokens, dtype=bool)).all())
+
     def weights(self, head: int) -> tuple[Array, Array]:
         """W_Q and W_K of a head, D x d each."""
         return self.query[:, self._columns(head)], self.key[:, self._columns(self._read(head))]

@@ -14,7 +14,7 @@ Empty lines are skipped. What is wrong with an input is told in one line, with i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ class Given:
             return BadSetting(self.setting, rule, found)
         return InputError(f"{self.place}: {rule}" if found is None else f"{self.place}: found {found}, {rule}")
 
-    def require_inside(self, ids: tuple[int, ...], vocabulary: int, positions: int) -> None:
+    def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
         """An `InputError` where the model has no place for these ids."""
         if not ids:
             raise self.wrong("has no tokens; give at least one")
@@ -100,6 +100,12 @@ class Input:
 
     ids: tuple[int, ...]
     labels: tuple[str, ...]
+
+
+def whole_ids(ids: Sequence[int]) -> tuple[int, ...]:
+    """Token ids that a function was given, checked."""
+    checked: tuple[int, ...] = require("ids", list(ids), tuple[int, ...], least=0)
+    return checked
 
 
 def given_inputs(case: InputSettings) -> list[Given]:
