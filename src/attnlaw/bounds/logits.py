@@ -1,22 +1,22 @@
-"""How large the scores of a head can get, from its weights alone: a bound, a typical size, a probable maximum.
+r"""How large the logits of a head can get, from its weights alone: bound, typical size, probable maximum.
 
-`logit_bounds(model)` gives a `Logits` for the place of every QK; `logits_of(sizes, scores)` one from sizes that
-are measured already. Logits are `s q . k`, capped where the model caps them; what positions (ALiBi, T5,
-DeBERTa) or masks add on top is not counted.
+`logit_bounds(model)` gives a `Logits` for the place of every QK; `head_logits` and `logits_of` give one from
+sizes that are measured already. Logits are `s q . k`, capped where the model caps them; what positions (ALiBi,
+T5, DeBERTa) or masks add on top is not counted.
 
 | letter | meaning |
 |---|---|
 | s, c | `Scores.scale`, `Scores.cap` |
-| q = z R_Q + q0, k = z' R_K + k0 | queries and keys, |z|^2 <= S_Q and |z'|^2 <= S_K (`spectra.scores`) |
+| q = z R_Q + q0, k = z' R_K + k0 | queries and keys, \|z\|^2 <= S_Q and \|z'\|^2 <= S_K (`spectra.scores`) |
 | v, sigma, tau | singular values, descending, of R_Q R_K^T, of R_Q, of R_K |
 
 - **Bound**, for any input: `s [sqrt(S_Q S_K) v_1 + sqrt(S_Q) |R_Q k0| + sqrt(S_K) |R_K q0| + |q0 . k0|]`.
 - **Positions that turn** queries and keys (rotary) come between R_Q and R_K^T, and v_1 bounds nothing; lengths
-  stay. So of the numbers that are turned: `s max|q| max|k|`, added to the bound of those that are not. The
+  stay. So of the numbers that are turned it is `s max|q| max|k|`, added to the bound of those that are not. The
   largest length is exact: `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l / (l -
   sigma_i^2)]`, e_i the right singular vectors (a quadratic with one constraint has no duality gap).
-  Clipping keeps no products and lengthens nothing either: the same.
-- **Cap**: `c tanh(l / c)` increases, so it is applied to the bound.
+  Clipping keeps no products, and lengthens nothing either: the same.
+- **Cap**: `c tanh(l / c)` increases with l, so it is taken of the bound.
 - **Typical**: over isotropic tokens a row of logits has, in the root mean square over rows, the standard
   deviation `s sqrt(sum v_i^2 + |R_K q0|^2)`. Positions are left out.
 - **Probable**: with `L = ln(2 n^2 / delta)`, w = s v and `A^2 = s^2 (|R_Q k0|^2 + |R_K q0|^2)`, no logit of n
@@ -27,11 +27,11 @@ DeBERTa) or masks add on top is not counted.
   The moment generating function of Gaussian z dominates that of z on the sphere. Under rotary positions
   w_i = s sigma_i tau_i, since the sum is convex and increasing in ln w_i, and the singular values of
   R_Q T R_K^T are log-majorised by those products for every rotation T (Horn 1950); |R_Q k0| becomes
-  sigma_1 |k0|, |R_K q0| tau_1 |q0| and q0 . k0 |q0| |k0|.
+  sigma_1 |k0|, |R_K q0| tau_1 |q0|, and q0 . k0 becomes |q0| |k0|.
 
-The bound and the probable maximum are ours; arXiv 2602.18851 bounds logits of isotropic tokens by the rank where
-this has all singular values. Isotropic tokens are a fiction: after training tokens line up with what a head
-looks for, and its logits are several times as large.
+Bound and probable maximum are ours; arXiv 2602.18851 bounds logits of isotropic tokens by the rank where this
+has all singular values. Isotropic tokens are a fiction: in training tokens line up with what a head looks for,
+and its logits become several times as large.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def largest_length(side: Lengths) -> float:
 
 
 def _probable(part: Part, scale: float) -> float:
-    """What no logit of isotropic tokens passes but by chance; every t gives such a number, the least is taken."""
+    """What no logit of isotropic tokens passes but by chance: so does the number of any t, the least is taken."""
     values, query, key, shifts = part.values, part.query, part.key, abs(part.shifts)
     if part.lengths is not None:
         first, second = part.lengths

@@ -69,7 +69,8 @@ class Rotary:
 
     Of `size` numbers from `start` on, number i turns with i + size / 2, or (`adjacent`) 2i with 2i + 1,
     by position * base^(-2i / size); `base` is None where the config does not say or rescales it. `scale` is
-    what they are multiplied by besides (yarn, longrope), None where the config's type of positions is not known.
+    what they are multiplied by besides (yarn, longrope), None where the config's type of positions is not
+    known.
     """
 
     size: int

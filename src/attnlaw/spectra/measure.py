@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -20,9 +19,8 @@ from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factored import Root, spectrum_and_roots
+from attnlaw.spectra.factored import spectrum_and_roots
 from attnlaw.spectra.lanczos import approximate_spectrum
-from attnlaw.spectra.score_sizes import ScoreSizes
 from attnlaw.spectra.scores import ScoreReader, no_sizes
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 from attnlaw.spectra.threads import in_threads
@@ -149,10 +147,11 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     product = unit.product
     if product.block is not None:
         block, kind = product.block, unit.place.kind
-        scored = isinstance(block, Attention) and KINDS[kind].scores and no_sizes(block) is None
-        reader = ScoreReader(model, block) if scored and isinstance(block, Attention) else None
+        reader = None
+        if isinstance(block, Attention) and KINDS[kind].scores and no_sizes(block) is None:
+            reader = ScoreReader(model, block)
         pairs = enumerate(block.factors(model, kind))
-        return [_head(model, unit, block, pair, reader and partial(reader, head)) for head, pair in pairs]
+        return [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
     matrix, norm = model.read(product.views[0]), product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
     if unit.approximate:
@@ -168,12 +167,13 @@ def _head(
     model: Model,
     unit: Unit,
     block: Block,
+    head: int,
     pair: tuple[Matrix, Matrix],
-    sizes: Callable[[tuple[Matrix, Matrix], tuple[Root, Root]], ScoreSizes | None] | None,
+    reader: ScoreReader | None,
 ) -> Spectrum:
     """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied.
 
-    `sizes` makes those of queries and keys from the same factorisation.
+    `reader` makes the sizes of queries and keys from the same factorisation.
     """
     try:
         with np.errstate(over="raise", invalid="raise"):
@@ -181,5 +181,5 @@ def _head(
     except FloatingPointError as error:
         raise OverflowError(PAST_FLOAT64) from error
     spectrum, roots = spectrum_and_roots(*pair, folded)
-    scores = None if sizes is None or roots is None else sizes(pair, roots)
+    scores = None if reader is None or roots is None else reader(head, pair, roots)
     return replace(spectrum, latent=unit.product.latent, scores=scores)

@@ -1,4 +1,4 @@
-"""The sizes of a head's queries and keys, q = z R_Q + q0 and k = z' R_K + k0, as plain numbers (see `scores`)."""
+"""Sizes of a head's queries and keys, q = z R_Q + q0 and k = z' R_K + k0, as plain numbers (see `scores`)."""
 
 from __future__ import annotations
 

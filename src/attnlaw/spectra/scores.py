@@ -1,17 +1,17 @@
-"""Queries and keys of a head as sizes: all that its largest score follows from (see `bounds.logits`).
+r"""Queries and keys of a head as sizes: all that its largest logit follows from (see `bounds.logits`).
 
 A query or a key is y = z R + y0, where z is what a norm makes of a token before its gain and bias.
 
 | letter | meaning |
 |---|---|
-| zhat, N | z of the norm itself, and its numbers: |zhat|^2 <= N whatever the token, since epsilon only shrinks it |
+| zhat, N | z of the norm itself, and how many numbers it has: \|zhat\|^2 <= N, since epsilon only shrinks it |
 | f | N / (N - 1) where the norm takes the mean off, else 1 |
-| z | zhat / sqrt(f): |z|^2 <= N / f; over isotropic tokens of variance 1 in every direction that it has |
-| G, y0 | sqrt(f) C diag(g) W, b W + bias: the norm's gain g and bias b folded into the map W (`models.norms`) |
-| R | what is left of G by a QR factorisation: |G x| = |R x| for every x |
+| z | zhat / sqrt(f), \|z\|^2 <= N / f; of isotropic tokens of variance 1 in every direction that it has |
+| G, y0 | sqrt(f) C diag(g) W and b W + bias: the norm's gain g and bias b folded into the map W |
+| R | what is left of G by a QR factorisation: \|G x\| = \|R x\| for every x |
 
 A norm of the queries or keys themselves stands for the norm before the block: then W drops out, G is
-sqrt(f) C diag(g) of that norm, N the numbers of a head (with `joint` of all heads: one head may have them all).
+sqrt(f) C diag(g) of that norm, N the numbers of a head (of all heads if `joint`: one head may have them all).
 So does the norm between the two maps of latent attention; the part of its keys that all heads share reads the
 norm before the block.
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import block_diag, svd, svdvals
@@ -95,7 +96,7 @@ class ScoreReader:
             if turned is None or turned == slice(0, query.shift.size):
                 return ScoreSizes(whole, (whole,))
             bounds = sorted({0, turned.start, turned.stop, query.shift.size})
-            pieces = [slice(*ends) for ends in zip(bounds, bounds[1:], strict=False)]
+            pieces = [slice(*ends) for ends in pairwise(bounds)]
             own = [key.columns(piece) for piece in pieces] if len(keys) == 1 else keys
             parts = (
                 _part(query.columns(piece), one, piece == turned)
