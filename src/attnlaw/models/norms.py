@@ -68,20 +68,24 @@ class Rotary:
     """Which numbers of a head are turned with the position, and which of them together.
 
     Of `size` numbers from `start` on, number i turns with i + size / 2, or (`adjacent`) 2i with 2i + 1,
-    by position * base^(-2i / size); `base` is None where the config does not say or rescales it.
+    by position * base^(-2i / size); `base` is None where the config does not say or rescales it. `scale` is
+    what they are multiplied by besides (yarn, longrope), None where the config's type of positions is not
+    known.
     """
 
     size: int
     adjacent: bool = False
     base: float | None = None
     start: int = 0
+    scale: float | None = 1.0
 
 
 @dataclass(frozen=True)
 class Scores:
     """How scores come from queries and keys: norms of both, positions, `scale * q . k`, then a cap.
 
-    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms.
+    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms. `clip` is
+    the largest magnitude of an entry of queries and keys, which larger ones are set to before positions.
     """
 
     scale: float
@@ -90,6 +94,7 @@ class Scores:
     query_norm: Norm | None = None
     key_norm: Norm | None = None
     normed_last: bool = False
+    clip: float | None = None
 
 
 UNSCALED = Scores(1.0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from attnlaw.base.errors import printable
 from attnlaw.models.assembly.match import NUMBER, Match, is_decoder
 from attnlaw.models.assembly.norms import is_pre_norm
-from attnlaw.models.assembly.scores import is_rotary
+from attnlaw.models.assembly.scores import clip_of, is_rotary
 from attnlaw.models.config import Config
 from attnlaw.models.families import LayerTable
 from attnlaw.models.model import Blocks
@@ -97,7 +97,7 @@ def warnings(
             "queries and keys are normalised before their product: QK is the map of the weights, "
             "not the scores of the model"
         )
-    if clip := config.number("clip_qkv") or config.part("attn_config").number("clip_qkv"):
+    if clip := clip_of(config):
         found.append(
             f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps"
         )

@@ -38,8 +38,20 @@ def scores_of(shapes: Shapes, stack: LayerTable, prefix: str, attention: Attenti
         for role, heads in (("query", attention.heads), ("key", attention.kv_heads))
         if role in stack.inner_norms
     }
-    last = shapes.is_among(shapes.family.norms_after_rotary)
-    return Scores(scale, cap, _rotary(shapes, attention, depth), norms.get("query"), norms.get("key"), last)
+    return Scores(
+        scale,
+        cap,
+        _rotary(shapes, attention, depth),
+        norms.get("query"),
+        norms.get("key"),
+        shapes.is_among(shapes.family.norms_after_rotary),
+        clip_of(shapes.config),
+    )
+
+
+def clip_of(config: Config) -> float | None:
+    """The largest magnitude that queries, keys and values are let keep (OLMo, MPT)."""
+    return config.number("clip_qkv") or config.part("attn_config").number("clip_qkv")
 
 
 def is_rotary(family: Family, config: Config) -> bool:
@@ -75,13 +87,38 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
         (values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base
     )
     base = None if values.text("rope_type", "type") not in (None, "default") else base
-    d = attention.head_size
+    d, stretch = attention.head_size, _stretch(values)
     if attention.shared_key is not None:
         shared = attention.shared_key.shape[1]
-        return Rotary(shared, neighbours, base, d - shared)
+        return Rotary(shared, neighbours, base, d - shared, stretch)
     share = values.number("partial_rotary_factor") or config.number("rotary_pct") or family.rotary_share
     size = min(config.size("rotary_dim") or int(d * share), d)
-    return Rotary(size + size % 2, neighbours, base)  # in pairs
+    return Rotary(size + size % 2, neighbours, base, scale=stretch)  # in pairs
+
+
+def _stretch(values: Config) -> float | None:
+    """What turned numbers are multiplied by, by the type of positions; None where that is not known."""
+    kind = values.text("rope_type", "type")
+    if kind in (None, "default", "linear", "dynamic", "llama3", "proportional", "mrope"):
+        return 1.0
+    if kind not in ("yarn", "longrope", "su"):
+        return None
+    if (given := values.number("attention_factor")) is not None:
+        return given
+    original = values.number("original_max_position_embeddings")
+    longest = values.number("max_position_embeddings")
+    factor = values.number("factor") or (longest / original if longest and original else None)
+    if factor is None:
+        return None
+    if factor <= 1:
+        return 1.0
+    if kind == "yarn":
+        growth = log(factor) / 10
+        if not (values.values.get("mscale") and values.values.get("mscale_all_dim")):
+            return 1 + growth
+        above, below = (1 + (values.number(key) or 0.0) * growth for key in ("mscale", "mscale_all_dim"))
+        return above / below
+    return None if original is None else (1 + log(factor) / log(original)) ** 0.5
 
 
 def _rope(config: Config, depth: int) -> Config:
