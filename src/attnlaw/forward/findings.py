@@ -15,6 +15,8 @@ MOST_ROWS = 0.75  # of rows whose largest weight sits at one place
 HALF = 0.5  # of all weight in one column
 FEW, FEWER = 0.1, 0.5  # of the Gaussian null's participation number, and of that of random weights
 
+ALIGNED = 5.0  # times the spread of logits that isotropic tokens would have
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -69,6 +71,13 @@ def _sharp(head: Head, labels: Sequence[str]) -> str:
     )
 
 
+def _aligned(head: Head, labels: Sequence[str]) -> str:
+    return (
+        f"has tokens that line up with it: its logits spread {head.spread_over_typical or 0:.1f} times as far as "
+        "those of isotropic tokens"
+    )
+
+
 def _is_few(head: Head) -> bool:
     found = head.participation
     return (
@@ -111,6 +120,13 @@ RULES = (
         lambda head: head.beta > head.beta_c,
         lambda head: head.beta / head.beta_c,
         _sharp,
+    ),
+    Rule(
+        "aligned",
+        f"beta is {ALIGNED:g} times or more what isotropic tokens would give, by its weights",
+        lambda head: (head.spread_over_typical or 0) >= ALIGNED,
+        lambda head: head.spread_over_typical or 0,
+        _aligned,
     ),
 )
 

@@ -13,7 +13,7 @@ beta is measured on this input. It is not the `effective_beta` of `fits`, which 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from scipy.special import entr
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.estimate import Estimate
+from attnlaw.bounds.logits import Logits
 from attnlaw.forward.blocks import Array
 from attnlaw.forward.nulls import DRAWS, random_weights_participation
 from attnlaw.forward.scores import Scores
@@ -48,7 +49,9 @@ class Head:
     `perplexity`: the exponential of the mean entropy of rows, in tokens. `sink` is the column of the
     `largest_column_mean`. `top_column` has the largest weight of most rows, `top_column_rows` of them;
     `top_offset` the same for the distance from the row's own token (-1: the token before).
-    `largest_logit`: the largest |l| over the allowed pairs. `participation` is None under a mask that is not
+    `largest_logit`: the largest |l| over the allowed pairs; `logit_bound` what it can be for any input, and
+    `logit_typical` what beta would be for isotropic tokens, both from the weights alone (`bounds/logits.py`),
+    None where they do not tell. `participation` is None under a mask that is not
     causal, for which there is no null, and where attention is uniform.
     """
 
@@ -66,22 +69,35 @@ class Head:
     top_offset: int
     top_offset_rows: float
     largest_logit: float
+    logit_bound: float | None
+    logit_typical: float | None
+
+    @property
+    def spread_over_typical(self) -> float | None:
+        """beta over what isotropic tokens would give: how far the tokens line up with the head."""
+        return self.beta / self.logit_typical if self.logit_typical else None
 
 
-def heads(blocks: Sequence[Scores], seed: int = 0, progress: Progress = silent) -> tuple[Head, ...]:
+def heads(
+    blocks: Sequence[Scores],
+    known: Mapping[tuple[int, int], Logits],
+    seed: int = 0,
+    progress: Progress = silent,
+) -> tuple[Head, ...]:
     """Every head of every attention block of a pass, layer by layer; none of a single token.
 
-    `seed` draws the nulls.
+    `known` has what the weights tell of logits, by layer and head; `seed` draws the nulls.
     """
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     found = []
     for done, (layer, head) in enumerate(places if blocks[0].tokens > 1 else (), start=1):
-        found.append(_head(blocks[layer], layer, head, seed))
+        found.append(_head(blocks[layer], (layer, head), known.get((layer, head), Logits()), seed))
         progress(done, len(places))
     return tuple(found)
 
 
-def _head(scores: Scores, layer: int, head: int, seed: int) -> Head:
+def _head(scores: Scores, place: tuple[int, int], known: Logits, seed: int) -> Head:
+    layer, head = place
     allowed = scores.allowed
     logits = scores.logits(head)
     attention = scores.attention(logits)
@@ -98,7 +114,7 @@ def _head(scores: Scores, layer: int, head: int, seed: int) -> Head:
         beta_2=few_rows_beta(most),
         beta_c=condensed_beta(most),
         perplexity=float(np.exp(entr(attention).sum(axis=1).mean())),
-        participation=_participation(scores, attention, (layer, head), beta, seed),
+        participation=_participation(scores, attention, place, beta, seed),
         largest_column_mean=float(columns.max()),
         sink=int(columns.argmax()),
         top_column=column,
@@ -106,6 +122,8 @@ def _head(scores: Scores, layer: int, head: int, seed: int) -> Head:
         top_offset=offset,
         top_offset_rows=offset_rows,
         largest_logit=float(np.abs(logits[allowed]).max()),
+        logit_bound=known.bound,
+        logit_typical=known.typical,
     )
 
 

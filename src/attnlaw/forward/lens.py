@@ -11,6 +11,7 @@ import numpy as np
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.bounds.logits import Logits, logit_bounds
 from attnlaw.forward.blocks import Array, attentions
 from attnlaw.forward.findings import HeadFinding, head_findings
 from attnlaw.forward.heads import Head, heads
@@ -19,6 +20,7 @@ from attnlaw.forward.maps import TokenMap, rollout, token_map
 from attnlaw.forward.operator import Operator, TopSingularValues, top_singular_values
 from attnlaw.forward.trace import Trace, most_tokens, trace
 from attnlaw.models.inputs import Given, read_input, whole_ids
+from attnlaw.models.open import open_model
 from attnlaw.models.tokenizer import open_tokenizer
 
 TOLERANCE = 1e-10
@@ -72,6 +74,14 @@ class Lens:
     def probes(self) -> int | None:
         """Random probes per token behind the norms of the map; None where these are exact."""
         return None if self.token_map is None else self.token_map.probes
+
+    @property
+    def head_count(self) -> int | None:
+        return self._count(lambda head: True)
+
+    @property
+    def median_beta(self) -> float | None:
+        return float(np.median([head.beta for head in self.heads])) if self.heads else None
 
     @property
     def heads_below_beta_2(self) -> int | None:
@@ -156,7 +166,6 @@ def linearise(
     passed = trace(kind, model, read.ids)
     operator = passed.operator
     found = tuple(attentions(passed.chain))
-    own = {"heads": heads(passed.scores, seed, progress)} if only != "operator" else {}
     return Lens(
         model=str(source),
         family=kind,
@@ -170,8 +179,14 @@ def linearise(
         score_error=_score_error(passed),
         spectrum=top_singular_values(operator, top) if only != "heads" else None,
         token_map=token_map(operator, seed, progress) if only != "heads" else None,
-        **own,
+        heads=heads(passed.scores, _known(source), seed, progress) if only != "operator" else None,
     )
+
+
+def _known(source: str | os.PathLike[str]) -> dict[tuple[int, int], Logits]:
+    """What the weights tell of the logits of self-attention, by layer and head."""
+    found = logit_bounds(open_model(source)).items()
+    return {(place.layer or 0, place.head or 0): one for place, one in found if place.kind == "qk"}
 
 
 def _score_error(passed: Trace) -> float:
