@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MARKS = {"beta_2": [2, 2], "beta_c": [6, 3]}
 STEP = 26  # pixels of a layer
+TICKS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
+MARGIN = 1.2  # of the logarithmic axis
 LEAST = 0.05  # what is softer stands on the lower end of the axis
 
 
@@ -34,20 +36,21 @@ def temperatures(rows: pl.DataFrame, label: Any) -> Any:
     """Dots of `beta` over `layer`, lines at the marks; where layers differ in a mark, its largest is drawn."""
     import altair as alt
 
+    told = rows.select("layer", "head", pl.col("beta").clip(lower_bound=LEAST))
+    marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
+    shown = [*told["beta"], *(one["beta"] for one in marks)]
     width = max(220, min(620, STEP * rows["layer"].n_unique()))
     up = alt.Y(
         "beta:Q",
         title=label("beta"),
-        scale=alt.Scale(type="log"),
-        axis=alt.Axis(format="~g", minExtent=EXTENT, tickCount=6),
+        scale=alt.Scale(type="log", domain=[min(shown) / MARGIN, max(shown) * MARGIN], nice=False),
+        axis=alt.Axis(format="~g", minExtent=EXTENT, values=TICKS),
     )
-    told = rows.select("layer", "head", pl.col("beta").clip(lower_bound=LEAST))
     dots = (
         alt.Chart(inline(told.to_dicts()))
         .mark_circle(size=34, opacity=0.75, color=PALETTE[0])
         .encode(x=alt.X("layer:O", title=label("layer"), axis=alt.Axis(labelAngle=0, labelOverlap=True)), y=up)
     )
-    marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
     dash = alt.StrokeDash(
         "mark:N",
         title=None,
