@@ -27,7 +27,7 @@ from attnlaw.models.tokenizer import Tokenizer
 INPUT = "Input"
 LARGEST = 256  # megabytes of a file of inputs
 FROM_FILE = "@"
-LISTS = "whole numbers of at least 0 with commas, such as 1,2,3"
+LISTS = "whole numbers with commas, such as 1,2,3, none below 0"
 
 
 @settings
@@ -57,10 +57,11 @@ class InputSettings(Settings):
         super().check()
         if self.text is None and self.file is None and self.ids is None:
             raise BadSetting("text", "is missing; give it, {file} or {ids}")
-        if isinstance(self.ids, tuple):
-            require("ids", self.ids, tuple[int, ...], least=0)
-        elif self.ids is not None and not self.ids.startswith(FROM_FILE):
-            raise BadSetting("ids", f"expected {LISTS}, or @FILE", self.ids)
+        ids = self.ids
+        if isinstance(ids, tuple) and min(ids) < 0:
+            raise BadSetting("ids", f"expected {LISTS}; or @FILE", ",".join(map(str, ids)))
+        if isinstance(ids, str) and not ids.startswith(FROM_FILE):
+            raise BadSetting("ids", f"expected {LISTS}; or @FILE", ids)
 
     def row(self) -> dict[str, Any]:
         """As of all settings; a file of ids stands as `@NAME` under `file`."""
