@@ -73,19 +73,23 @@ def test_numbers_are_those_of_loops_and_singular_values(mask: str, request: pyte
     for found in heads(passed.scores, {}):
         expected = naive(passed.scores[found.layer], found.head)
         assert found.participation is not None
-        told = {name: getattr(found, name) for name in expected} | {"participation": found.participation.value}
+        told = {name: getattr(found, name) for name in expected} | {
+            "participation": found.participation.value
+        }
         assert told == pytest.approx(expected, rel=1e-10)
 
 
 def test_gaussian_heads_are_their_own_null() -> None:
-    """Independent Gaussian queries and keys: beta is the one drawn at, PR that of the null, perplexity too."""
+    """Independent Gaussian queries and keys: beta as drawn, PR and perplexity those of the nulls."""
     n, d, beta = 160, 40, 1.0
     rng = np.random.default_rng(1)
     found = []
     for _ in range(6):
         X = np.eye(n)  # orthogonal tokens: queries and keys are the weights themselves
         Q, K = rng.standard_normal((2, n, d))
-        scores = Scores(X, Q, np.zeros(d), K, np.zeros(d), 1, 1, beta / math.sqrt(d), np.ones((n, n), dtype=bool))
+        scores = Scores(
+            X, Q, np.zeros(d), K, np.zeros(d), 1, 1, beta / math.sqrt(d), np.ones((n, n), dtype=bool)
+        )
         found += heads([scores], {}, seed=int(rng.integers(100)))
     for values, expected in (
         ([one.beta for one in found], beta),
@@ -135,7 +139,9 @@ def test_made_heads_are_found() -> None:
     assert found[2].perplexity == pytest.approx(2.0, abs=0.1)
     labels = ["[CLS]", *map(str, range(1, n))]
     told = {(one.rule, one.layer): one.sentence for one in head_findings(found, labels)}
-    assert told["one-column", 0] == "head 0.0 attends one column in 100% of rows: [CLS] at 0, 100% of all weight"
+    assert (
+        told["one-column", 0] == "head 0.0 attends one column in 100% of rows: [CLS] at 0, 100% of all weight"
+    )
     assert told["one-offset", 1] == "head 1.0 looks at 1 token before in 98% of rows"
     # One logit of 30 among 40 in each row but the first.
     assert found[1].beta == pytest.approx(30 * 39 / 40**1.5)

@@ -43,7 +43,7 @@ def test_a_decoder_that_is_told_to_look_both_ways(tmp_path: Path) -> None:
 
 
 def test_grouped_queries_and_positions_by_hand(tmp_path: Path) -> None:
-    """Four query heads on two key heads; number i of a head turns with i + 1 (head size 2) by the position."""
+    """Four query heads on two key heads; a head of size 2 turns with its position."""
     kind, model = load(save_tiny("llama", tmp_path))
     scores = trace(kind, model, IDS).scores[1]
     weights = {name: value.numpy() for name, value in model.state_dict().items()}

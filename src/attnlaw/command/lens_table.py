@@ -1,4 +1,4 @@
-"""A lens in the terminal: what heads do, then what moves each token, by the operator and by attention rollout."""
+"""A lens in the terminal: what heads do, then what moves each token, by the operator and by rollout."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def show(lens: Any, console: Console) -> None:
     """Print what was found of heads, then how exact the operator is and a line for each token."""
     console.print(Text(lens.model, style="bold"), soft_wrap=True)
     width = lens.operator.width
-    console.print(
-        f"{lens.family}, {lens.layers} layers, {lens.tokens} tokens of width {width}", style="dim"
-    )
+    console.print(f"{lens.family}, {lens.layers} layers, {lens.tokens} tokens of width {width}", style="dim")
     if lens.heads:
         _heads(lens, console)
     if lens.token_map is not None:

@@ -86,9 +86,7 @@ def _gpt2_scores(model: Any, seen: Seen) -> Iterator[Scores]:
         own = layer.attn
         fused, bias = _affine(own.c_attn)
         width = fused.shape[1] // 3
-        query, key = (
-            (fused[:, part], bias[part]) for part in (slice(0, width), slice(width, 2 * width))
-        )
+        query, key = ((fused[:, part], bias[part]) for part in (slice(0, width), slice(width, 2 * width)))
         yield _scores(own, own.c_attn, query, key, (own.num_heads, own.num_heads), seen)
 
 

@@ -31,13 +31,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class HeadFinding:
-    """A rule that holds for a head, in one sentence."""
+    """A rule that holds for a head, in one sentence; `meaning` is when the rule holds."""
 
     rule: str
     layer: int
     head: int
     size: float
     sentence: str
+    meaning: str
 
 
 def _column(head: Head, labels: Sequence[str]) -> str:
@@ -73,8 +74,8 @@ def _sharp(head: Head, labels: Sequence[str]) -> str:
 
 def _aligned(head: Head, labels: Sequence[str]) -> str:
     return (
-        f"has tokens that line up with it: its logits spread {head.spread_over_typical or 0:.1f} times as far as "
-        "those of isotropic tokens"
+        f"has tokens that line up with it: its logits spread {head.spread_over_typical or 0:.1f} times "
+        "as far as those of isotropic tokens"
     )
 
 
@@ -90,7 +91,7 @@ def _is_few(head: Head) -> bool:
 RULES = (
     Rule(
         "one-column",
-        f"the largest weight of {MOST_ROWS:.0%} of rows or more, and {HALF:.0%} of all weight, is in one column",
+        f"one column has the largest weight of {MOST_ROWS:.0%} of rows or more, and {HALF:.0%} of all weight",
         lambda head: (
             head.top_column_rows >= MOST_ROWS
             and head.sink == head.top_column
@@ -108,8 +109,8 @@ RULES = (
     ),
     Rule(
         "few-directions",
-        f"the participation number is below {FEW:.0%} of the Gaussian null's and {FEWER:.0%} of that of random "
-        "weights on the same tokens",
+        f"the participation number is below {FEW:.0%} of the Gaussian null's and {FEWER:.0%} of that of "
+        "random weights on the same tokens",
         _is_few,
         lambda head: head.participation.null.value / head.participation.value if head.participation else 0.0,
         _few,
@@ -138,5 +139,5 @@ def head_findings(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadFin
         held = sorted((one for one in heads if rule.holds(one)), key=rule.size, reverse=True)
         for one in held:
             sentence = f"head {one.layer}.{one.head} {rule.says(one, labels)}"
-            found.append(HeadFinding(rule.name, one.layer, one.head, rule.size(one), sentence))
+            found.append(HeadFinding(rule.name, one.layer, one.head, rule.size(one), sentence, rule.means))
     return tuple(found)

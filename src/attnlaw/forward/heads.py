@@ -5,7 +5,7 @@
 | n | tokens that a row may look at, the most of them under a mask |
 | beta | root mean square over rows of the standard deviation of a row's allowed logits |
 | beta_2, beta_c | marks of beta for n tokens (`laws/temperature.py`) |
-| PR | participation number of the attention matrix without its column means, under a causal mask without uniform attention (`laws/participation.py`) |
+| PR | participation number of centred attention (`laws/participation.py`) |
 
 beta is measured on this input. It is not the `effective_beta` of `fits`, which has embeddings for inputs.
 """

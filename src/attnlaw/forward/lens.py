@@ -1,4 +1,4 @@
-"""One call: a model and an input to the exact affine map of the forward pass, its heads, and what they show."""
+"""One call: a model and an input to the exact affine map of the pass, its heads, and what they show."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Lens:
         return None if self.heads is None else sum(map(holds, self.heads))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per pair of tokens: positions, ids, labels, norm with its error, share of the row, rollout."""
+        """One row per pair of tokens: positions, ids, labels, norm with error, share of the row, rollout."""
         if self.token_map is None:
             return []
         shares = self.token_map.shares

@@ -39,7 +39,7 @@ class Scores:
 
     @property
     def head_size(self) -> int:
-        return self.query.shape[1] // self.heads
+        return int(self.query.shape[1]) // self.heads
 
     @property
     def tokens(self) -> int:

@@ -63,6 +63,11 @@ class InputSettings(Settings):
         if isinstance(ids, str) and not ids.startswith(FROM_FILE):
             raise BadSetting("ids", f"expected {LISTS}; or @FILE", ids)
 
+    @property
+    def source(self) -> str:
+        """The name of the file that the inputs come from; empty without one."""
+        return self.file or (self.ids[1:] if isinstance(self.ids, str) else "")
+
     def row(self) -> dict[str, Any]:
         """As of all settings; a file of ids stands as `@NAME` under `file`."""
         row = super().row()
@@ -82,7 +87,8 @@ class Given:
         """What is wrong with it, said of its line or of its setting."""
         if self.place is None:
             return BadSetting(self.setting, rule, found)
-        return InputError(f"{self.place}: {rule}" if found is None else f"{self.place}: found {found}, {rule}")
+        told = "" if found is None else f"found {found}, "
+        return InputError(f"{self.place}: {told}{rule}")
 
     def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
         """An `InputError` where the model has no place for these ids."""
@@ -117,7 +123,7 @@ def given_inputs(case: InputSettings) -> list[Given]:
         return [Given("ids", ids=case.ids)]
     found = list(_of_file(case))
     if not found:
-        raise InputError(f"{(case.file or str(case.ids)).removeprefix(FROM_FILE)}: holds no input; all lines are empty")
+        raise InputError(f"{case.source}: holds no input; all lines are empty")
     return found
 
 
@@ -125,8 +131,7 @@ def the_input(case: InputSettings, verb: str) -> Given:
     """The only input of settings, for a verb that takes one."""
     found = given_inputs(case)
     if len(found) > 1:
-        name = (case.file or str(case.ids)).removeprefix(FROM_FILE)
-        raise InputError(f"{name}: holds {len(found)} inputs, and {verb} takes one; keep one line")
+        raise InputError(f"{case.source}: holds {len(found)} inputs, and {verb} takes one; keep one line")
     return found[0]
 
 
@@ -147,15 +152,16 @@ def read_input(given: Given, tokenizer: Tokenizer, positions: int) -> Input:
 
 
 def _of_file(case: InputSettings) -> Iterator[Given]:
-    setting, name = ("file", case.file) if case.file is not None else ("ids", str(case.ids)[1:])
-    path = Path(str(name))
+    setting, path = "ids" if case.file is None else "file", Path(case.source)
     read = _ids_line if setting == "ids" else LINES.get(path.suffix)
     if read is None:
-        raise BadSetting(setting, f"expected a name that ends in {' or '.join(LINES)}", name)
+        raise BadSetting(setting, f"expected a name that ends in {' or '.join(LINES)}", case.source)
     try:
         lines = read_bounded(path, LARGEST).decode().split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: no text in UTF-8 ({error.reason} at byte {error.start}); save it so") from error
+        raise InputError(
+            f"{path}: no text in UTF-8 ({error.reason} at byte {error.start}); save it so"
+        ) from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield read(line.removesuffix("\r"), Given(setting, place=f"{path}, line {number}"))

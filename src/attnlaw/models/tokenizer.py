@@ -2,7 +2,7 @@
 
 | model | text | label of an id |
 |---|---|---|
-| tokenizer.json beside it | by that tokenizer, its special tokens included, nothing cut or padded | its piece of text |
+| tokenizer.json beside it | by it, special tokens included, nothing cut or padded | its piece of text |
 | none, a vocabulary of 256 | its UTF-8 bytes | the character, or `\\x0a` |
 | none, another vocabulary | refused | the id |
 """

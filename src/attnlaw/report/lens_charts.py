@@ -1,4 +1,4 @@
-"""The chart of a lens that is like no other: the temperature of every head over its layer, with its two marks."""
+"""The chart of a lens that is like no other: the temperature of every head over its layer, with marks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def betas(chart: Own, source: Source) -> Iterator[Figure]:
 
 
 def temperatures(rows: pl.DataFrame, label: Any) -> Any:
-    """Dots of `beta` over `layer`, lines at the marks; where layers differ in a mark, its largest is drawn."""
+    """Dots of `beta` over `layer`, and lines at the marks, the largest where layers differ in one."""
     import altair as alt
 
     told = rows.select("layer", "head", pl.col("beta").clip(lower_bound=LEAST))
@@ -49,7 +49,9 @@ def temperatures(rows: pl.DataFrame, label: Any) -> Any:
     dots = (
         alt.Chart(inline(told.to_dicts()))
         .mark_circle(size=34, opacity=0.75, color=PALETTE[0])
-        .encode(x=alt.X("layer:O", title=label("layer"), axis=alt.Axis(labelAngle=0, labelOverlap=True)), y=up)
+        .encode(
+            x=alt.X("layer:O", title=label("layer"), axis=alt.Axis(labelAngle=0, labelOverlap=True)), y=up
+        )
     )
     dash = alt.StrokeDash(
         "mark:N",

@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.tables import short_names
-from attnlaw.forward.findings import RULES
 from attnlaw.report.labels import brief
 from attnlaw.report.page import Section, meanings, rows_page
 from attnlaw.report.source import Source
@@ -73,7 +72,6 @@ def _findings(source: Source, short: dict[str, str]) -> Section:
 
 
 def _sentences(findings: pl.DataFrame) -> str:
-    means = {rule.name: rule.means for rule in RULES}
     items = []
     for rule, group in groupby(findings.iter_rows(named=True), key=lambda one: str(one["rule"])):
         own = list(group)
@@ -81,9 +79,8 @@ def _sentences(findings: pl.DataFrame) -> str:
         rest = len(own) - SENTENCES
         more = f"<span>and {rest} more in head_findings.parquet</span>" if rest > 0 else ""
         count = f"{len(own)} head{'s' if len(own) > 1 else ''}"
-        items.append(
-            f'<li class="finding"><b>{escape(rule)}, {count}</b>: {escape(means.get(rule, ""))}{told}{more}</li>'
-        )
+        means = escape(own[0]["meaning"])
+        items.append(f'<li class="finding"><b>{escape(rule)}, {count}</b>: {means}{told}{more}</li>')
     return f'<ul class="findings">{"".join(items)}</ul>' if items else "<p>No rule holds for any head.</p>"
 
 
@@ -94,7 +91,8 @@ def _input(source: Source, short: dict[str, str]) -> Section:
     for row in source.rows.iter_rows(named=True):
         own = table.filter(pl.col(source.key) == row[source.key])
         title = f"<h3>{escape(short[row['model']])}</h3>" if source.rows.height > 1 else ""
-        blocks.append(f'<div class="card">{title}<p class="tokens">{"".join(map(_token, own.rows(named=True)))}</p></div>')
+        tokens = "".join(map(_token, own.rows(named=True)))
+        blocks.append(f'<div class="card">{title}<p class="tokens">{tokens}</p></div>')
     html = (
         '<section id="input" aria-labelledby="input-title"><h2 id="input-title">The input</h2>'
         f'<p class="lead">{escape(CONTAINS)} Position and id are told under the pointer.</p>'

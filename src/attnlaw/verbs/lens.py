@@ -96,7 +96,9 @@ HEADS = (
     Quantity("participation", "(Σs²)² / Σs⁴ of attention without its column means (causal: without uniform)"),
     Quantity("null_participation", "mean of 20 draws: Gaussian queries and keys at this beta", error=True),
     Quantity("random_participation", "mean of 20 draws: random weights on these tokens", error=True),
-    Quantity("participation_over_null", "below 1: rows share columns", called="participation / null", log=True),
+    Quantity(
+        "participation_over_null", "below 1: rows share columns", called="participation / null", log=True
+    ),
     Quantity(
         "participation_over_random",
         "the same against random weights on these tokens",
@@ -121,15 +123,18 @@ FINDINGS = (
     Quantity("head", "from 0", kind="int"),
     Quantity("size", "by which its heads are ranked"),
     Quantity("sentence", "in words", kind="text"),
+    Quantity("meaning", "when the rule holds", kind="text"),
 )
 TOKENS = (
     Quantity("position", "from 0", kind="int"),
     Quantity("id", "of the token", kind="int"),
     Quantity("token", "what it stands for", kind="text"),
 )
-TELLS = ("layer", "head", "beta", "beta_2", "beta_c", "perplexity", "participation_over_null")
-TELLS += ("participation_over_random", "largest_column_mean", "sink_token", "largest_logit", "logit_bound")
-TELLS += ("spread_over_typical",)
+TELLS = (
+    *("layer", "head", "beta", "beta_2", "beta_c", "perplexity", "participation_over_null"),
+    *("participation_over_random", "largest_column_mean", "sink_token", "largest_logit", "logit_bound"),
+    "spread_over_typical",
+)
 
 
 def look(case: LensSettings, progress: Progress) -> Lens:
@@ -179,7 +184,10 @@ VERB = Verb(
     tables=(
         Table("heads", HEADS, lambda lens: _frame(HEADS, _head_rows(lens)), json=True),
         Table(
-            "head_findings", FINDINGS, lambda lens: _frame(FINDINGS, [vars(one) for one in lens.findings]), json=True
+            "head_findings",
+            FINDINGS,
+            lambda lens: _frame(FINDINGS, [vars(one) for one in lens.findings]),
+            json=True,
         ),
         Table("tokens", TOKENS, lambda lens: _frame(TOKENS, _tokens(lens))),
         Table(
@@ -198,9 +206,18 @@ VERB = Verb(
             y=("output", "output_token"),
             colour=("share", "rollout"),
             scale="sqrt",
-            tells=("output", "output_token", "input", "input_token", "norm", "norm_error", "share", "rollout"),
-            caption="Each row is an output token, each column an input token (position · token); rows sum to 1. "
-            "Left by the exact operator, right by attention rollout, on one scale of colour (a square root). "
+            tells=(
+                "output",
+                "output_token",
+                "input",
+                "input_token",
+                "norm",
+                "norm_error",
+                "share",
+                "rollout",
+            ),
+            caption="Each row is an output token, each column an input token (position · token); rows sum to "
+            "1. Left by the exact operator, right by attention rollout, on one scale of colour (a square root). "
             "Where they differ, attention alone tells another story than the network.",
         ),
         Own(
@@ -208,9 +225,9 @@ VERB = Verb(
             "How sharp heads are, layer by layer",
             table="heads",
             draw="attnlaw.report.lens_charts:betas",
-            caption="A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian logits "
-            "would attend a few tokens however long the input; above β₂ the law of random heads is lost. "
-            "Trained heads are mostly beyond one of the two: the law is one of initialisation.",
+            caption="A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian "
+            "logits would attend a few tokens however long the input; above β₂ the law of random heads is "
+            "lost. Trained heads are mostly beyond one of the two: the law is one of initialisation.",
         ),
         Cells(
             "head_sharpness",
@@ -220,7 +237,7 @@ VERB = Verb(
             y="layer",
             colour=("sharpness",),
             tells=TELLS,
-            caption="1 is the mark at which Gaussian logits condense; perplexity and logits are told by each cell.",
+            caption="1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.",
         ),
         Cells(
             "head_participation",
@@ -231,9 +248,9 @@ VERB = Verb(
             colour=("participation_over_null",),
             scale="log",
             tells=TELLS,
-            caption="Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do that "
-            "look at one distance. Tokens that are alike lower it, too; cells also tell the ratio to random "
-            "weights on these tokens.",
+            caption="Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do "
+            "that look at one distance. Tokens that are alike lower it, too; cells also tell the ratio to "
+            "random weights on these tokens.",
         ),
         Cells(
             "head_sinks",
