@@ -47,7 +47,7 @@ def _heads(lens: Any, console: Console) -> None:
             console.print(Text(f"  {one.sentence}"), soft_wrap=True)
     layers = [list(own) for _, own in groupby(lens.heads, key=lambda head: head.layer)]
     print_table(console, lambda left_out: _layers(layers, left_out), ("logit/bound", "sink"))
-    told = "PR: directions of attention, against random heads as sharp, and random weights on these tokens"
+    told = "PR: directions; null: random heads as sharp; random: weights redrawn"
     console.print(Text(told, style="dim"))
 
 

@@ -217,8 +217,8 @@ VERB = Verb(
                 "rollout",
             ),
             caption="Each row is an output token, each column an input token (position · token); rows sum to "
-            "1. Left by the exact operator, right by attention rollout, on one scale of colour (a square root). "
-            "Where they differ, attention alone tells another story than the network.",
+            "1. Left by the exact operator, right by attention rollout, on one scale of colour (a square "
+            "root). Where they differ, attention alone tells another story than the network.",
         ),
         Own(
             "head_betas",
