@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from models.forward_pass import Run, draw, make, recording, scored_blocks, unban
 
 from attnlaw.base.errors import InputError
 from attnlaw.bounds.logits import Logits, logit_bounds
+from attnlaw.forward.load import load
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
@@ -70,3 +72,11 @@ def small_model(kind: str, sizes: dict[str, Any], inputs: Callable[[], Any], see
         except InputError:
             return []
         return largest_logits(model, run)
+
+
+def loaded_model(path: Path, ids: Sequence[int]) -> list[Largest]:
+    """A checkpoint that the lens loads, on some tokens."""
+    _, module = load(path)
+    with recording(module, pytest.MonkeyPatch()) as run:
+        module(input_ids=torch.tensor(ids)[None])
+    return largest_logits(open_model(path), run)

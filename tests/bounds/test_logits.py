@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bounds.largest_logits import small_model
+from bounds.largest_logits import loaded_model, small_model
 from models.forward_pass import make, recording, require_transformers
 from models.test_family_table import REFUSED, TABLE
 from models.test_variants import VARIANTS
@@ -93,6 +93,23 @@ def test_no_logit_of_changed_scores_is_beyond_its_bound(change: str) -> None:
 @pytest.mark.parametrize("change", sorted(VARIANTS))
 def test_no_logit_of_a_variant_is_beyond_its_bound(change: str) -> None:
     check(*CHANGES[change])
+
+
+def test_no_logit_of_the_shipped_decoder_is_beyond_its_bound(request: pytest.FixtureRequest) -> None:
+    root = request.config.rootpath
+    found = loaded_model(root / "examples" / "tiny-decoder", [*(root / "README.md").read_bytes()[:128]])
+    ratios = [one.ratio for one in found if one.ratio is not None]
+    assert len(ratios) == 16
+    assert 0.1 < max(ratios) < 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rxnfp-pretrained", "rxnfp-finetuned", "rxnfp-10k", "minilm"])
+def test_no_logit_of_a_trained_model_is_beyond_its_bound(name: str) -> None:
+    """On random tokens; `python benchmarks/logits.py` does so on text."""
+    ids = np.random.default_rng(0).integers(5, 590, 256).tolist()
+    found = loaded_model(real_checkpoint(name), ids)
+    assert all(one.ratio is not None and one.ratio < 1 for one in found)
 
 
 def test_the_bound_is_reached_by_the_leading_singular_vectors() -> None:
