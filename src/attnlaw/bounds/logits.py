@@ -1,8 +1,8 @@
 r"""How large the logits of a head can get, from its weights alone: bound, typical size, probable maximum.
 
 `logit_bounds(model)` gives a `Logits` for the place of every QK; `head_logits` and `logits_of` give one from
-sizes that are measured already. Logits are `s q . k`, capped where the model caps them; what positions (ALiBi,
-T5, DeBERTa) or masks add on top is not counted.
+sizes that are measured already. Logits are `s q . k`, capped where the model caps them; what positions
+(ALiBi, T5, DeBERTa) or masks add on top is not counted.
 
 | letter | meaning |
 |---|---|
@@ -11,10 +11,10 @@ T5, DeBERTa) or masks add on top is not counted.
 | v, sigma, tau | singular values, descending, of R_Q R_K^T, of R_Q, of R_K |
 
 - **Bound**, for any input: `s [sqrt(S_Q S_K) v_1 + sqrt(S_Q) |R_Q k0| + sqrt(S_K) |R_K q0| + |q0 . k0|]`.
-- **Positions that turn** queries and keys (rotary) come between R_Q and R_K^T, and v_1 bounds nothing; lengths
-  stay. So of the numbers that are turned it is `s max|q| max|k|`, added to the bound of those that are not. The
-  largest length is exact: `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l / (l -
-  sigma_i^2)]`, e_i the right singular vectors (a quadratic with one constraint has no duality gap).
+- **Positions that turn** queries and keys (rotary) come between R_Q and R_K^T, and v_1 bounds nothing;
+  lengths stay. Of the numbers that are turned it is `s max|q| max|k|`, added to the bound of those that are
+  not. The largest length is exact: `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l /
+  (l - sigma_i^2)]`, e_i the right singular vectors (a quadratic with one constraint has no duality gap).
   Clipping keeps no products, and lengthens nothing either: the same.
 - **Cap**: `c tanh(l / c)` increases with l, so it is taken of the bound.
 - **Typical**: over isotropic tokens a row of logits has, in the root mean square over rows, the standard
@@ -30,8 +30,8 @@ T5, DeBERTa) or masks add on top is not counted.
   sigma_1 |k0|, |R_K q0| tau_1 |q0|, and q0 . k0 becomes |q0| |k0|.
 
 Bound and probable maximum are ours; arXiv 2602.18851 bounds logits of isotropic tokens by the rank where this
-has all singular values. Isotropic tokens are a fiction: in training tokens line up with what a head looks for,
-and its logits become several times as large.
+has all singular values. Isotropic tokens are a fiction: in training tokens line up with what a head looks
+for, and its logits become several times as large.
 """
 
 from __future__ import annotations
@@ -88,13 +88,18 @@ def logit_bounds(model: Model) -> dict[Place, Logits]:
 
 
 def head_logits(model: Model, place: Place, block: Attention, sizes: ScoreSizes | None) -> Logits:
-    """The logits of one head of a block, of sizes that are measured; without them, the reason."""
+    """The logits of one head of a block, of sizes that are measured; where there is no bound, the reason."""
+    reason = no_bound(model, place, block)
     if sizes is None:
-        return Logits(reason=no_sizes(block) or PAST_FLOAT64)
+        return Logits(reason=reason or PAST_FLOAT64)
     found = logits_of(sizes, block.scores)
-    if place.layer is not None and model.network.applications.count(place.layer) > 1:
-        return replace(found, bound=None, reason=APPLIED_AGAIN)
-    return found
+    return found if reason is None else replace(found, bound=None, reason=reason)
+
+
+def no_bound(model: Model, place: Place, block: Attention) -> str | None:
+    """Why no input-free bound of the logits of a block exists; None where one does."""
+    again = place.layer is not None and model.network.applications.count(place.layer) > 1
+    return no_sizes(block) or (APPLIED_AGAIN if again else None)
 
 
 def logits_of(sizes: ScoreSizes, how: Scores) -> Logits:
@@ -158,7 +163,7 @@ def largest_length(side: Lengths) -> float:
 
 
 def _probable(part: Part, scale: float) -> float:
-    """What no logit of isotropic tokens passes but by chance: so does the number of any t, the least is taken."""
+    """What no logit of isotropic tokens passes but by chance; any t gives such a number, the least counts."""
     values, query, key, shifts = part.values, part.query, part.key, abs(part.shifts)
     if part.lengths is not None:
         first, second = part.lengths

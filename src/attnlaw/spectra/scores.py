@@ -4,7 +4,7 @@ A query or a key is y = z R + y0, where z is what a norm makes of a token before
 
 | letter | meaning |
 |---|---|
-| zhat, N | z of the norm itself, and how many numbers it has: \|zhat\|^2 <= N, since epsilon only shrinks it |
+| zhat, N | what the norm itself makes, and of how many numbers: \|zhat\|^2 <= N (epsilon only shrinks it) |
 | f | N / (N - 1) where the norm takes the mean off, else 1 |
 | z | zhat / sqrt(f), \|z\|^2 <= N / f; of isotropic tokens of variance 1 in every direction that it has |
 | G, y0 | sqrt(f) C diag(g) W and b W + bias: the norm's gain g and bias b folded into the map W |
@@ -90,7 +90,7 @@ class ScoreReader:
                 query = query.stretched(turned, rotary.scale)
                 keys = [*keys[:-1], keys[-1].stretched(_last(turned, keys), rotary.scale)]
             key = _joined(keys)
-            if not np.isfinite(np.vdot(query.root, query.root) * np.vdot(key.root, key.root)):
+            if not np.isfinite(np.linalg.norm(query.root) * np.linalg.norm(key.root)):
                 return None
             whole = _part(query, key, turned is not None)
             if turned is None or turned == slice(0, query.shift.size):

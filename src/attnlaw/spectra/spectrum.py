@@ -89,8 +89,8 @@ class Spectrum:
     `route` says how they were computed: "gram", "svd", "qr" (of thin factors) or "lanczos" (approximate: then
     `multiplicities` says how often each of `values` counts). `inner` is the d of a product, None of a matrix;
     `latent` says that a factor of it is a product itself (latent attention). `applied` has its sizes with the
-    norm before it folded in; None where that norm is not known. `scores` has the sizes of queries and keys, of
-    QK alone; None where they are not known.
+    norm before it folded in; None where that norm is not known. `scores` has the sizes of queries and keys;
+    None where they are not known, and of what is no QK.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank

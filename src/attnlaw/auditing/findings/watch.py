@@ -28,13 +28,12 @@ from attnlaw.auditing.findings.alike import (
     sketches,
 )
 from attnlaw.auditing.findings.balance import PAIRS, rms
-from attnlaw.auditing.findings.evidence import Balance, Evidence, Scale, Spot, Stored, Turned
+from attnlaw.auditing.findings.evidence import Balance, Evidence, Spot, Stored, Turned
 from attnlaw.auditing.findings.orientation import TOUCHING, Single, sides, turned
 from attnlaw.auditing.findings.roles import MAP, OTHER, known_tensors
 from attnlaw.auditing.findings.scan import FLOATS, LARGEST_FLOAT16, decibels, is_float, is_mask, scan
 from attnlaw.base.errors import InputError, printable
 from attnlaw.models.model import Attention, FeedForward, Matrix, Model, View
-from attnlaw.models.network import KINDS
 from attnlaw.models.tensors import Tensors
 
 Name = tuple[str, int | None]
@@ -198,7 +197,6 @@ class Watch:
             heads,
             tuple(one for layer in sorted(self._turned) for one in self._turned[layer]),
             tuple(self._balances()),
-            dict(_scales(self._plain)),
             self._seconds,
         )
 
@@ -256,12 +254,3 @@ def _free(block: Attention | FeedForward, pair: str) -> bool:
     """Whether norms of queries or keys free a ratio."""
     scores = block.scores if isinstance(block, Attention) else None
     return pair == "Q/K" and scores is not None and (scores.query_norm or scores.key_norm) is not None
-
-
-def _scales(model: Model) -> Iterator[tuple[tuple[int | None, str], Scale]]:
-    """Of the blocks whose scores are products of stored maps: norms of queries or keys change them."""
-    for layer in model.layers:
-        for attention, kinds in ((layer.attention, SELF), (layer.cross, CROSS)):
-            if attention is not None and not _free(attention, "Q/K"):
-                kind = next(kind for kind in kinds if KINDS[kind].scores)
-                yield (layer.index, kind), Scale(attention.scores.scale, attention.query.shape[0])
