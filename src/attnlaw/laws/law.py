@@ -71,6 +71,11 @@ class Law(ABC):
         points = [x for x, _ in self.atoms] + [end for pair in self.intervals for end in pair]
         return min(points), max(points)
 
+    def inside(self, x: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each `x` lies in the open intervals that carry the density."""
+        x = np.asarray(x, dtype=float)
+        return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
+
     @property
     def mass_of_atoms(self) -> float:
         return float(sum(weight for _, weight in self.atoms))

@@ -21,10 +21,15 @@ VERBS: dict[str, tuple[str, str]] = {
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }
+# Verbs without a command: a study names them, and the page of the verb before the dot tells of them.
+OF_STUDIES: dict[str, str] = {"limit.spectrum": "attnlaw.verbs.limit_spectrum"}
 
 
 def verb(name: str) -> Verb[Any, Any]:
     """The verb of a name; `learn.simulate` is the one that `learn` has beside it."""
+    if name in OF_STUDIES:
+        alone: Verb[Any, Any] = import_module(OF_STUDIES[name]).VERB
+        return alone
     first, _, beside = name.partition(".")
     if first in VERBS:
         found: Verb[Any, Any] = import_module(VERBS[first][0]).VERB
