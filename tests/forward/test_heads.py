@@ -159,6 +159,11 @@ def test_findings_need_their_thresholds() -> None:
     assert found.size == pytest.approx(20)
     (found,) = head_findings([replace(soft[0], logit_typical=soft[0].beta / 5.5)], ["x"] * 20)
     assert (found.rule, round(found.size, 6)) == ("aligned", 5.5)
+    sink = replace(soft[0], top_column=3, top_column_rows=0.8, sink=3, largest_column_mean=0.5)
+    (found,) = head_findings([sink], ["x"] * 20)
+    assert (found.rule, found.size) == ("one-column", 0.8)
+    for other in ({"sink": 4}, {"largest_column_mean": 0.49}, {"top_column_rows": 0.74}):
+        assert head_findings([replace(sink, **other)], ["x"] * 20) == ()
     assert len({rule.name for rule in RULES}) == len(RULES)
 
 
