@@ -13,6 +13,7 @@ __version__ = "0.2.0.dev0"
 
 _PUBLIC: dict[str, str] = {
     "AttentionLayer": "attnlaw.limits",
+    "AttentionShape": "attnlaw.laws.attention_shape",
     "Audit": "attnlaw.auditing.audit",
     "Depth": "attnlaw.limits",
     "Diff": "attnlaw.comparing.diff",
@@ -22,9 +23,11 @@ _PUBLIC: dict[str, str] = {
     "GivenInputs": "attnlaw.limits",
     "InputError": "attnlaw.base.errors",
     "Lens": "attnlaw.forward",
+    "MultiHeadLaw": "attnlaw.laws.multi_head",
     "Problem": "attnlaw.learning.problem",
     "RandomInputs": "attnlaw.limits",
     "Target": "attnlaw.learning.target",
+    "TiedValuesLaw": "attnlaw.laws.tied_values",
     "Verdicts": "attnlaw.gating.verdicts",
     "agreement": "attnlaw.learning.agreement",
     "compare_widths": "attnlaw.limits",
@@ -33,10 +36,13 @@ _PUBLIC: dict[str, str] = {
     "fit_law": "attnlaw.fits.fit",
     "fit_spectra": "attnlaw.auditing.fits",
     "linearise": "attnlaw.forward",
+    "multi_head_sample": "attnlaw.laws.multi_head_sample",
     "open_model": "attnlaw.models.open",
+    "readout": "attnlaw.laws.readout",
     "simulate": "attnlaw.learning.simulate",
     "state_evolution": "attnlaw.learning.state_evolution",
     "thresholds": "attnlaw.learning.thresholds",
+    "training_loss": "attnlaw.laws.readout",
 }
 
 

@@ -25,8 +25,11 @@ TASKS = {
     "limit-depth": {"limit": 4},
     "limit-heads": {"limit": 80},
     "limit-low-rank": {"limit": 30},
+    "limit-readout": {"limit.spectrum": 55},
     "limit-relu": {"limit": 40},
     "limit-scaling": {"limit": 90},
+    "limit-spectrum": {"limit.spectrum": 5},
+    "limit-spectrum-large": {"limit.spectrum": 2},
     "limit-width": {"limit": 50},
 }
 
@@ -54,6 +57,7 @@ def test_the_atlas_runs(tmp_path: Path) -> None:
 # A part of each study that runs in seconds: the values kept of an argument, what is changed, and its figures.
 ALPHAS = (8e-6, 1.6e-5)
 FEW = {"draws": 400}
+TINY = {"draws": 1, "tokens": 40, "heads": 3, "head_size": 10}
 DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
     "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning"]),
@@ -64,8 +68,11 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path"]),
     "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian"]),
     "limit-low-rank": ({}, FEW, DENSITIES_AND_DISTANCES),
+    "limit-readout": ({"beta": (0.5, 1.0)}, {}, ["readout"]),
     "limit-relu": ({"width": (16.0, 64.0)}, FEW, DENSITIES_AND_DISTANCES),
     "limit-scaling": ({}, FEW, ["densities_1", "densities_2", "kl_to_limit", "w1_to_limit"]),
+    "limit-spectrum": ({}, TINY, ["spectra"]),
+    "limit-spectrum-large": ({}, TINY, ["spectra"]),
     "limit-width": ({}, FEW, DENSITIES_AND_DISTANCES),
 }
 

@@ -16,13 +16,10 @@ from scipy.stats import kstest
 
 from attnlaw.base.settings import require
 from attnlaw.laws.attention_matrix import AttentionMatrixLaw
+from attnlaw.laws.finite_size import finite_size_warnings
 from attnlaw.laws.law import Reals
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.participation import centred, random_attention
-
-# Measured at n = 1000: the mean of the spectrum is off by a fifth at beta = 1.5, by a few percent at 1; at
-# d_K = 64 the distribution function is off by 0.07 to 0.10.
-LARGE_BETA, SMALL_RATIO = 1.2, 0.1
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ def attention_sample(
         marchenko_pastur_edge=plain.support[1],
         largest=float(values[-1]),
         beyond=int((values > edge).sum()),
-        warnings=finite_size_warnings(beta, head_size / tokens),
+        warnings=finite_size_warnings(tokens, head_size, beta),
     )
 
 
@@ -83,24 +80,3 @@ def attention_spectrum(attention: NDArray[np.float64]) -> Reals:
     Column means and not 1/n are taken off: the bulk is the same, and the spike of unequal keys is gone.
     """
     return np.asarray(np.linalg.svd(centred(attention), compute_uv=False)[::-1] ** 2 * attention.shape[0])
-
-
-def finite_size_warnings(beta: float, ratio: float) -> tuple[str, ...]:
-    """What to beware of when the limit stands for a finite attention matrix; empty where it is close.
-
-    >>> len(finite_size_warnings(1.0, 0.064))
-    1
-    """
-    remedy = "draw finite matrices of this shape as the null, and take no value beyond the edge for a signal"
-    found = []
-    if beta > LARGE_BETA:
-        found.append(
-            f"beta {beta:g} is above {LARGE_BETA:g}: a few logits rule each row and the limit is far off; "
-            f"{remedy}"
-        )
-    if ratio < SMALL_RATIO:
-        found.append(
-            f"d_K/n {ratio:.3g} is below {SMALL_RATIO:g}: the finite spectrum differs from the limit "
-            f"by about 0.1 in distribution; {remedy}"
-        )
-    return tuple(found)

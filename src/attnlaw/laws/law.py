@@ -117,7 +117,7 @@ class Law(ABC):
         # Each atom is a vertical step: the table of (x, F) gets its foot and its head.
         below = np.interp(places, points, mass, left=0.0) if points.size else np.zeros_like(places)
         foot = below + np.concatenate([[0.0], np.cumsum(weights)[:-1]]) if places.size else below
-        shift = np.array([weights[places <= x].sum() for x in points]) if places.size else 0.0
+        shift = np.append(0.0, np.cumsum(weights))[np.searchsorted(places, points, side="right")]
         xs = np.concatenate([points, places, places])
         levels = np.concatenate([mass + shift, foot, foot + weights])
         order = np.lexsort((xs, levels))

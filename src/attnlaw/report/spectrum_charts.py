@@ -1,4 +1,4 @@
-"""Spectra of random multi-head attention: the values of a draw under the density of their law, a panel each."""
+"""Spectra of random multi-head attention: a draw under the density of its law, a panel for each layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attnlaw.report.source import Source
 
 SPIKE = "The triangle is where keys of unequal length are expected to put one value (an extension)."
-ACROSS = "squared singular value / mean"
+ACROSS = "singular value / root of the mean square"
 ATOM = "Zeros are written, not drawn."
 
 
@@ -41,12 +41,13 @@ def spectra(chart: Own, source: Source) -> Iterator[Figure]:
 def _panel(
     source: Source, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, told: list[str]
 ) -> dict[str, Any]:
-    """What one panel shows, in units of the mean."""
+    """What one panel shows: singular values s, `s^2 = x/mean`, which tame the density at a hard edge."""
     key, mean, atom = row[source.key], row["mean"], row["atom_at_zero"]
-    every = values.filter(pl.col(source.key) == key)["value"].to_numpy() / mean
+    every = (values.filter(pl.col(source.key) == key)["value"] / mean).sqrt().to_numpy()
     kept = every[every > 0] if atom > 0 else every
+    s = (pl.col("x") / mean).sqrt()
     law = laws.filter(pl.col(source.key) == key).select(
-        pl.col("x") / mean, pl.col("density") * mean, pl.col("interval").alias("detail")
+        x=s, density=2 * s * mean * pl.col("density"), detail=pl.col("interval")
     )
     bars = histogram(kept, law["x"].to_numpy(), every.size, "drawn")
     most = 1.25 * max(bar["height"] for bar in bars)
@@ -54,8 +55,9 @@ def _panel(
     return {
         "title": title + (f" (zeros {atom:.3f})" if atom > 0 else ""),
         "bars": bars,
-        "line": law.filter(pl.col("density") <= most).to_dicts(),  # it has no end at a hard edge
-        "spike": row["spike"] / mean if row["spike"] is not None and row["centring"] == "mean" else None,
+        "line": law.to_dicts(),
+        "most": most,
+        "spike": (row["spike"] / mean) ** 0.5 if row["spike"] and row["centring"] == "mean" else None,
         "atom": atom,
     }
 
@@ -66,13 +68,11 @@ def _draw(panels: list[dict[str, Any]]) -> Any:
     drawn = []
     for panel in panels:
         bars = alt.Chart(inline(panel["bars"])).mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
-        line = alt.Chart(inline(panel["line"])).mark_line(color=PALETTE[0])
-        y = alt.Y("height:Q", title="density")
+        line = alt.Chart(inline(panel["line"])).mark_line(color=PALETTE[0], clip=True)
+        y = alt.Y("height:Q", title="density", scale=alt.Scale(domain=[0.0, panel["most"]]))
         layers = [
             bars.encode(x=alt.X("left:Q"), x2="right:Q", y=y, y2="floor:Q"),
-            line.encode(
-                x=alt.X("x:Q", title="squared singular value / mean"), y="density:Q", detail="detail:N"
-            ),
+            line.encode(x=alt.X("x:Q", title=ACROSS), y="density:Q", detail="detail:N"),
         ]
         if panel["spike"] is not None:
             mark = alt.Chart(inline([{"x": panel["spike"], "y": 0.0}])).mark_point(

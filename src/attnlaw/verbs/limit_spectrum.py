@@ -31,10 +31,10 @@ class LimitSpectrum(Settings):
     beta: float = setting(
         1.0, "Standard deviation of a row's logits.", symbol="β", above=0, most=MOST_BETA, many=True
     )
-    tokens: int = setting(512, "Tokens.", symbol="n", least=2, most=MOST_TOKENS, many=True, panel=LAYER)
-    heads: int = setting(12, "Heads.", symbol="h", least=1, most=10_000, many=True, panel=LAYER)
+    tokens: int = setting(256, "Tokens.", symbol="n", least=2, most=MOST_TOKENS, many=True, panel=LAYER)
+    heads: int = setting(8, "Heads.", symbol="h", least=1, most=10_000, many=True, panel=LAYER)
     head_size: int = setting(
-        64, "Size of a head's keys.", symbol="d_K", least=1, most=10_000, many=True, panel=LAYER
+        32, "Size of a head's keys.", symbol="d_K", least=1, most=10_000, many=True, panel=LAYER
     )
     value_size: int | None = setting(
         None,
@@ -68,7 +68,7 @@ class LimitSpectrum(Settings):
     second_order: bool = setting(
         False, "Keep the second Hermite term, which narrow heads need (an extension).", panel=LAW
     )
-    draws: int = setting(10, "Draws; 0 for the law alone.", least=0, most=10_000, panel=LAW)
+    draws: int = setting(4, "Draws; 0 for the law alone.", least=0, most=10_000, panel=LAW)
     ridge: float = setting(
         1e-4, "Penalty of a readout of the output, in units of the mean.", symbol="λ", above=0, panel=READOUT
     )
@@ -202,7 +202,7 @@ CHARTS = (
         "spectra",
         "Spectra of random attention",
         draw="attnlaw.report.spectrum_charts:spectra",
-        caption="Bars: the squared singular values of one draw, over the mean. Line: the law.",
+        caption="Bars: the singular values of one draw. Line: the law.",
     ),
     Curves(
         "readout",
