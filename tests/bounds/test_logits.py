@@ -327,6 +327,15 @@ def test_an_audit_has_the_numbers_of_the_function(tmp_path: Path) -> None:
     assert matrices.filter(kind="vo")["logit_bound"].null_count() == len(found)
 
 
+def test_scores_that_grow_with_the_position_have_no_bound() -> None:
+    small = TABLE.TYPES["llama4_text"]
+    for tuned, reason in ((True, "its scores grow with the position"), (False, None)):
+        sizes = small.sizes | {"no_rope_layers": [1, 0], "attn_temperature_tuning": tuned}
+        found = logit_bounds(open_model(make(small.kind, **sizes)))
+        assert {one.reason for place, one in found.items() if place.layer == 0} == {None}
+        assert {one.reason for place, one in found.items() if place.layer == 1} == {reason}
+
+
 def test_a_block_without_a_norm_says_so(tmp_path: Path) -> None:
     module = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(16, 2, 32), 2, enable_nested_tensor=False

@@ -139,6 +139,29 @@ class Table(Generic[R]):
         return None if rows is None else [fold(self.columns, row) for row in rows.iter_rows(named=True)]
 
 
+@dataclass(frozen=True)
+class Part:
+    """One part of a large case: the settings of its task, how many things it finds, its work in any unit."""
+
+    case: Settings
+    count: int = 1
+    work: float = 1.0
+
+
+@dataclass(frozen=True)
+class Split(Generic[S, R]):
+    """How a large case is computed in parts, by workers, to the same result as in one process.
+
+    `verb` computes a part, and its tables are all that is kept of it; `join` makes the result of them, given
+    by name for each part, in the order of `parts`. `counted` says what `Part.count` counts.
+    """
+
+    verb: Verb[Any, Any]
+    parts: Callable[[S], list[Part]]
+    join: Callable[[S, Iterable[Mapping[str, Any]]], R]
+    counted: str = "parts"
+
+
 @dataclass(frozen=True, repr=False)
 class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
@@ -149,6 +172,7 @@ class Verb(Generic[S, R]):
     `beside` is the verb that a command also runs where its settings are given: theory and its simulation.
     `draws`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
     `refuse` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
+    `split`: one case may be computed in parts, on many workers.
     """
 
     name: str
@@ -161,6 +185,7 @@ class Verb(Generic[S, R]):
     beside: Verb[Any, Any] | None = None
     draws: bool = False
     refuse: Callable[[S], None] | None = None
+    split: Split[S, R] | None = None
 
     def __repr__(self) -> str:
         return f"<verb {self.name}: {self.title}>"
