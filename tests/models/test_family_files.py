@@ -98,11 +98,14 @@ LLAMA_CPP = [f"{part}.weight" for part in ("attn_q", "attn_k", "attn_v", "attn_o
 SHARED = {
     "a decoder": (
         named("decoder.layers.", *PROJECTED, "fc1.weight", "fc2.weight"),
-        ["opt", "whisper", "bart", "mbart", "blenderbot_small", "led", "biogpt", "xglm"],
+        ["opt", "whisper", "bart", "mbart", "blenderbot_small", "led", "biogpt", "xglm", "fairseq"],
     ),
     "an encoder": (
         named("encoder.layers.", *PROJECTED, "fc1.weight", "fc2.weight"),
-        ["whisper", "bart", "mbart", "blenderbot_small", "biogpt", "xglm", "clip_tower"],
+        [
+            *("whisper", "bart", "mbart", "blenderbot_small", "biogpt", "xglm"),
+            *("fairseq", "fairseq_wav2vec2", "clip_tower"),
+        ],
     ),
     "gpt2": (
         named("h.", "attn.c_attn.weight", "attn.c_proj.weight"),

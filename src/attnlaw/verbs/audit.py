@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
 from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.declare import Part, Progress, Quantity, Split, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.bounds import BOUNDS
 from attnlaw.models.settings import MACHINE, ModelSettings, require_there
+from attnlaw.verbs.audit_unit import UNIT, unit_of
 
 if TYPE_CHECKING:
     from attnlaw.auditing.audit import Audit
@@ -230,6 +232,24 @@ def run(case: AuditSettings, progress: Progress) -> Audit:
     return found.summarized(VERB.json(case, found))
 
 
+def parts(case: AuditSettings) -> list[Part]:
+    """The units of a model, for workers."""
+    from attnlaw.auditing.units import selected_units
+
+    units = selected_units(case, case.approximate)
+    first = unit_of(case, case.approximate)
+    return [Part(replace(first, first=unit.first), unit.members, unit.operations) for unit in units]
+
+
+def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
+    from attnlaw.auditing.audit import Given
+    from attnlaw.auditing.units import joined
+
+    given = Given(case.samples, case.as_stored)
+    found = joined(case, case.approximate, given, (own["records"] for own in tables))
+    return found.summarized(VERB.json(case, found))
+
+
 VERB = AuditVerb(
     "audit",
     "Spectral audit",
@@ -246,4 +266,5 @@ VERB = AuditVerb(
     ),
     charts=CHARTS,
     refuse=require_there,
+    split=Split(UNIT, parts, join, counted="matrices"),
 )
