@@ -17,11 +17,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "fit": ("attnlaw.verbs.fit", "The law that each matrix of a checkpoint follows."),
     "diff": ("attnlaw.verbs.diff", "What changed between checkpoints, tensor by tensor and head by head."),
     "check": ("attnlaw.verbs.check", "Rules over a checkpoint's numbers, and an exit status."),
-    "lens": ("attnlaw.verbs.lens", "The forward pass over some tokens as one exact affine map."),
+    "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }
-
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDIED: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
@@ -32,6 +31,7 @@ STUDIED: dict[str, tuple[str, str]] = {
         "The risk of factors that start small and stop early.",
     ),
     "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
+    "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 
 
