@@ -81,8 +81,8 @@ def simulate(case: Simulate, progress: Progress) -> Trained:
 
     runs = [train_completion(case.problem, case.seed + place) for place in range(case.seeds)]
     corner, rank, nuclear = (
-        mean_of([value(run) for run in runs])
-        for value in (lambda run: abs(run.matrix[0, 0]), lambda run: run.rank, lambda run: run.nuclear)
+        mean_of(column)
+        for column in zip(*((abs(one.matrix[0, 0]), one.rank, one.nuclear) for one in runs), strict=True)
     )
     worst = next((run for run in runs if run.outcome != Outcome.DONE), runs[0])
     return Trained(corner, rank, nuclear, worst.outcome, worst.remark)
