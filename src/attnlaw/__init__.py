@@ -12,6 +12,7 @@ from typing import Any
 __version__ = "0.2.0.dev0"
 
 _PUBLIC: dict[str, str] = {
+    "Atlas": "attnlaw.auditing.atlas",
     "AttentionLayer": "attnlaw.limits",
     "AttentionShape": "attnlaw.laws.attention_shape",
     "Audit": "attnlaw.auditing.audit",
@@ -33,6 +34,7 @@ _PUBLIC: dict[str, str] = {
     "TiedValuesLaw": "attnlaw.laws.tied_values",
     "Verdicts": "attnlaw.gating.verdicts",
     "agreement": "attnlaw.learning.agreement",
+    "atlas": "attnlaw.auditing.atlas",
     "compare_widths": "attnlaw.limits",
     "curve": "attnlaw.learning.sweep",
     "effective_ranks": "attnlaw.regression.effective_ranks",

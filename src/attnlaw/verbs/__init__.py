@@ -17,7 +17,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "fit": ("attnlaw.verbs.fit", "The law that each matrix of a checkpoint follows."),
     "diff": ("attnlaw.verbs.diff", "What changed between checkpoints, tensor by tensor and head by head."),
     "check": ("attnlaw.verbs.check", "Rules over a checkpoint's numbers, and an exit status."),
-    "lens": ("attnlaw.verbs.lens", "The forward pass over some tokens as one exact affine map."),
+    "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }

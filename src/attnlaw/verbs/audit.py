@@ -70,6 +70,13 @@ FOUND = (
     Quantity("findings_note", "findings of level note", kind="int", called="notes", brief=True),
     Quantity("finding_rules", "rules that looked for findings", kind="int"),
 )
+LOGITS = (
+    Quantity("logit_heads", "heads of attention measured", kind="int"),
+    Quantity("logit_heads_bounded", "heads whose logits are bounded for any input", kind="int"),
+    Quantity("logit_heads_beyond_float8", "heads whose bound is above 448 (float8 E4M3)", kind="int"),
+    Quantity("logit_heads_beyond_float16", "heads whose bound is above 65504 (float16)", kind="int"),
+    Quantity("logit_unbounded", "blocks without a bound, and why", kind="text"),
+)
 QUANTITIES = (
     Quantity("family", "family of the model", kind="text", brief=True),
     Quantity("depth", "layers, each as often as it is applied", "L", kind="int", brief=True),
@@ -81,6 +88,7 @@ QUANTITIES = (
     *NOT_RANDOM,
     *COMPARABLE,
     *FOUND,
+    *LOGITS,
     *(
         Quantity(
             f"log10_{name}",
@@ -220,8 +228,14 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.auditing.audit import audit
 
-    found = audit(case, case.samples, case.approximate, progress, case.as_stored)
-    return found.summarized(VERB.json(case, found))
+    return _summarized(case, audit(case, case.samples, case.approximate, progress, case.as_stored))
+
+
+def _summarized(case: AuditSettings, found: Audit) -> Audit:
+    """The audit with all that its JSON has, and where the model lies in the atlas."""
+    from attnlaw.auditing.atlas import atlas
+
+    return found.summarized(VERB.json(case, found) | {"atlas": atlas().beside(found)})
 
 
 def parts(case: AuditSettings) -> list[Part]:
@@ -238,8 +252,7 @@ def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
     from attnlaw.auditing.units import joined
 
     given = Given(case.samples, case.as_stored)
-    found = joined(case, case.approximate, given, (own["records"] for own in tables))
-    return found.summarized(VERB.json(case, found))
+    return _summarized(case, joined(case, case.approximate, given, (own["records"] for own in tables)))
 
 
 VERB = AuditVerb(
