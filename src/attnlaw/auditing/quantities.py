@@ -82,6 +82,21 @@ MATRICES = (
         called="stable rank, applied",
         log=True,
     ),
+    Quantity(
+        "logit_bound",
+        "largest logit of a head for any input, of QK; null where no norm is known to stand before it",
+        log=True,
+    ),
+    Quantity(
+        "logit_typical",
+        "standard deviation of a row of logits over isotropic tokens, of QK: an estimate",
+        log=True,
+    ),
+    Quantity(
+        "logit_probable",
+        "largest logit of 512 isotropic tokens but for a chance of 0.05, of QK: an estimate",
+        log=True,
+    ),
     Quantity("route", "how the values were computed: gram, svd, qr or lanczos (approximate)", kind="text"),
     P_VALUE,
     OUTLIERS,

@@ -23,8 +23,8 @@ PANELS = {
     "stable rank, median": {f"stable_rank_{group}": group for group in LAYER_GROUPS},
     "outliers, total": {f"outliers_{group}": group for group in LAYER_GROUPS},
     "exponent α, median": {f"alpha_{group}": group for group in LAYER_GROUPS},
-    "spread of attention scores, median": {"score_spread_qk": "qk"},
-    "bound of attention scores, largest (proxy)": {"logit_bound": "qk"},
+    "spread of logits, median": {"score_spread_qk": "qk"},
+    "bound of logits, largest": {"logit_bound": "qk"},
 }
 STEPS = (
     Quantity("step", "of the optimizer", kind="int"),
@@ -40,8 +40,8 @@ STEPS = (
         for group in LAYER_GROUPS
     ),
     *(Quantity(f"alpha_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
-    Quantity("score_spread_qk", "spread of attention scores over isotropic inputs, median over heads"),
-    Quantity("logit_bound", "largest score of any input and head without positions: a proxy"),
+    Quantity("score_spread_qk", "spread of logits over isotropic tokens (logit_typical), median over heads"),
+    Quantity("logit_bound", "the largest bound of logits over the heads that have one"),
     Quantity("seconds", "that the measurement took"),
     Quantity("overhead", "of all measurements of the process over its training time"),
     Quantity("status", "done, or failed", kind="text"),

@@ -70,6 +70,13 @@ FOUND = (
     Quantity("findings_note", "findings of level note", kind="int", called="notes", brief=True),
     Quantity("finding_rules", "rules that looked for findings", kind="int"),
 )
+LOGITS = (
+    Quantity("logit_heads", "heads of attention measured", kind="int"),
+    Quantity("logit_heads_bounded", "heads whose logits are bounded for any input", kind="int"),
+    Quantity("logit_heads_beyond_float8", "heads whose bound is above 448 (float8 E4M3)", kind="int"),
+    Quantity("logit_heads_beyond_float16", "heads whose bound is above 65504 (float16)", kind="int"),
+    Quantity("logit_unbounded", "blocks without a bound, and why", kind="text"),
+)
 QUANTITIES = (
     Quantity("family", "family of the model", kind="text", brief=True),
     Quantity("depth", "layers, each as often as it is applied", "L", kind="int", brief=True),
@@ -81,6 +88,7 @@ QUANTITIES = (
     *NOT_RANDOM,
     *COMPARABLE,
     *FOUND,
+    *LOGITS,
     *(
         Quantity(
             f"log10_{name}",
