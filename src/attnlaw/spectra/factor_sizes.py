@@ -14,14 +14,14 @@ it, or the trace of each plane and all of the rest. Its size and those of both G
 
 Under grouped queries B is shared: A is made of the queries of a group, one below the other (of VO the outputs
 are stacked), and every head of the group has the sizes of the group. The bias of queries is one more row of
-A. Factors are those that are stored. Latent attention and keys of an earlier layer are left out: there other
+A: D = 0 then holds under a decay of it too. Factors are those that are stored. Latent attention and keys of an earlier layer are left out: there other
 factors share the gauge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,8 @@ class FactorSizes:
     """A, rows x inner, and B, cols x inner, of whose columns `turned` are in planes; up to one common scale.
 
     `squares` are |A|_F^2 and |B|_F^2, `least` the least of half their sum, `nuclear` |A B^T|_*, `difference`
-    |D|_F and `grams` |A^T A|_F + |B^T B|_F.
+    |D|_F and `grams` |A^T A|_F + |B^T B|_F. `weights` has the same without the bias of queries; None where
+    there is no bias.
     """
 
     rows: int
@@ -54,6 +55,7 @@ class FactorSizes:
     nuclear: float
     difference: float
     grams: float
+    weights: FactorSizes | None = None
 
 
 def factor_sizes(left: Root, right: Root, sides: tuple[int, int], rotary: Rotary | None) -> FactorSizes | None:
@@ -99,11 +101,13 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 def gauge_of(block: Attention, kind: str) -> str | None:
     """The gauge of a block's heads; None where other factors share it."""
     how = block.scores
+    clipped = how.clip is not None
+    between = clipped or block.value_norm or block.output_norm or block.gate
     if block.latent or block.source is not None:
         return None
     if not KINDS[kind].scores:
-        return NO_GAUGE if block.value_norm or block.output_norm or block.gate else FULL
-    if how.query_norm or how.key_norm:
+        return NO_GAUGE if between else FULL
+    if how.query_norm or how.key_norm or clipped:
         return NO_GAUGE
     return FULL if how.rotary is None else ROTARY
 
@@ -117,16 +121,19 @@ def block_factors(
     scores = KINDS[kind].scores
     rotary = block.scores.rotary if scores else None
     bias = model.bias(block.query).reshape(block.heads, -1) if scores and block.query.bias else None
-    found = []
+    found: list[FactorSizes | None] = []
     for group in range(block.kv_heads):
         own = [head for head in range(block.heads) if block.kv_head(head) == group]
         lefts, rights = ([roots[head][side] for head in own] for side in (0, 1))
         if scores:
-            extra = [] if bias is None else [(bias[own], 1.0)]
-            pair, sides = (_stacked([*lefts, *extra]), rights[0]), (len(own) * shape[0], shape[1])
+            left, right, sides = _stacked(lefts), rights[0], (len(own) * shape[0], shape[1])
         else:
-            pair, sides = (lefts[0], _stacked(rights)), (shape[0], len(own) * shape[1])
-        found += [factor_sizes(*pair, sides, rotary)] * len(own)
+            left, right, sides = lefts[0], _stacked(rights), (shape[0], len(own) * shape[1])
+        sizes = factor_sizes(left, right, sides, rotary)
+        if bias is not None:
+            whole = factor_sizes(_stacked([left, (bias[own], 1.0)]), right, sides, rotary)
+            sizes = None if whole is None else replace(whole, weights=sizes)
+        found += [sizes] * len(own)
     return found
 
 
