@@ -64,8 +64,6 @@ def factor_sizes(left: Root, right: Root, sides: tuple[int, int], rotary: Rotary
         share = left[1] ** 0.5 / right[1] ** 0.5
         a, b = left[0] * share, right[0] / share
         first, second = a.T @ a, b.T @ b
-        if not np.isfinite(first).all() or not np.isfinite(second).all():
-            return None
         inner = a.shape[1]
         turned = planes(rotary)
         rest = np.setdiff1d(np.arange(inner), turned)
@@ -83,6 +81,8 @@ def factor_sizes(left: Root, right: Root, sides: tuple[int, int], rotary: Rotary
                 for own, gram in zip(lengths, grams, strict=True)
             ]
     squares = float(np.trace(first)), float(np.trace(second))
+    if not np.isfinite([*sizes, *squares, least]).all():
+        return None
     return FactorSizes(*sides, inner, turned.size, squares, least, nuclear, sizes[2], sizes[0] + sizes[1])
 
 
