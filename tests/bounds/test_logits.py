@@ -39,6 +39,7 @@ FEW = (
     "gpt_neox", "deepseek_v3", "t5", "gemma2", "whisper", "clip",
 )  # fmt: skip
 N = 200
+NORMS = ("input_layernorm", "post_attention_layernorm")
 FALLING = np.geomspace(1, 0.03, 8)
 UNKNOWN = {"no norm stands before it", APPLIED_AGAIN}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 16}
@@ -386,6 +387,23 @@ def test_an_audit_has_the_numbers_of_the_function(tmp_path: Path) -> None:
         told = [row[f"logit_{name}"] for name in ("bound", "typical", "probable")]
         assert told == pytest.approx([one.bound, one.typical, one.probable], rel=1e-12)
     assert matrices.filter(kind="vo")["logit_bound"].null_count() == len(found)
+
+
+def test_heads_of_odd_size_have_a_bound() -> None:
+    """No model has them; a file may. Rotary numbers come in pairs, one more than the head has."""
+    rng = np.random.default_rng(0)
+    state = {f"model.layers.0.self_attn.{name}_proj.weight": rng.normal(size=(9, 9)) for name in "qkvo"}
+    state |= {f"model.layers.0.{name}.weight": np.ones(9) for name in NORMS}
+    state |= {
+        f"model.layers.0.mlp.{name}_proj.weight": rng.normal(size=(9, 9)) for name in ("gate", "up", "down")
+    }
+    for place, one in logit_bounds(open_model(state, heads=3)).items():
+        query, key = (
+            state[f"model.layers.0.self_attn.{name}_proj.weight"][3 * place.head : 3 * place.head + 3]
+            for name in "qk"
+        )
+        longest = 9 * np.linalg.norm(query, 2) * np.linalg.norm(key, 2)
+        assert one.bound == pytest.approx(longest / 3**0.5, rel=1e-9)
 
 
 def test_scores_that_grow_with_the_position_have_no_bound() -> None:
