@@ -13,6 +13,7 @@ __version__ = "0.2.0.dev0"
 
 _PUBLIC: dict[str, str] = {
     "AttentionLayer": "attnlaw.limits",
+    "Atlas": "attnlaw.auditing.atlas",
     "Audit": "attnlaw.auditing.audit",
     "Depth": "attnlaw.limits",
     "Diff": "attnlaw.comparing.diff",
@@ -30,6 +31,7 @@ _PUBLIC: dict[str, str] = {
     "Target": "attnlaw.learning.target",
     "Verdicts": "attnlaw.gating.verdicts",
     "agreement": "attnlaw.learning.agreement",
+    "atlas": "attnlaw.auditing.atlas",
     "compare_widths": "attnlaw.limits",
     "curve": "attnlaw.learning.sweep",
     "effective_ranks": "attnlaw.regression.effective_ranks",

@@ -32,7 +32,7 @@ def test_against_brute_minimisation(loss: Loss, V: float) -> None:
 
 @pytest.mark.parametrize("V", [4.0, 26.196437, 500.0, 1e6])
 def test_the_logistic_equation_is_solved_to_round_off(V: float) -> None:
-    """Newton's method in a bracket falls into cycles here; every third step bisects."""
+    """Newton's method from elsewhere falls into cycles here."""
     omega = np.linspace(-2 * V, 20, 4001)
     z = LOGISTIC.proximal(np.ones_like(omega), omega, V)
     tail = 1 / (1 + np.exp(z))

@@ -105,7 +105,11 @@ def family(cases, sizes, seeds) -> list[float]:
     ids=["square", "logistic", "hinge"],
 )
 def test_trained_ensembles_tend_to_the_theory(cases) -> None:
-    """From d = 40 on: at d = 20 terms of order 1/d^2 are seen."""
+    """From d = 40 on. The hinge family was first run at d = 20, 40, 80 with 64, 32, 16 draws and failed.
+
+    Its rms was 1.58 (m +2.3, error of the mean -2.3), with 600, 300, 100 draws 1.29. Whether that is chance
+    or terms of order 1/d^2 is open: d (ratio - 1) shows no curvature beyond two standard errors.
+    """
     found = family(cases, (40, 80), (32, 24))
     assert holds(found), found
 

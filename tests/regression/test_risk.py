@@ -121,6 +121,30 @@ def test_equal_groups_are_one_group_and_a_rotation_changes_nothing() -> None:
     assert ridge_risk(one).excess == pytest.approx(ridge_risk(split).excess, rel=1e-12)
 
 
+def test_matrices_that_do_not_commute() -> None:
+    """The formulas of the variance and the bias written out with traces, at the solved R and c."""
+    rng = np.random.default_rng(0)
+    roots = rng.standard_normal((3, 6, 6))
+    first, second, target = (root @ root.T for root in roots)
+    groups = [Group(0.4, first, 2.0, 0.3), Group(0.6, second, 0.5, 0.8)]
+    problem = Regression(groups, rng.standard_normal(6), 10, 0.2, target)
+    found, n = solve(problem), 10
+    R, pi, c = found.R, problem.shares, found.c
+    T = np.array([[np.trace(a @ R @ b @ R) / n for b in (first, second)] for a in (first, second)])
+    b = np.array([np.trace(a @ R @ target @ R) / n for a in (first, second)])
+    t = np.linalg.inv(np.eye(2) - T * (pi * c**2)) @ b
+    assert c == pytest.approx(problem.weights / (1 + problem.weights * found.e), rel=1e-12)
+    assert found.e == pytest.approx([np.trace(a @ R) / n for a in (first, second)], rel=1e-10)
+    assert np.linalg.inv(R) == pytest.approx(
+        np.tensordot(pi * c, [first, second], 1) + 0.2 * np.eye(6), rel=1e-9
+    )
+    assert found.variance == pytest.approx(problem.noises @ (pi * c**2 * t), rel=1e-10)
+    inside = target + np.tensordot(pi * c**2 * t, [first, second], 1)
+    bias = 0.2**2 * problem.signal @ R @ inside @ R @ problem.signal
+    assert ridge_risk(problem).bias == pytest.approx(bias, rel=1e-10)
+    assert found.bias_of(None) == pytest.approx(0.2**2 * np.trace(R @ inside @ R) / 6, rel=1e-10)
+
+
 def test_weights_vanish_with_the_ridge_where_labels_are_fitted() -> None:
     """n < p: the fitted theta moves as the ridge: 6e-4 and 6e-7 at 1e-4 and 1e-7, one draw."""
     problem = two_groups(p=60, ratio=0.5)

@@ -58,7 +58,9 @@ def test_the_simulation_beside_it(name: str) -> None:
 
 
 def test_bad_settings_are_one_line() -> None:
-    with pytest.raises(BadSetting, match="samples: found 3000, expected fewer than strong and weak directions"):
+    with pytest.raises(
+        BadSetting, match="samples: found 3000, expected fewer than strong and weak directions"
+    ):
         verb("two_layer").cases({"samples": 3000})
     with pytest.raises(BadSetting, match="largest needs weighting truncated"):
         verb("shift").cases({"largest": 3.0, "weighting": "ones"})

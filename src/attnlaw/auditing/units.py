@@ -25,6 +25,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.packed import pack, unpack
 from attnlaw.models.formats import FORMATS
+from attnlaw.models.hub import CONFIGS
 from attnlaw.models.model import Model
 from attnlaw.models.network import GROUPS
 from attnlaw.models.open import local
@@ -52,10 +53,10 @@ def on_disk(path: Any) -> str:
 
 def state_of(*paths: str | None) -> str:
     """Names, sizes and times of change of the files of checkpoints: another text when one was replaced."""
-    endings = ("config.json", ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
+    endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     found = []
     for path in (Path(path) for path in paths if path is not None):
-        inside = sorted(path.iterdir()) if path.is_dir() else [path.parent / "config.json"]
+        inside = sorted(path.iterdir()) if path.is_dir() else [path.parent / name for name in CONFIGS]
         for file in (path, *(one for one in inside if one.name.endswith(endings))):
             if file.is_file():
                 found.append(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}")

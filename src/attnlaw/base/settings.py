@@ -50,6 +50,7 @@ class Setting:
     choices: Mapping[str, Any] | None = None  # a table of variants
     many: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
     cases: tuple[Any, ...] = ()  # the values of a command that gives none: a table instead of one default
+    expands: str | None = None  # "module:function" from a value to those that it stands for
     file: bool = False  # a path or a pattern: relative ones in a study start at its file
     positional: bool = False  # a word of the command line without an option's name
     needs: str | None = None  # another setting that must be given

@@ -20,6 +20,7 @@ from attnlaw.base.errors import InputError, needing
 from attnlaw.base.files import require_possible
 from attnlaw.forward.families import FAMILIES, Reader
 from attnlaw.models.config import read_config
+from attnlaw.models.layouts import one_model
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 from attnlaw.models.tensors import require_real
@@ -40,7 +41,7 @@ NOT_PASSED = "reorder_and_upcast_attn"
 def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
     """The model type and the model (`BertModel`, `GPT2Model`, ...) in float64, for evaluation."""
     transformers = _import_transformers()
-    folder = require_possible(Path(path))
+    folder = one_model(require_possible(Path(path)))
     if not (folder / "config.json").is_file():
         raise InputError(
             f"{folder}: holds no config.json; give the local directory of a Hugging Face model, "

@@ -58,29 +58,25 @@ class Loss:
 
 
 def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
-    """The root of z = u + V/(1 + e^z), u = y omega, in [u, u + V]; every third step bisects.
+    """The root of z = u + V/(1 + e^z), u = y omega, in [u, u + V], by Newton's method from its bend at z = 0.
 
-    Newton's method alone, even inside a bracket, falls into cycles of two for V above about 4.
+    From elsewhere the method falls into cycles of two for V above about 4, even inside a bracket. The
+    equation is convex below 0 and concave above: from 0 (or the end of the interval next to it) every step
+    goes towards the root and none beyond it.
 
     >>> z = _logistic_prox(np.ones(2), np.array([-30.0, 3.0]), 26.0)
     >>> bool(np.abs(z - np.array([-30.0, 3.0]) - 26 * expit(-z)).max() < 1e-13)
     True
     """
     u = y * omega
-    low, high = u.copy(), u + V
-    z = np.clip(np.zeros_like(u), low, high)
-    settled = np.zeros(u.shape, dtype=bool)
-    for step in range(MOST_STEPS):
+    z = np.clip(np.zeros_like(u), u, u + V)
+    for _ in range(MOST_STEPS):
         tail = expit(-z)
-        miss = z - u - V * tail
-        low, high = np.where(miss < 0, z, low), np.where(miss < 0, high, z)
         rise = 1 + V * tail * (1 - tail)
-        newton = z - miss / rise
-        settled |= np.abs(newton - z) <= 4e-16 * (1 + np.abs(z) + np.abs(u) / rise)  # round-off of a step
-        if settled.all():
+        step = (z - u - V * tail) / rise
+        z = z - step
+        if (np.abs(step) <= 4e-16 * (1 + np.abs(z) + np.abs(u) / rise)).all():  # round-off of a step
             break
-        usable = (newton >= low) & (newton <= high) & (step % 3 != 2)
-        z = np.where(settled, z, np.where(usable, newton, 0.5 * (low + high)))
     return y * z
 
 

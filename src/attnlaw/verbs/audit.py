@@ -220,8 +220,14 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.auditing.audit import audit
 
-    found = audit(case, case.samples, case.approximate, progress, case.as_stored)
-    return found.summarized(VERB.json(case, found))
+    return _summarized(case, audit(case, case.samples, case.approximate, progress, case.as_stored))
+
+
+def _summarized(case: AuditSettings, found: Audit) -> Audit:
+    """The audit with all that its JSON has, and where the model lies in the atlas."""
+    from attnlaw.auditing.atlas import atlas
+
+    return found.summarized(VERB.json(case, found) | {"atlas": atlas().beside(found)})
 
 
 def parts(case: AuditSettings) -> list[Part]:
@@ -238,8 +244,7 @@ def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
     from attnlaw.auditing.units import joined
 
     given = Given(case.samples, case.as_stored)
-    found = joined(case, case.approximate, given, (own["records"] for own in tables))
-    return found.summarized(VERB.json(case, found))
+    return _summarized(case, joined(case, case.approximate, given, (own["records"] for own in tables)))
 
 
 VERB = AuditVerb(

@@ -24,14 +24,14 @@ class Learners(Ensemble):
     Labels are a linear teacher's with noise (square loss), or its signs (logistic, hinge).
     """
 
-    learners: float = setting(1, "How many; inf is the limit.", symbol="K", least=1, infinite=True)
+    learners: float = setting(1, "Learners together.", symbol="K", least=1, infinite=True)
 
 
 @settings
 class Simulate(Ensemble):
     """Train learners on drawn samples."""
 
-    learners: int = setting(2, "How many.", symbol="K", least=1)
+    learners: int = setting(2, "Learners together.", symbol="K", least=1)
     seeds: int = setting(8, "Draws; the error is the standard error of their mean.", least=1)
     seed: int = setting(0, "Seed of the draws.", least=0)
 

@@ -130,12 +130,13 @@ def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
 
 
 def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) -> str:
-    known = ", ".join(dict.fromkeys(family.name for family in families))
+    names = {family.name for family in families}
+    known = f"any of the {len(names)} known families" if len(names) > 1 else f"the family {min(names)}"
     kind = f" (model_type {named})" if named else ""
     example = next(iter(tensors.shapes), "none")
     return (
-        f"{tensors.source}: unknown architecture{kind}, none of the tensor names fit (first: {example}); "
-        f"known families: {known}; describe another with --map"
+        f"{tensors.source}: unknown architecture{kind}: its tensor names (first: {example}) do not fit "
+        f"{known}; describe them with --map"
     )
 
 

@@ -115,8 +115,8 @@ class Shapes:
         return Norm(kind, gain, bias, epsilon, offset, joint)
 
     def is_among(self, model_types: Sequence[str]) -> bool:
-        """Whether the config names one of these types."""
-        return any(name in model_types for name in self.config.model_types)
+        """Whether the config names one of these types; where it names none, the family's name counts."""
+        return any(name in model_types for name in self.config.model_types or (self.family.name,))
 
     def feeds(self, norm: Norm | None, view: View) -> Norm | None:
         """The norm, if it gives what the map reads."""
