@@ -182,7 +182,7 @@ DAMAGES = table(
     Damage("a re-initialised layer", _random_layer, ("untrained-layer",)),
     Damage("query x 10", _scaled(10, 0), ("unbalanced", "norm-outlier")),
     Damage("FFN in x 10", _scaled(10, 4), ("unbalanced", "norm-outlier")),
-    Damage("query x 1000", _scaled(1000, 0), ("unbalanced", "saturated-scores", "large-logits")),
+    Damage("query x 1000", _scaled(1000, 0), ("unbalanced", "saturated-scores", "logit-overflow")),
     Damage("transposed Q", _transposed(0), ("transposed",)),
     Damage("transposed K", _transposed(1), ("transposed",)),
     Damage("transposed V", _transposed(2), ("transposed",)),

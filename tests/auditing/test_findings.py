@@ -298,24 +298,33 @@ def test_queries_with_norms_of_their_own_have_no_balance(tiny: Model) -> None:
             watched.model.read(view)
     noted = watched.evidence(whole=False)
     assert {one.pair for one in noted.balance} == {"V/O", "in/out"}
-    assert noted.scales == {}
 
 
-def test_scores_are_those_of_the_folded_product(tiny: Model) -> None:
-    """c |C g Q K^T g C|_F and c s_1 N, formed densely here."""
+def test_logits_are_those_of_the_folded_product(tiny: Model) -> None:
+    """From M = C g Q K^T g C and the biases, formed densely here: every head's own typical size and bound."""
     damaged = DAMAGES["query x 1000"](tiny, LAYER)
     found = rules_of(damaged)
     own, norm = damaged.layers[LAYER].attention, damaged.layers[LAYER].attention.norm
     assert norm is not None
-    gain = damaged.gain(norm)
-    for one in found["saturated-scores"]:
-        head = slice(32 * (one.place.head or 0), 32 * (one.place.head or 0) + 32)
-        left = gain[:, None] * damaged.read(own.query)[:, head]
-        right = gain[:, None] * damaged.read(own.key)[:, head]
-        folded = (left - left.mean(axis=0)) @ (right - right.mean(axis=0)).T
-        assert one.value == pytest.approx(np.linalg.norm(folded) / 32**0.5, rel=1e-9)
-    logits = {one.place.head: one.value for one in found["large-logits"]}
-    assert min(logits.values()) > 65504
+    gain, shift, n = damaged.gain(norm), damaged.shift(norm), 128
+    typical, bound = {}, {}
+    for number in range(4):
+        head, maps, constants = slice(32 * number, 32 * number + 32), [], []
+        for view in (own.query, own.key):
+            matrix = damaged.read(view)[:, head]
+            folded = gain[:, None] * matrix
+            maps.append(folded - folded.mean(axis=0))
+            constants.append(shift @ matrix + damaged.bias(view)[head])
+        (left, right), (q, k), f = maps, constants, n / (n - 1)
+        linear = np.linalg.norm(left @ k) + np.linalg.norm(right @ q)
+        spread = (f * np.linalg.norm(left @ right.T)) ** 2 + f * np.linalg.norm(right @ q) ** 2
+        typical[number] = np.sqrt(spread / 32)
+        bound[number] = (n * np.linalg.norm(left @ right.T, 2) + n**0.5 * linear + abs(q @ k)) / 32**0.5
+    for rule, values, threshold in (("saturated-scores", typical, 100.0), ("logit-overflow", bound, 65504.0)):
+        expected = {head: value for head, value in values.items() if value > threshold}
+        assert expected
+        told = {one.place.head: one.value for one in found[rule] if one.place.layer == LAYER}
+        assert told == pytest.approx(expected, rel=1e-9)
 
 
 def test_evidence_does_not_depend_on_threads(tiny: Model) -> None:

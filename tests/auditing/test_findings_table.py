@@ -40,7 +40,6 @@ LAYERS = {"rxnfp-pretrained": (0, 3, 7, 11), "minilm": (0, 2, 5)}
 # Damages that a rule sees at least so often, of seven; all seven unless stated.
 LEAST = {
     ("query x 10", "norm-outlier"): 3,
-    ("query x 1000", "large-logits"): 6,
     ("transposed Q", "transposed"): 7,
     ("transposed K", "transposed"): 6,
     ("transposed V", "transposed"): 2,

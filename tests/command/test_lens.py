@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,17 @@ def test_table_and_files(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.html").read_text()
     assert "rollout" in page
     assert "vega" not in page.lower()
+
+
+def test_several_models_on_one_page(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(EXAMPLE, other)
+    run(EXAMPLE, other, "--text", "ab", "--only", "heads", "--out", tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count('<p class="tokens">') == 2
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert data["columns"]["model"] == ["tiny-decoder"] * 16 + ["other"] * 16
+    assert data["shown"][0] == ["model", "model"]
 
 
 def test_a_narrow_screen_goes_without_rollout() -> None:
@@ -85,5 +97,44 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert "attnlaw[lens]" in run(EXAMPLE, "--ids", "1", status=1).stderr
 
 
-def test_ids_are_needed() -> None:
-    assert "requires an argument" in run(EXAMPLE, status=2).stderr
+def test_an_input_is_needed() -> None:
+    assert run(EXAMPLE, status=2).stderr == "attnlaw: --text is missing; give it, --file or --ids\n"
+
+
+def test_one_input_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "two.txt").write_text("ab\n\ncd\n")
+    line = run(EXAMPLE, "--file", tmp_path / "two.txt", status=1).stderr
+    assert line == f"attnlaw: {tmp_path / 'two.txt'}: holds 2 inputs, and lens takes one; keep one line\n"
+    (tmp_path / "one.jsonl").write_text('{"ids": [97, 98]}\n')
+    words = (EXAMPLE, "--only", "heads", "--json")
+    found = json.loads(run(*words, "--file", tmp_path / "one.jsonl").stdout)
+    expected = json.loads(run(*words, "--text", "ab").stdout)
+    assert found["tables"]["heads"] == expected["tables"]["heads"]
+    assert found["tables"]["token_map"] is None
+    (tmp_path / "ids").write_text("97,256\n")
+    line = run(EXAMPLE, "--ids", f"@{tmp_path / 'ids'}", status=1).stderr
+    assert f"{tmp_path / 'ids'}, line 1: found 256, outside the vocabulary; choose from 0 to 255" in line
+
+
+def test_what_heads_do_comes_first() -> None:
+    shown = run(EXAMPLE, "--text", "def attention(q):", columns=100).stdout
+    lines = shown.splitlines()
+    assert lines[2].startswith("16 heads: ")
+    assert "one-offset: 1 head" in lines
+    assert "  head 0.0 looks at 1 token before in " in shown
+    assert "␣" in shown
+
+
+def test_a_page_of_a_text_holds_it_escaped_and_says_so(tmp_path: Path) -> None:
+    run(EXAMPLE, "--text", "<b>&", "--only", "heads", "--out", tmp_path, "--figures", "svg")
+    page = (tmp_path / "report.html").read_text()
+    assert "This page contains the input" in page
+    assert "&lt;</span>" in page
+    assert "<b></span>" not in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    betas = (tmp_path / "figures" / "head_betas.svg").read_text()
+    assert "β_c" in betas
+    assert "layer" in betas
+    tokens = pl.read_parquet(tmp_path / "tokens.parquet")
+    assert tokens["token"].to_list() == list("<b>&")
+    assert pl.read_parquet(tmp_path / "heads.parquet").height == 16

@@ -21,6 +21,7 @@ from attnlaw.verbs.lens import VERB
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 IDS = [3, 1, 4]
+LISTS = "expected whole numbers with commas, such as 1,2,3, none below 0; or @FILE"
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +55,10 @@ def test_rows(tiny):
     assert rows[5] == {
         "output": 1,
         "output_id": 1,
+        "output_token": "1",
         "input": 2,
         "input_id": 4,
+        "input_token": "4",
         "norm": Estimate(found.token_map.norms[1, 2], 0.0),
         "share": found.token_map.shares[1, 2],
         "rollout": found.rollout[1, 2],
@@ -69,33 +72,76 @@ def test_the_verb_is_the_call(tiny):
     row, whole = VERB.row(case, shown), VERB.json(case, shown)
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole)) == whole
-    assert whole["settings"] == {"model": str(folder), "ids": [3, 1, 4], "top": 4, "seed": 0}
+    nothing = {"text": None, "file": None, "only": None}
+    assert whole["settings"] == nothing | {"model": str(folder), "ids": [3, 1, 4], "top": 4, "seed": 0}
     assert whole["quantities"] == {
         "family": "bert",
         "layers": 2,
         "tokens": 3,
         "hidden_size": 8,
+        "head_count": 8,
+        "median_beta": np.median([head.beta for head in found.heads]),
+        "heads_below_beta_2": sum(head.beta < head.beta_2 for head in found.heads),
+        "heads_above_beta_c": sum(head.beta > head.beta_c for head in found.heads),
+        "score_error": found.score_error,
         "reconstruction_error": found.reconstruction_error,
         "offset_share": found.offset_share,
         "singular_values": found.singular_values,
         "singular_values_residual": found.spectrum.residual,
         "probes": None,
     }
-    (table,) = VERB.tables
-    rows = table.rows(shown)
-    assert dict(rows.schema) == schema_of({"output": "int", "output_id": "int"}) | schema_of(
-        {"input": "int", "input_id": "int"}
+    tables = {table.name: table.rows(shown) for table in VERB.tables}
+    rows = tables["token_map"]
+    assert dict(rows.schema) == schema_of(
+        {"output": "int", "output_id": "int", "output_token": "text"}
+        | {"input": "int", "input_id": "int", "input_token": "text"}
         | dict.fromkeys(("norm", "norm_error", "share", "rollout"), "float")
     )
     assert rows["norm"].to_list() == found.token_map.norms.ravel().tolist()
+    assert tables["tokens"].rows() == [(0, 3, "3"), (1, 1, "1"), (2, 4, "4")]
+    heads = tables["heads"]
+    assert heads["beta"].to_list() == [head.beta for head in found.heads]
+    first = found.heads[0].participation
+    assert heads["participation_over_null"][0] == first.value / first.null.value
+    assert heads["participation_over_random"][0] == first.value / first.random.value
+    assert heads["random_participation_error"][0] == first.random.error
+    assert tables["head_findings"]["sentence"].to_list() == [one.sentence for one in found.findings]
+
+
+def test_one_part_alone(tiny):
+    folder, found = tiny
+    heads = attnlaw.lens(folder, ids=IDS, only="heads")
+    operator = attnlaw.lens(folder, ids=IDS, only="operator")
+    assert (heads.heads, heads.token_map, heads.spectrum) == (found.heads, None, None)
+    assert operator.heads is None
+    np.testing.assert_array_equal(operator.token_map.norms, found.token_map.norms)
+    (table,) = [table for table in VERB.tables if table.name == "heads"]
+    assert table.rows(operator) is None
+    assert VERB.values(operator)["median_beta"] is None
+    assert VERB.values(heads)["singular_values"] is None
+
+
+def test_a_text_through_a_byte_level_model():
+    found = attnlaw.lens(EXAMPLE, text="a law", only="heads")
+    assert (found.ids, found.labels) == (tuple(b"a law"), ("a", "␣", "l", "a", "w"))
+    assert found.heads == attnlaw.lens(EXAMPLE, ids=list(b"a law"), only="heads").heads
+
+
+def test_scores_that_are_not_rebuilt_say_so(tiny):
+    _, found = tiny
+    assert found.score_error < 1e-14
+    broken = replace(found, score_error=1e-3)
+    assert broken.outcome is Outcome.INEXACT
+    assert "do not read the heads" in broken.remark
 
 
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({}, "ids is missing"),
-        ({"ids": "1,x"}, "ids: found '1,x', expected whole numbers with commas, such as 1,2,3 of at least 0"),
-        ({"ids": [-1]}, "ids: found [-1], expected whole numbers with commas, such as 1,2,3 of at least 0"),
+        ({}, "text is missing; give it, file or ids"),
+        ({"ids": "1,x"}, f"ids: found '1,x', {LISTS}"),
+        ({"ids": [-1]}, f"ids: found '-1', {LISTS}"),
+        ({"text": "a"}, None),
         ({"ids": [1], "top": 0}, "top: found 0, expected a whole number of at least 1"),
         ({"ids": [1], "top": 8}, "top: found 8, expected a whole number of at least 1 and of at most 7"),
         ({"ids": [20]}, "ids: found 20, outside the vocabulary; choose from 0 to 19"),
@@ -104,7 +150,8 @@ def test_the_verb_is_the_call(tiny):
 def test_bad_settings_are_one_line(tiny, given, line):
     with pytest.raises(BadSetting) as caught:
         attnlaw.lens(tiny[0], **given)
-    assert str(caught.value) == line
+    expected = f"text needs a tokenizer: {tiny[0]} holds no tokenizer.json, and its 20 ids are no bytes; "
+    assert str(caught.value) == (line or f"{expected}give token ids")
 
 
 def test_a_model_that_cannot_be_read_leaves_the_others_alone(tiny, tmp_path):

@@ -12,10 +12,12 @@ from attnlaw.laws.htmp import HighTemperatureMP
 from attnlaw.laws.law import Law
 from attnlaw.laws.lognormal import Lognormal
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.multi_head import MultiHeadLaw
 from attnlaw.laws.power_law import PowerLaw
 from attnlaw.laws.rectified import Rectified
 from attnlaw.laws.semicircle import Semicircle
 from attnlaw.laws.shrunk import Shrunk
+from attnlaw.laws.tied_values import TiedValuesLaw
 
 
 @dataclass(frozen=True)
@@ -63,4 +65,12 @@ CASES = {
     "attention matrix": Case(AttentionMatrixLaw(1.0, 1.0)),
     "attention matrix, two intervals": Case(AttentionMatrixLaw(1.0, 0.064)),
     "attention matrix, wide heads": Case(AttentionMatrixLaw(0.3, 5.0)),
+    "multi-head attention": Case(MultiHeadLaw(1.0, 4, 16.0)),
+    "multi-head attention, narrow heads": Case(MultiHeadLaw(0.9, 8, 0.3, head_size=8)),
+    "multi-head values": Case(MultiHeadLaw(0.7, 3, 1.5, 1.5)),
+    "multi-head output, atom": Case(MultiHeadLaw(0.5, 8, 0.5, 0.5, 2.0)),
+    "multi-head output, square": Case(MultiHeadLaw(1.0, 16, 1.0, 1.0, 1.0)),
+    "tied values, atom": Case(TiedValuesLaw(0.8, 4, 0.6)),
+    "tied values, output": Case(TiedValuesLaw(1.0, 16, 16.0, 16.0)),
+    "tied values, hard edge": Case(TiedValuesLaw(1.0, 8, 0.5, 0.5)),
 }

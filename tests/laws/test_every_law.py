@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from attnlaw.laws.pieces import Bounded
 from attnlaw.numerics.quadrature import gauss_legendre
 
-KS_LEVEL = 1e-3  # of 23 laws none should fall below
+KS_LEVEL = 1e-3  # of 31 laws none should fall below
 
 
 @pytest.fixture(params=CASES, scope="module")

@@ -193,10 +193,8 @@ def check(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
     return error
 
 
-def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
-    errors = [0.0]
-    names = Names(model, run.module)
-    seen: dict[str, int] = defaultdict(int)
+def scored_blocks(model: Model, run: Run) -> Iterator[tuple[int, int, Attention, torch.Tensor]]:
+    """Depth, layer and block of every call of attention in the run, and its scores."""
     stacks = [layer.stack or "" for layer in model.layers] if model.network.towers else [""]
     scores = iter(
         [
@@ -206,45 +204,51 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
             if found.ndim != 2 and owner.startswith(stack)  # routers call softmax on matrices
         ]
     )
-    last = {layer: depth for depth, layer in enumerate(model.network.applications)}
     for depth, number in enumerate(model.network.applications):
         layer = model.layers[number]
         for block in (layer.attention, layer.cross):
-            if block is None:
-                continue
-            modules = {view: names.of(view) for view in (block.query, block.key, block.value)}
-            output = names(block.output.tensor)
-            bare = not names.parameter(block.output.tensor).endswith(
-                "weight"
-            )  # a parameter of the block itself
-            whole = output if bare else output.rpartition(".")[0]
-            called = output in run.inputs and not bare  # or its weights were taken by a function of torch
-            if not called:
-                modules = dict.fromkeys(modules, whole)
-            x = {view: _tokens(_call(run.inputs[name], seen[name])) for view, name in modules.items()}
-            context = run.inputs[output][seen[output]][0].numpy() if called else None
-            total = None if called else added(run, whole, seen[whole], x[block.query])
-            for name in {*modules.values(), output}:
-                seen[name] += 1
-            if last[number] == depth:  # the first application of shared layers reads another norm
-                check_norm(model, block.norm, x[block.query], run, names, tolerance)
-                if block.source_norm is not None:
-                    check_norm(model, block.source_norm, x[block.value], run, names, tolerance)
-            part = run.module.get_submodule(output)
-            found = unbanded(next(scores), len(x[block.query]))
-            error = check_block(
-                model,
-                block,
-                scores=found.numpy(),
-                x=(x[block.query], x[block.key], x[block.value]),
-                context=context,
-                total=total,
-                output=lambda given, part=part: part(torch.from_numpy(given)[None])[0].detach().numpy(),
-                angles=run.angles,
-                tolerance=tolerance,
-            )
-            errors.append(error)
+            if block is not None:
+                yield depth, number, block, next(scores)
     assert next(scores, None) is None
+
+
+def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
+    errors = [0.0]
+    names = Names(model, run.module)
+    seen: dict[str, int] = defaultdict(int)
+    last = {layer: depth for depth, layer in enumerate(model.network.applications)}
+    for depth, number, block, scores in scored_blocks(model, run):
+        modules = {view: names.of(view) for view in (block.query, block.key, block.value)}
+        output = names(block.output.tensor)
+        # A parameter of the block itself has no module of its own.
+        bare = not names.parameter(block.output.tensor).endswith("weight")
+        whole = output if bare else output.rpartition(".")[0]
+        called = output in run.inputs and not bare  # or its weights were taken by a function of torch
+        if not called:
+            modules = dict.fromkeys(modules, whole)
+        x = {view: _tokens(_call(run.inputs[name], seen[name])) for view, name in modules.items()}
+        context = run.inputs[output][seen[output]][0].numpy() if called else None
+        total = None if called else added(run, whole, seen[whole], x[block.query])
+        for name in {*modules.values(), output}:
+            seen[name] += 1
+        if last[number] == depth:  # the first application of shared layers reads another norm
+            check_norm(model, block.norm, x[block.query], run, names, tolerance)
+            if block.source_norm is not None:
+                check_norm(model, block.source_norm, x[block.value], run, names, tolerance)
+        part = run.module.get_submodule(output)
+        found = unbanded(scores, len(x[block.query]))
+        error = check_block(
+            model,
+            block,
+            scores=found.numpy(),
+            x=(x[block.query], x[block.key], x[block.value]),
+            context=context,
+            total=total,
+            output=lambda given, part=part: part(torch.from_numpy(given)[None])[0].detach().numpy(),
+            angles=run.angles,
+            tolerance=tolerance,
+        )
+        errors.append(error)
     return max(errors)
 
 

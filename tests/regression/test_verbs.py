@@ -42,7 +42,7 @@ def test_a_row(name: str, settings: dict, quantity: str, value: float) -> None:
     assert row["status"] == "done"
 
 
-@pytest.mark.parametrize("name", STUDIED)
+@pytest.mark.parametrize("name", [name for name in STUDIED if verb(name).beside is not None])
 def test_the_simulation_beside_it(name: str) -> None:
     small = {
         "two_layer": {"weak": 120},

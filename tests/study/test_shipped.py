@@ -26,11 +26,15 @@ TASKS = {
     "learn-scaling": {"learn": 42},
     "learn-spectrum": {"learn": 1, "learn.simulate": 6},
     "learn-tokens": {"learn": 180},
+    "limit-arrival": {"multi_head": 8},
     "limit-depth": {"limit": 4},
     "limit-heads": {"limit": 80},
     "limit-low-rank": {"limit": 30},
+    "limit-readout": {"multi_head": 52},
     "limit-relu": {"limit": 40},
     "limit-scaling": {"limit": 90},
+    "limit-spectrum": {"multi_head": 5},
+    "limit-spectrum-large": {"multi_head": 2},
     "limit-width": {"limit": 50},
 }
 
@@ -70,6 +74,7 @@ def test_the_study_of_checkpoints_runs(tmp_path: Path) -> None:
 # A part of each study that runs in seconds: the values kept of an argument, what is changed, and its figures.
 ALPHAS = (8e-6, 1.6e-5)
 FEW = {"draws": 400}
+TINY = {"draws": 1, "tokens": 40, "heads": 3, "head_size": 10}
 DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
     "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning"]),
@@ -77,11 +82,15 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
     "learn-spectrum": ({}, {"simulate": 20}, ["spectrum"]),
     "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["learning"]),
+    "limit-arrival": ({"head_size": (64, 105)}, {}, ["arrival"]),
     "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path"]),
     "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian"]),
     "limit-low-rank": ({}, FEW, DENSITIES_AND_DISTANCES),
+    "limit-readout": ({"beta": (0.5, 1.0)}, {}, ["readout"]),
     "limit-relu": ({"width": (16.0, 64.0)}, FEW, DENSITIES_AND_DISTANCES),
     "limit-scaling": ({}, FEW, ["densities_1", "densities_2", "kl_to_limit", "w1_to_limit"]),
+    "limit-spectrum": ({}, TINY, ["spectra"]),
+    "limit-spectrum-large": ({}, TINY, ["spectra"]),
     "limit-width": ({}, FEW, DENSITIES_AND_DISTANCES),
 }
 
@@ -104,8 +113,8 @@ def small(name: str, kept: dict[str, tuple[Any, ...]], changes: dict[str, Any]) 
     return replace(study, tasks=tuple(tasks))
 
 
-# Laws of other layers, drawn by the same charts as limit-width.
-SLOW = ("limit-heads", "limit-relu", "limit-scaling")
+# Laws of other layers, drawn by the same charts as limit-width and limit-spectrum.
+SLOW = ("limit-heads", "limit-relu", "limit-scaling", "limit-spectrum-large")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,14 @@ from attnlaw.auditing.findings.gather import Gathered
 from attnlaw.auditing.fits import fit_tree
 from attnlaw.auditing.quantities import FINDINGS
 from attnlaw.auditing.rows import TABLES, layer_table, matrix_table, schema, spectrum_table
-from attnlaw.auditing.summary import case_values, comparable_values, finding_values, norm_values, summary_of
+from attnlaw.auditing.summary import (
+    case_values,
+    comparable_values,
+    finding_values,
+    logit_values,
+    norm_values,
+    summary_of,
+)
 from attnlaw.auditing.towers import in_words, tower_proxies, tower_summaries
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
@@ -232,6 +239,7 @@ def concluded(
     subject = Subject(evidence, matrices, counted.p_value if tested else None)
     found = apply_rules(subject, thresholds=given.thresholds)
     values |= finding_values(found) | comparable_values(matrices, layers, counted)
+    values |= logit_values(model, spectra, matrices)
     summary = summary_of(model.name, values, bounds, samples)
     if model.network.towers:
         summary["towers"] = tower_summaries(model, towers)

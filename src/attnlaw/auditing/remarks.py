@@ -28,7 +28,7 @@ def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | Non
 
 def remarks(summary: dict[str, Any]) -> list[str]:
     """One sentence each: norms, what proxies are, sample size, adaptivity, extensions."""
-    norms = [line for line in (norms_shown(summary),) if line is not None]
+    norms = [line for line in (norms_shown(summary), logits_told(summary)) if line is not None]
     meaning = [summary["meaning"]] if summary["proxies"] else []
     return [*norms, *meaning, *proxy_remarks(summary), *extension_remarks(summary)]
 
@@ -75,6 +75,26 @@ def norms_shown(summary: dict[str, Any]) -> str | None:
         "the mean projected out where that norm takes it off."
     )
     return f"{applied} As stored where it is not known: {unknown}." if unknown else applied
+
+
+def logits_told(summary: dict[str, Any]) -> str | None:
+    """Which types hold the logits of every input; None in a summary of an older version, or without heads.
+
+    >>> found = {"heads": 72, "bounded": 72, "beyond_float8": 2, "beyond_float16": 0, "unbounded": None}
+    >>> logits_told({"logits": found})
+    'Logits of 72 of 72 heads stay within float16 whatever the input, of 70 within float8 (E4M3, 448).'
+    """
+    found = summary.get("logits")
+    if not found or not found["heads"]:
+        return None
+    missing = f" No bound of {found['unbounded']}." if found["unbounded"] else ""
+    if not found["bounded"]:
+        return f"Logits of no head are bounded:{missing.removeprefix(' No bound of')}"
+    halves, eighths = (found["bounded"] - found[f"beyond_float{bits}"] for bits in (16, 8))
+    return (
+        f"Logits of {halves} of {found['heads']} heads stay within float16 whatever the input, "
+        f"of {eighths} within float8 (E4M3, 448).{missing}"
+    )
 
 
 def not_random(summary: dict[str, Any]) -> str | None:

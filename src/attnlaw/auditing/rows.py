@@ -15,12 +15,15 @@ from attnlaw.base.errors import printable
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.tables import Schema, frame, schema_of
 from attnlaw.bounds.factors import layer_alphas
+from attnlaw.bounds.logits import head_logits
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.bounds.spectrum_adaptive import Contribution
 from attnlaw.fits.null import NullTest
-from attnlaw.models.model import Model, Product
-from attnlaw.models.network import LAYER_GROUPS, Network, Place
+from attnlaw.implicit.balance import balance_of
+from attnlaw.models.model import Attention, Model, Product
+from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.numerics.logs import LN10, log_sum
+from attnlaw.spectra.factor_sizes import gauge_of
 from attnlaw.spectra.spectrum import Applied, Spectrum
 
 Row = dict[str, Any]
@@ -76,6 +79,8 @@ def matrix_table(
             **place_row(model.name, place),
             "family": model.family,
             **_spectrum_values(product, spectrum),
+            **_logit_values(model, place, product, spectrum),
+            **_balance_values(place, product, spectrum),
             **({} if test is None else _test_values(test)),
             **({} if part is None else _contribution_values(part, total)),
             "attnlaw_version": __version__,
@@ -124,6 +129,29 @@ def _applied_values(applied: Applied | None) -> Row:
         "spectral_norm_applied": applied.spectral,
         "frobenius_norm_applied": applied.frobenius,
         "stable_rank_applied": applied.stable_rank,
+    }
+
+
+def _logit_values(model: Model, place: Place, product: Product, spectrum: Spectrum) -> Row:
+    if not KINDS[place.kind].scores or not isinstance(product.block, Attention):
+        return {}
+    found = head_logits(model, place, product.block, spectrum.scores)
+    return {f"logit_{name}": getattr(found, name) for name in ("bound", "typical", "probable")}
+
+
+def _balance_values(place: Place, product: Product, spectrum: Spectrum) -> Row:
+    if not isinstance(product.block, Attention):
+        return {}
+    gauge = gauge_of(product.block, place.kind)
+    if spectrum.factors is None:
+        return {"gauge": gauge}
+    found = balance_of(spectrum.factors)
+    return {
+        "factor_excess": found.excess,
+        "factor_excess_weights": balance_of(spectrum.factors.weights or spectrum.factors).excess,
+        "factor_excess_null": found.null_excess,
+        "factor_imbalance": found.imbalance,
+        "gauge": gauge,
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -13,15 +14,17 @@ from attnlaw.auditing.findings.rules import LEVELS, RULES, Finding
 from attnlaw.auditing.rows import log10
 from attnlaw.base.estimate import Estimate
 from attnlaw.bounds import BOUNDS
+from attnlaw.bounds.logits import FLOAT8_E4M3, FLOAT16, no_bound
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.fits.null import Rejections
-from attnlaw.models.model import Model
-from attnlaw.models.network import Network
+from attnlaw.models.model import Attention, Model
+from attnlaw.models.network import KINDS, Network, Place
 from attnlaw.models.norms import NO_NORM
 from attnlaw.spectra.spectrum import Spectrum
 
 # Amplification by all layers above the first: as applied where that is known.
 ALPHAS = ("log10_alpha_applied", "log10_alpha")
+MOST_BLOCKS = 3  # named in a sentence
 COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
@@ -99,6 +102,37 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
     return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
 
 
+def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.DataFrame) -> dict[str, Any]:
+    """How many heads have logits that may leave the range of a type, and which have no bound, and why."""
+    bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
+    reasons: dict[str, dict[Place, None]] = {}
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and KINDS[place.kind].scores and isinstance(product.block, Attention):
+            reason = no_bound(model, place, product.block)
+            if reason is not None:
+                reasons.setdefault(reason, {})[replace(place, head=None)] = None
+    told = (f"{_places(places)} ({reason})" for reason, places in reasons.items())
+    known = bounds["logit_bound"]
+    return {
+        "logit_heads": bounds.height,
+        "logit_heads_bounded": known.count(),
+        "logit_heads_beyond_float8": int((known > FLOAT8_E4M3).sum()),
+        "logit_heads_beyond_float16": int((known > FLOAT16).sum()),
+        "logit_unbounded": "; ".join(told) or None,
+    }
+
+
+def _places(places: Iterable[Place]) -> str:
+    """Blocks in words, of many the first.
+
+    >>> _places([Place(0, "qk"), Place(3, "cross_qk", "decoder")])
+    'layer 0 qk, decoder layer 3 cross_qk'
+    """
+    named = [f"{place.stack or ''} layer {place.layer} {place.kind}".lstrip() for place in places]
+    more = len(named) - MOST_BLOCKS
+    return ", ".join(named[:MOST_BLOCKS]) + (f" and {more} more" if more > 0 else "")
+
+
 def summary_of(
     model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
 ) -> dict[str, Any]:
@@ -128,6 +162,13 @@ def summary_of(
         "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
         "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
         "log10_alpha_applied": _applied_alphas(bounds),
+        "logits": {
+            "heads": values.get("logit_heads"),
+            "bounded": values.get("logit_heads_bounded"),
+            "beyond_float8": values.get("logit_heads_beyond_float8"),
+            "beyond_float16": values.get("logit_heads_beyond_float16"),
+            "unbounded": values.get("logit_unbounded"),
+        },
         "norms": values["norms"],
         "norms_unknown": values["norms_unknown"],
         "value_of_adaptivity": adaptivity and adaptivity.value,

@@ -1,8 +1,11 @@
-"""A lens in the terminal: what moves each token, by the operator and by attention rollout."""
+"""A lens in the terminal: what heads do, then what moves each token, by the operator and by rollout."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -10,18 +13,67 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.base.estimate import Outcome
-from attnlaw.command.console import print_table, say, sparkline
+from attnlaw.command.console import column_table, print_table, say, sparkline
 
-SHOWN = 32
+SHOWN = 32  # tokens
+SENTENCES = 3  # of a rule
+LONGEST = 12  # letters of a token
 
 
 def show(lens: Any, console: Console) -> None:
-    """Print how exact the operator is, its largest singular values, and a line for each token."""
-    tokens = len(lens.ids)
+    """Print what was found of heads, then how exact the operator is and a line for each token."""
     console.print(Text(lens.model, style="bold"), soft_wrap=True)
+    width = lens.operator.width
+    console.print(f"{lens.family}, {lens.layers} layers, {lens.tokens} tokens of width {width}", style="dim")
+    if lens.heads:
+        _heads(lens, console)
+    if lens.token_map is not None:
+        _operator(lens, console)
+    if lens.remark:
+        say(f"attnlaw: {lens.remark}")
+
+
+def _heads(lens: Any, console: Console) -> None:
+    """How many heads are beyond the marks, the clearest sentences of every rule, a line for each layer."""
+    beta_2, beta_c = (max(getattr(head, mark) for head in lens.heads) for mark in ("beta_2", "beta_c"))
     console.print(
-        f"{lens.family}, {lens.layers} layers, {tokens} tokens of width {lens.operator.width}", style="dim"
+        f"{lens.head_count} heads: {lens.heads_below_beta_2} below β₂ {beta_2:.2f}, "
+        f"{lens.heads_above_beta_c} above β_c {beta_c:.2f}"
     )
+    counts = Counter(one.rule for one in lens.findings)
+    for rule, found in groupby(lens.findings, key=lambda one: one.rule):
+        console.print(f"{rule}: {counts[rule]} head{'s' if counts[rule] > 1 else ''}", style="bold")
+        for one in list(found)[:SENTENCES]:
+            console.print(Text(f"  {one.sentence}"), soft_wrap=True)
+    layers = [list(own) for _, own in groupby(lens.heads, key=lambda head: head.layer)]
+    print_table(console, lambda left_out: _layers(layers, left_out), ("logit/bound", "sink"))
+    told = "PR: directions; null: random heads as sharp; random: weights redrawn"
+    console.print(Text(told, style="dim"))
+
+
+def _layers(layers: Sequence[Sequence[Any]], left_out: Sequence[str]) -> Table:
+    """Medians over the heads of each layer, beside the largest beta."""
+    ratios = [[one.participation for one in own if one.participation is not None] for own in layers]
+    bounds = [[one.largest_logit / one.logit_bound for one in own if one.logit_bound] for own in layers]
+    cells = {
+        "layer": [str(own[0].layer) for own in layers],
+        "β": [f"{median(one.beta for one in own):.2f}" for own in layers],
+        "largest": [f"{max(one.beta for one in own):.2f}" for own in layers],
+        "perplexity": [f"{median(one.perplexity for one in own):.1f}" for own in layers],
+        "PR/null": [_median([one.value / one.null.value for one in own]) for own in ratios],
+        "PR/random": [_median([one.value / one.random.value for one in own]) for own in ratios],
+        "sink": [f"{median(one.largest_column_mean for one in own):.0%}" for own in layers],
+        "logit": [f"{max(one.largest_logit for one in own):.1f}" for own in layers],
+        "logit/bound": [f"{max(own):.2f}" if own else "–" for own in bounds],
+    }
+    return column_table(cells, left_out)
+
+
+def _median(values: Sequence[float]) -> str:
+    return f"{median(values):.2f}" if values else "–"
+
+
+def _operator(lens: Any, console: Console) -> None:
     ended = "exact" if lens.outcome is Outcome.DONE else lens.outcome
     console.print(f"reconstruction error  {lens.reconstruction_error:.2e} ({ended})")
     console.print(f"offset |c| / |F(X)|   {lens.offset_share:.3g}")
@@ -29,14 +81,12 @@ def show(lens: Any, console: Console) -> None:
         values = "  ".join(f"{value:.4g}" for value in lens.singular_values)
         console.print(f"singular values of T  {values}", soft_wrap=True)
     print_table(console, lambda left_out: _table(lens, left_out), ("rollout",))
-    if tokens > SHOWN:
-        console.print(f"{tokens - SHOWN} more tokens; --out DIR draws all of them")
+    if lens.tokens > SHOWN:
+        console.print(f"{lens.tokens - SHOWN} more tokens; --out DIR draws all of them")
     probes = lens.token_map.probes
     if probes is not None:
         worst = float((lens.token_map.errors / lens.token_map.norms.clip(min=1e-300)).max())
         console.print(f"norms estimated from {probes} probes a token, standard error up to {worst:.1%}")
-    if lens.remark:
-        say(f"attnlaw: {lens.remark}")
 
 
 def _table(lens: Any, left_out: Sequence[str]) -> Table:
@@ -44,8 +94,8 @@ def _table(lens: Any, left_out: Sequence[str]) -> Table:
     both = {"moved by (operator)": lens.token_map.shares, "rollout": lens.rollout}
     maps = {title: rows for title, rows in both.items() if title not in left_out}
     table = Table(box=None, pad_edge=False)
-    for title in ("token", "id"):
-        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("", "id", "token"):
+        table.add_column(title, justify="left" if title == "token" else "right", no_wrap=True)
     for title in maps:
         table.add_column(title, no_wrap=True)
         table.add_column("most", no_wrap=True)
@@ -55,5 +105,9 @@ def _table(lens: Any, left_out: Sequence[str]) -> Table:
             top = float(rows[i].max())
             cells.append(sparkline(rows[i].tolist(), top=top) if len(lens.ids) <= SHOWN else "")
             cells.append(f"{rows[i].argmax()} ({top:.0%})")
-        table.add_row(str(i), str(token), *cells)
+        table.add_row(str(i), str(token), Text(_short(lens.labels[i])), *cells)
     return table
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"

@@ -18,8 +18,10 @@ import numpy as np
 
 from attnlaw.base.errors import InputError
 from attnlaw.forward.blocks import Array, Attention, Block, Chain, FeedForward, Norm, Residual
+from attnlaw.forward.scores import Scores
 
-# What one forward pass showed: for every module without children its input and its output, torch tensors.
+# What one forward pass showed, torch tensors: for every module without children its input and its output, for
+# every attention module the mask that it was given and None.
 Seen = Mapping[Any, tuple[Any, Any]]
 # Weight of shape (in, out) and bias of an affine module.
 Affine = tuple[Array, Array]
@@ -27,7 +29,7 @@ Affine = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Reader:
-    """Names of the classes in `transformers`, and the function that reads the blocks of a pass.
+    """Names of the classes in `transformers`, and the functions that read the blocks and scores of a pass.
 
     `after_padding`: its positions start after the padding token's.
     """
@@ -35,6 +37,7 @@ class Reader:
     config: str
     model: str
     read: Callable[[Any, Seen, Sequence[Array]], Iterator[Block]]
+    scores: Callable[[Any, Seen], Iterator[Scores]]
     options: Mapping[str, Any] = field(default_factory=dict)
     after_padding: bool = False
 
@@ -71,15 +74,40 @@ def _llama(model: Any, seen: Seen, probabilities: Sequence[Array]) -> Iterator[B
     yield _norm(model.norm, seen)
 
 
+def _bert_scores(model: Any, seen: Seen) -> Iterator[Scores]:
+    for layer in model.encoder.layer:
+        own = layer.attention.self
+        heads = own.num_attention_heads
+        yield _scores(own, own.query, _affine(own.query), _affine(own.key), (heads, heads), seen)
+
+
+def _gpt2_scores(model: Any, seen: Seen) -> Iterator[Scores]:
+    for layer in model.h:
+        own = layer.attn
+        fused, bias = _affine(own.c_attn)
+        width = fused.shape[1] // 3
+        query, key = ((fused[:, part], bias[part]) for part in (slice(0, width), slice(width, 2 * width)))
+        yield _scores(own, own.c_attn, query, key, (own.num_heads, own.num_heads), seen)
+
+
+def _llama_scores(model: Any, seen: Seen) -> Iterator[Scores]:
+    cos, sin = (part[0].numpy() for part in seen[model.rotary_emb][1])
+    for layer in model.layers:
+        own = layer.self_attn
+        query, key = _affine(own.q_proj), _affine(own.k_proj)
+        heads = query[1].size // own.head_dim, key[1].size // own.head_dim
+        yield _scores(own, own.q_proj, query, key, heads, seen, (cos, sin))
+
+
 _ENCODER = {"add_pooling_layer": False}
 # A new family with one of these shapes is a line here; `bert` and `gpt2` stand in checkpoints of old too.
 FAMILIES: dict[str, Reader] = {
-    "bert": Reader("BertConfig", "BertModel", _bert, _ENCODER),
-    "roberta": Reader("RobertaConfig", "RobertaModel", _bert, _ENCODER, after_padding=True),
-    "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2),
-    "llama": Reader("LlamaConfig", "LlamaModel", _llama),
-    "mistral": Reader("MistralConfig", "MistralModel", _llama),
-    "qwen2": Reader("Qwen2Config", "Qwen2Model", _llama),
+    "bert": Reader("BertConfig", "BertModel", _bert, _bert_scores, _ENCODER),
+    "roberta": Reader("RobertaConfig", "RobertaModel", _bert, _bert_scores, _ENCODER, after_padding=True),
+    "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2, _gpt2_scores),
+    "llama": Reader("LlamaConfig", "LlamaModel", _llama, _llama_scores),
+    "mistral": Reader("MistralConfig", "MistralModel", _llama, _llama_scores),
+    "qwen2": Reader("Qwen2Config", "Qwen2Model", _llama, _llama_scores),
 }
 
 
@@ -111,6 +139,24 @@ def _repeated(value: Affine, output: Affine, heads: int) -> Affine:
 
 def _attention(probabilities: Array, value: Affine, output: Affine) -> Attention:
     return Attention(probabilities, *value, *output)
+
+
+def _scores(
+    module: Any,
+    reads: Any,
+    query: Affine,
+    key: Affine,
+    heads: tuple[int, int],
+    seen: Seen,
+    rotary: tuple[Array, Array] | None = None,
+) -> Scores:
+    """The scores of an attention module; `reads` is one of its modules that its inputs go into."""
+    inputs = _array(seen[reads][0])
+    mask = seen[module][0]
+    shape = len(inputs), len(inputs)
+    # A masked score has the least number of its type added.
+    allowed = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask[0, 0].numpy() == 0, shape)
+    return Scores(inputs, *query, *key, *heads, float(module.scaling), allowed, rotary)
 
 
 def _norm(module: Any, seen: Seen) -> Norm:

@@ -1,9 +1,9 @@
-"""One call: a model and token ids to the exact affine map of their forward pass, and what it shows."""
+"""One call: a model and an input to the exact affine map of the pass, its heads, and what they show."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,20 @@ import numpy as np
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.bounds.logits import Logits, logit_bounds
 from attnlaw.forward.blocks import Array, attentions
+from attnlaw.forward.findings import HeadFinding, head_findings
+from attnlaw.forward.heads import Head, heads
 from attnlaw.forward.load import load
 from attnlaw.forward.maps import TokenMap, rollout, token_map
 from attnlaw.forward.operator import Operator, TopSingularValues, top_singular_values
-from attnlaw.forward.trace import trace
+from attnlaw.forward.trace import Trace, most_tokens, trace
+from attnlaw.models.inputs import Given, read_input, whole_ids
+from attnlaw.models.open import open_model
+from attnlaw.models.tokenizer import open_tokenizer
 
 TOLERANCE = 1e-10
+SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models to float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,18 +33,23 @@ class Lens:
 
     `reconstruction_error` is |T vec X + c - vec F(X)| / |F(X)|, F from the network itself;
     `offset_share` is |c| / |F(X)|, what the biases give, and may exceed 1 where T X and c cancel.
+    `score_error` is the largest difference between the network's attention and that of the scores that
+    `heads` are measured on. `spectrum` and `token_map`, or `heads`, are None where they were not asked for.
     """
 
     model: str
     family: str
     ids: tuple[int, ...]
+    labels: tuple[str, ...]
     layers: int
     operator: Operator
     reconstruction_error: float
     offset_share: float
-    spectrum: TopSingularValues
-    token_map: TokenMap
     rollout: Array
+    score_error: float
+    spectrum: TopSingularValues | None = None
+    token_map: TokenMap | None = None
+    heads: tuple[Head, ...] | None = None
 
     @property
     def tokens(self) -> int:
@@ -50,23 +62,47 @@ class Lens:
     @property
     def singular_values(self) -> list[float] | None:
         """The largest ones of T, descending; None where Lanczos did not converge."""
-        return None if self.spectrum.values is None else list(self.spectrum.values)
+        if self.spectrum is None or self.spectrum.values is None:
+            return None
+        return list(self.spectrum.values)
 
     @property
     def singular_values_residual(self) -> float | None:
-        return self.spectrum.residual
+        return None if self.spectrum is None else self.spectrum.residual
 
     @property
     def probes(self) -> int | None:
         """Random probes per token behind the norms of the map; None where these are exact."""
-        return self.token_map.probes
+        return None if self.token_map is None else self.token_map.probes
+
+    @property
+    def head_count(self) -> int | None:
+        return self._count(lambda head: True)
+
+    @property
+    def median_beta(self) -> float | None:
+        return float(np.median([head.beta for head in self.heads])) if self.heads else None
+
+    @property
+    def heads_below_beta_2(self) -> int | None:
+        return self._count(lambda head: head.beta < head.beta_2)
+
+    @property
+    def heads_above_beta_c(self) -> int | None:
+        return self._count(lambda head: head.beta > head.beta_c)
+
+    @property
+    def findings(self) -> tuple[HeadFinding, ...]:
+        """A sentence for every rule that holds for a head."""
+        return head_findings(self.heads or (), self.labels)
 
     @property
     def outcome(self) -> Outcome:
-        """Whether T and c rebuild what the network computes, and the singular values were found."""
-        if self.reconstruction_error > TOLERANCE:
+        """Whether T and c, and the scores, rebuild what the network computes; singular values were found."""
+        if self.reconstruction_error > TOLERANCE or self.score_error > SCORE_TOLERANCE:
             return Outcome.INEXACT
-        return Outcome.DONE if self.spectrum.remark is None else Outcome.NOT_CONVERGED
+        lost = self.spectrum is not None and self.spectrum.remark is not None
+        return Outcome.NOT_CONVERGED if lost else Outcome.DONE
 
     @property
     def remark(self) -> str | None:
@@ -75,17 +111,29 @@ class Lens:
                 f"reconstruction error {self.reconstruction_error:.1e} is above {TOLERANCE:.0e}: do not read "
                 "the map; the model computes something that its blocks do not show"
             )
-        return self.spectrum.remark
+        if self.score_error > SCORE_TOLERANCE:
+            return (
+                f"attention rebuilt from scores misses the network's by {self.score_error:.1e}: do not read "
+                "the heads; the model scores by something that its queries and keys do not show"
+            )
+        return None if self.spectrum is None else self.spectrum.remark
+
+    def _count(self, holds: Callable[[Head], bool]) -> int | None:
+        return None if self.heads is None else sum(map(holds, self.heads))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per pair of tokens: positions, ids, norm with its error, share of the row, rollout."""
+        """One row per pair of tokens: positions, ids, labels, norm with error, share of the row, rollout."""
+        if self.token_map is None:
+            return []
         shares = self.token_map.shares
         return [
             {
                 "output": i,
                 "output_id": self.ids[i],
+                "output_token": self.labels[i],
                 "input": j,
                 "input_id": self.ids[j],
+                "input_token": self.labels[j],
                 "norm": Estimate(float(self.token_map.norms[i, j]), float(self.token_map.errors[i, j])),
                 "share": float(shares[i, j]),
                 "rollout": float(self.rollout[i, j]),
@@ -97,31 +145,54 @@ class Lens:
 
 def linearise(
     source: str | os.PathLike[str],
-    ids: Sequence[int],
+    given: Given | Sequence[int],
     top: int = 8,
     seed: int = 0,
     progress: Progress = silent,
+    only: str | None = None,
 ) -> Lens:
-    """The exact input-dependent affine map of a model's forward pass over token ids (arXiv 2601.17958).
+    """The exact input-dependent affine map of a model's forward pass (arXiv 2601.17958), and its heads.
 
     `source` is the local directory of a Hugging Face encoder or decoder (BERT, RoBERTa, GPT-2, LLaMA,
-    Mistral, Qwen 2), run in float64. `top` singular values come by Lanczos; `seed` draws the probes of
-    the token map where it is estimated. T is not the Jacobian: it carries no derivative of the attention
-    probabilities, norms and slopes, which are frozen.
+    Mistral, Qwen 2), run in float64; `given` its input, or token ids. `top` singular values come by Lanczos;
+    `seed` draws the probes of the token map where it is estimated, and the nulls of heads. T is not the
+    Jacobian: it carries no derivative of the attention probabilities, norms and slopes, which are frozen.
+    `only` "heads" goes without singular values and token map, "operator" without heads.
     """
+    asked = given if isinstance(given, Given) else Given("ids", ids=whole_ids(given))
     kind, model = load(source)
-    passed = trace(kind, model, ids)
+    tokenizer = open_tokenizer(source, model.config.vocab_size)
+    read = read_input(asked, tokenizer, most_tokens(kind, model.config))
+    passed = trace(kind, model, read.ids)
     operator = passed.operator
     found = tuple(attentions(passed.chain))
     return Lens(
         model=str(source),
         family=kind,
-        ids=tuple(int(number) for number in ids),
+        ids=read.ids,
+        labels=read.labels,
         layers=len(found),
         operator=operator,
         reconstruction_error=passed.reconstruction_error,
         offset_share=float(np.linalg.norm(operator.offset) / np.linalg.norm(passed.output)),
-        spectrum=top_singular_values(operator, top),
-        token_map=token_map(operator, seed, progress),
         rollout=rollout(found),
+        score_error=_score_error(passed),
+        spectrum=top_singular_values(operator, top) if only != "heads" else None,
+        token_map=token_map(operator, seed, progress) if only != "heads" else None,
+        heads=heads(passed.scores, _known(source), seed, progress) if only != "operator" else None,
+    )
+
+
+def _known(source: str | os.PathLike[str]) -> dict[tuple[int, int], Logits]:
+    """What the weights tell of the logits of self-attention, by layer and head."""
+    found = logit_bounds(open_model(source)).items()
+    return {(place.layer or 0, place.head or 0): one for place, one in found if place.kind == "qk"}
+
+
+def _score_error(passed: Trace) -> float:
+    """The largest difference of a probability between the network's attention and that of its scores."""
+    return max(
+        float(np.abs(scores.attention(scores.logits(head)) - block.probabilities[head]).max())
+        for scores, block in zip(passed.scores, attentions(passed.chain), strict=True)
+        for head in range(scores.heads)
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from attnlaw.forward.blocks import Array, Attention
 from attnlaw.forward.operator import DENSE_LIMIT, Operator
 
 PROBES = 64
+LONG = 60.0  # seconds that are worth a line
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,7 @@ def token_map(
     exact = probes is None and operator.size <= DENSE_LIMIT
     count = operator.width if exact else probes or PROBES
     squares, variances = np.zeros((2, operator.tokens, operator.tokens))
+    start = perf_counter()
     for j in range(operator.tokens):
         inputs = np.eye(count) if exact else rng.choice([-1.0, 1.0], size=(count, operator.width))
         moved = _squared_outputs(operator, inputs, j)
@@ -61,6 +65,9 @@ def token_map(
         else:
             squares[:, j] = moved.mean(axis=0)
             variances[:, j] = moved.var(axis=0, ddof=1) / count
+        if j == 0 and (seconds := (perf_counter() - start) * operator.tokens) > LONG:
+            minutes = f"the map of {operator.tokens} tokens takes about {seconds / 60:.0f} min"
+            logging.getLogger("attnlaw").info("%s; --only heads goes without it", minutes)
         progress(j + 1, operator.tokens)
     norms = np.sqrt(squares)
     errors = np.divide(np.sqrt(variances), 2 * norms, out=np.zeros_like(norms), where=norms > 0)

@@ -8,20 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.base.settings import require
+from attnlaw.base.errors import InputError
 from attnlaw.forward.blocks import Array, Chain
 from attnlaw.forward.families import FAMILIES
 from attnlaw.forward.operator import Operator
+from attnlaw.forward.scores import Scores
+from attnlaw.models.inputs import Given, whole_ids
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """X as it enters the first layer (positions and the embedding's norm included), F(X), and the chain."""
+    """X as it enters the first layer (positions and the embedding's norm included), F(X), and the chain.
+
+    `scores` are those of each attention block, first to last.
+    """
 
     states: Array
     output: Array
     chain: Chain
+    scores: tuple[Scores, ...]
 
     @property
     def operator(self) -> Operator:
@@ -43,14 +48,22 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     """
     import torch
 
-    checked = _checked(ids, model.config, FAMILIES[kind].after_padding)
+    checked = whole_ids(ids)
+    Given("ids").require_inside(checked, model.config.vocab_size, most_tokens(kind, model.config))
     seen: dict[Any, tuple[Any, Any]] = {}
 
     def remember(module: Any, inputs: Any, output: Any) -> None:
         seen[module] = inputs[0] if inputs else None, output
 
+    def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
+        """The mask is the only tensor of four axes that an attention module is given."""
+        given = (one for one in (*inputs, *named.values()) if getattr(one, "ndim", None) == 4)
+        seen[module] = next(given, None), None
+
     leaves = [module for module in model.modules() if not any(module.children())]
     hooks = [module.register_forward_hook(remember) for module in leaves]
+    scoring = [module for module in model.modules() if hasattr(module, "scaling")]
+    hooks += [module.register_forward_hook(remember_mask, with_kwargs=True) for module in scoring]
     tokens = torch.tensor([checked])
     try:
         with torch.no_grad():
@@ -69,19 +82,11 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
         raise InputError("the forward pass gives NaN, infinity or only zeros; the weights are damaged")
     probabilities = [weights.numpy()[0] for weights in result.attentions]
     blocks = tuple(FAMILIES[kind].read(model, seen, probabilities))
-    return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks))
+    scores = tuple(FAMILIES[kind].scores(model, seen))
+    return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks), scores)
 
 
-def _checked(ids: Sequence[int], config: Any, after_padding: bool) -> list[int]:
-    """The ids as a list, each in the vocabulary and no more of them than there are positions."""
-    checked: tuple[int, ...] = require("ids", list(ids), tuple[int, ...], least=0)
-    longest = config.max_position_embeddings
-    if after_padding:
-        longest -= config.pad_token_id + 1
-    if len(ids) > longest:
-        raise BadSetting("ids", f"has {len(ids)} tokens, and the model {longest} positions; give fewer")
-    for number in checked:
-        if number >= config.vocab_size:
-            last = config.vocab_size - 1
-            raise BadSetting("ids", f"outside the vocabulary; choose from 0 to {last}", number)
-    return list(checked)
+def most_tokens(kind: str, config: Any) -> int:
+    """The positions of a model."""
+    longest = int(config.max_position_embeddings)
+    return longest - (config.pad_token_id + 1) if FAMILIES[kind].after_padding else longest

@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import hyp1f1
 
 from attnlaw.base.errors import InputError
@@ -56,13 +56,7 @@ class AttentionMatrixLaw(Law):
     ratio: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.beta <= MOST_BETA:
-            raise InputError(
-                f"attention matrix: found beta {self.beta}, expected a number above 0 and at most "
-                f"{MOST_BETA:g}, beyond which rounding hides the edges and no n is near the limit; "
-                "give the standard deviation of a row's logits, or draw finite matrices"
-            )
-        require_scale("attention matrix: beta", self.beta, LARGEST_INVERSE_BETA)
+        require_beta("attention matrix", self.beta)
         if not 0 < self.ratio < np.inf:
             raise InputError(
                 f"attention matrix: found ratio {self.ratio}, expected a number above 0; "
@@ -90,7 +84,7 @@ class AttentionMatrixLaw(Law):
 
     def density(self, x: ArrayLike) -> Reals:
         x = np.asarray(x, dtype=float)
-        inside = self._inside(x)
+        inside = self.inside(x)
         value = np.zeros(x.shape)
         value[inside] = -self.stieltjes(x[inside]).imag / np.pi
         return value
@@ -108,7 +102,7 @@ class AttentionMatrixLaw(Law):
         xi = np.sqrt(np.where(below, place.conj(), place) / self.theta)
         one = np.ones_like(xi)
         tau = monic_roots(np.stack([-xi, (1 - r) * one, r * xi, -k * one], axis=-1))
-        off = (place.imag == 0) & (place.real > 0) & ~self._inside(place.real)
+        off = (place.imag == 0) & (place.real > 0) & ~self.inside(place.real)
         score = np.where(off[..., None], self._slope(tau.real**2), tau.imag)
         chosen = np.take_along_axis(tau, score.argmax(-1)[..., None], axis=-1)[..., 0]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -142,9 +136,6 @@ class AttentionMatrixLaw(Law):
         cubic = ((q - (1 + 2 * r)) * q + (3 * k - r * (1 - r))) * q - k * r
         return np.asarray(cubic / np.maximum(q * (q - r) ** 2, 1e-300))
 
-    def _inside(self, x: Reals) -> NDArray[np.bool_]:
-        return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
-
     def _place(self, q: Any) -> Any:
         """x at a critical point of xi; complex q give complex x."""
         r, k = self._letters
@@ -163,3 +154,14 @@ class AttentionMatrixLaw(Law):
         # A double root is a gap about to open: closed.
         q = q[-1:] if q.size < 3 or q[1] - q[0] <= 1e-7 * q[1] else q
         return tuple(np.sort(self._place(q)).tolist())
+
+
+def require_beta(what: str, beta: float) -> None:
+    """An `InputError` for a beta at which rounding would spoil a law that no n is near."""
+    if not 0 < beta <= MOST_BETA:
+        raise InputError(
+            f"{what}: found beta {beta}, expected a number above 0 and at most {MOST_BETA:g}, beyond which "
+            "rounding hides the edges and no n is near the limit; give the standard deviation of a row's "
+            "logits, or draw finite matrices"
+        )
+    require_scale(f"{what}: beta", beta, LARGEST_INVERSE_BETA)

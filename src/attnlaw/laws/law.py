@@ -71,6 +71,11 @@ class Law(ABC):
         points = [x for x, _ in self.atoms] + [end for pair in self.intervals for end in pair]
         return min(points), max(points)
 
+    def inside(self, x: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each `x` lies in the open intervals that carry the density."""
+        x = np.asarray(x, dtype=float)
+        return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
+
     @property
     def mass_of_atoms(self) -> float:
         return float(sum(weight for _, weight in self.atoms))
@@ -112,7 +117,7 @@ class Law(ABC):
         # Each atom is a vertical step: the table of (x, F) gets its foot and its head.
         below = np.interp(places, points, mass, left=0.0) if points.size else np.zeros_like(places)
         foot = below + np.concatenate([[0.0], np.cumsum(weights)[:-1]]) if places.size else below
-        shift = np.array([weights[places <= x].sum() for x in points]) if places.size else 0.0
+        shift = np.append(0.0, np.cumsum(weights))[np.searchsorted(places, points, side="right")]
         xs = np.concatenate([points, places, places])
         levels = np.concatenate([mass + shift, foot, foot + weights])
         order = np.lexsort((xs, levels))

@@ -6,6 +6,7 @@
 | `HalfLine` | `x = low + unit tan^2(theta/2)` | light tails (exponential) |
 | `HeavyHalfLine` | `x = low exp(unit tan^2(theta/2))` | power-law and lognormal tails |
 | `Decades` | `log x = middle - half cos(theta)` | positive intervals over several orders of magnitude |
+| `HardEdge` | `x = high sin^order(theta/2)` | a density like x^(1/order - 1) at zero |
 | `ToZero` | `x = high exp(-unit cot^2(theta/2))` | any integrable power of x at zero |
 """
 
@@ -80,6 +81,18 @@ class HeavyHalfLine:
         # Beyond 1e290 no mass is left that a float could tell from zero.
         x = self.low * np.exp(np.minimum(self.unit * step, 667.0 - np.log(self.low)))
         return x, x * self.unit * slope
+
+
+@dataclass(frozen=True)
+class HardEdge:
+    high: float
+    order: int
+    low: float = 0.0
+
+    def at(self, theta: Reals) -> tuple[Reals, Reals]:
+        sine, cosine = np.sin(theta / 2), np.cos(theta / 2)
+        lower = self.high * sine ** (self.order - 1)
+        return lower * sine, 0.5 * self.order * lower * cosine
 
 
 @dataclass(frozen=True)

@@ -68,13 +68,16 @@ class Rotary:
     """Which numbers of a head are turned with the position, and which of them together.
 
     Of `size` numbers from `start` on, number i turns with i + size / 2, or (`adjacent`) 2i with 2i + 1,
-    by position * base^(-2i / size); `base` is None where the config does not say or rescales it.
+    by position * base^(-2i / size); `base` is None where the config does not say or rescales it. `scale` is
+    what they are multiplied by besides (yarn, longrope), None where the config's type of positions is not
+    known.
     """
 
     size: int
     adjacent: bool = False
     base: float | None = None
     start: int = 0
+    scale: float | None = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class Scores:
 
     A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms. `sinks` is
     the tensor of one more score for each head, which no token has: weights of tokens add up to less than 1.
+    `clip` is the largest magnitude of an entry of queries and keys, which larger ones are set to before
+    positions. `growing`: queries are multiplied by a factor that grows with their position.
     """
 
     scale: float
@@ -92,6 +97,8 @@ class Scores:
     key_norm: Norm | None = None
     normed_last: bool = False
     sinks: str | None = None
+    clip: float | None = None
+    growing: bool = False
 
 
 UNSCALED = Scores(1.0)

@@ -66,7 +66,7 @@ def spectrum(
         kept = every[every != 0.0] if atom > 0 else every
         # Domains are given: a legend without an entry, of no row at all, has no size.
         filled = alt.Fill("name:N", title=None, scale=alt.Scale(domain=[name], range=[BARS]))
-        drawn = alt.Chart(inline(_histogram(kept, density["x"].to_numpy(), every.size, name)))
+        drawn = alt.Chart(inline(histogram(kept, density["x"].to_numpy(), every.size, name)))
         layers.append(
             drawn.mark_bar(stroke="white", strokeWidth=0.3).encode(
                 x=alt.X("left:Q"), x2="right:Q", y=alt.Y("floor:Q"), y2="height:Q", fill=filled
@@ -91,7 +91,7 @@ def spectrum(
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
 
 
-def _histogram(kept: Any, beside: Any, total: int, name: str) -> list[dict[str, Any]]:
+def histogram(kept: Any, beside: Any, total: int, name: str) -> list[dict[str, Any]]:
     """A histogram of the values kept out of `total`, as a density over the range of both arrays."""
     if not kept.size:
         return []

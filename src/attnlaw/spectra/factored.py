@@ -19,6 +19,7 @@ from attnlaw.spectra.scaling import power_scaled
 from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
 
 Matrix = NDArray[np.float64]
+Root = tuple[Matrix, float]
 
 
 def product_spectrum(left: Matrix, right: Matrix, folded: tuple[Matrix, Matrix] | None = None) -> Spectrum:
@@ -31,6 +32,13 @@ def product_spectrum(left: Matrix, right: Matrix, folded: tuple[Matrix, Matrix] 
     >>> rank_one.values, rank_one.norm_21, rank_one.norm_11
     (array([10.]), 10.0, 14.0)
     """
+    return spectrum_and_roots(left, right, folded)[0]
+
+
+def spectrum_and_roots(
+    left: Matrix, right: Matrix, folded: tuple[Matrix, Matrix] | None
+) -> tuple[Spectrum, tuple[Root, Root], tuple[Root, Root] | None]:
+    """The same, with the triangular factors of both, and of the folded ones (of the second transposed)."""
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
     left_root, right_root = _triangle(scaled_left), _triangle(scaled_right.T)
@@ -44,27 +52,24 @@ def product_spectrum(left: Matrix, right: Matrix, folded: tuple[Matrix, Matrix] 
         inner=left.shape[1],
     )
     found = rescaled(spectrum, left_scale * right_scale)
+    roots = (left_root, left_scale), (right_root, right_scale)
     if folded is None:
-        return found
+        return found, roots, None
     # A factor that nothing was folded into is triangular already.
-    roots = [
-        (root, scale) if fold is factor else _root(fold if factor is left else fold.T)
-        for fold, factor, root, scale in (
-            (folded[0], left, left_root, left_scale),
-            (folded[1], right, right_root, right_scale),
-        )
-    ]
-    return replace(found, applied=_applied(*roots))
+    first = roots[0] if folded[0] is left else triangular(folded[0])
+    second = roots[1] if folded[1] is right else triangular(folded[1].T)
+    return replace(found, applied=_applied(first, second)), roots, (first, second)
 
 
-def _applied(left: tuple[Matrix, float], right: tuple[Matrix, float]) -> Applied:
+def _applied(left: Root, right: Root) -> Applied:
     """The sizes of a product, from its triangular factors and the powers of two that they lack."""
     values = svdvals(left[0] @ right[0].T, check_finite=False)
     sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
     return sizes.rescaled(left[1]).rescaled(right[1])
 
 
-def _root(tall: Matrix) -> tuple[Matrix, float]:
+def triangular(tall: Matrix) -> Root:
+    """R of a QR factorisation of the matrix over a power of two, and that power."""
     scaled, scale = power_scaled(tall)
     return _triangle(scaled), scale
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -13,15 +13,17 @@ import numpy as np
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.models.model import Block, Matrix, Model, Product
+from attnlaw.models.model import Attention, Block, Matrix, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.models.norms import NONE
 from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factored import product_spectrum
+from attnlaw.spectra.factor_sizes import block_factors
+from attnlaw.spectra.factored import Root, spectrum_and_roots
 from attnlaw.spectra.lanczos import approximate_spectrum
+from attnlaw.spectra.scores import ScoreReader, no_sizes
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 from attnlaw.spectra.threads import in_threads
 
@@ -165,8 +167,13 @@ def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
 def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     product = unit.product
     if product.block is not None:
-        factors = product.block.factors(model, unit.place.kind)
-        return [_head(model, unit, product.block, left, right) for left, right in factors]
+        block, kind = product.block, unit.place.kind
+        reader = None
+        if isinstance(block, Attention) and KINDS[kind].scores and no_sizes(block) is None:
+            reader = ScoreReader(model, block)
+        pairs = enumerate(block.factors(model, kind))
+        heads = [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
+        return _with_factors(model, unit, block, heads)
     matrix, norm = model.read(product.views[0]), product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
     if unit.approximate:
@@ -178,11 +185,34 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     return [spectrum if norm is None or fold else replace(spectrum, applied=spectrum.as_stored)]
 
 
-def _head(model: Model, unit: Unit, block: Block, left: Matrix, right: Matrix) -> Spectrum:
-    """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied."""
+def _head(
+    model: Model,
+    unit: Unit,
+    block: Block,
+    head: int,
+    pair: tuple[Matrix, Matrix],
+    reader: ScoreReader | None,
+) -> tuple[Spectrum, tuple[Root, Root]]:
+    """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied.
+
+    The triangular factors of its stored ones stand beside it. `reader` makes the sizes of queries and keys from the same factorisation.
+    """
     try:
         with np.errstate(over="raise", invalid="raise"):
-            folded = block.applied(model, unit.place.kind, left, right)
+            folded = block.applied(model, unit.place.kind, *pair)
     except FloatingPointError as error:
         raise OverflowError(PAST_FLOAT64) from error
-    return replace(product_spectrum(left, right, folded), latent=unit.product.latent)
+    spectrum, stored, roots = spectrum_and_roots(*pair, folded)
+    scores = None if reader is None or roots is None else reader(head, pair, roots)
+    return replace(spectrum, latent=unit.product.latent, scores=scores), stored
+
+
+def _with_factors(
+    model: Model, unit: Unit, block: Block, heads: Sequence[tuple[Spectrum, tuple[Root, Root]]]
+) -> list[Spectrum]:
+    """The spectra of a block with the sizes of their factors, which heads of a group share."""
+    spectra, roots = [spectrum for spectrum, _ in heads], [stored for _, stored in heads]
+    if not isinstance(block, Attention):
+        return spectra
+    sizes = block_factors(model, block, unit.place.kind, unit.product.shape, roots)
+    return [replace(spectrum, factors=own) for spectrum, own in zip(spectra, sizes, strict=True)]

@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Estimate
+from attnlaw.spectra.factor_sizes import FactorSizes
+from attnlaw.spectra.score_sizes import ScoreSizes
 
 RANK_TOLERANCE = 1e-10
 PAST_FLOAT64 = "with the gain of the norm before it, it exceeds float64"
@@ -88,7 +90,9 @@ class Spectrum:
     `route` says how they were computed: "gram", "svd", "qr" (of thin factors) or "lanczos" (approximate: then
     `multiplicities` says how often each of `values` counts). `inner` is the d of a product, None of a matrix;
     `latent` says that a factor of it is a product itself (latent attention). `applied` has its sizes with the
-    norm before it folded in; None where that norm is not known.
+    norm before it folded in; None where that norm is not known. `scores` has the sizes of queries and keys;
+    None where they are not known, and of what is no QK. `factors` has those of the factors of a head; None
+    where it has no gauge.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -104,6 +108,8 @@ class Spectrum:
     inner: int | None = None
     latent: bool = False
     applied: Applied | None = None
+    scores: ScoreSizes | None = None
+    factors: FactorSizes | None = None
 
     @property
     def counts(self) -> Reals:

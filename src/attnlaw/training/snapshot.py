@@ -1,4 +1,4 @@
-r"""The spectra of a model in training, at one step: a row for the step and a row for every matrix.
+"""The spectra of a model in training, at one step: a row for the step and a row for every matrix.
 
 | quantity | in the row of a matrix | in the row of the step |
 |---|---|---|
@@ -6,18 +6,15 @@ r"""The spectra of a model in training, at one step: a row for the step and a ro
 | `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
 | `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
 | `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
-| `scores` | | c \|M\|_F, median over heads, and the largest c s_1(M) N: M is QK as applied, c scales scores |
-
-With zhat of root mean square one a score is c zhat^T M zhat': c |M|_F is its standard deviation over
-isotropic inputs, c s_1(M) N the largest without positions. Rotary positions turn queries and keys inside M:
-the bound is a proxy.
+| `factor_excess` | of the factors of a head (`implicit.balance`) | median over the heads of QK and of VO |
+| `scores` | | of `bounds.logits`: the median `typical` and the largest `bound` over heads |
 
 The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (bootstraps) are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -30,17 +27,19 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.tables import frame
 from attnlaw.bounds import BOUNDS
+from attnlaw.bounds.logits import Logits, head_logits
 from attnlaw.bounds.proxies import Proxies, obstacle, proxies
 from attnlaw.fits.null import null_for
 from attnlaw.fits.tail import power_law_tails
 from attnlaw.fits.values import eigenvalues, without_round_off
 from attnlaw.gating.verdicts import Verdicts
-from attnlaw.models.model import Model
-from attnlaw.models.network import LAYER_GROUPS, Place
+from attnlaw.implicit.balance import balance_of
+from attnlaw.models.model import Attention, Model
+from attnlaw.models.network import LAYER_GROUPS, Network, Place
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.quantities import HEADS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +89,14 @@ def take_snapshot(
         for number, (place, _) in enumerate(measured)
     ]
     matrices = frame(rows, STEP_MATRICES_SCHEMA)
-    scores = _scores(model, measured) if "scores" in quantities else {}
-    warnings = [*model.warnings, *([] if reason is None else [f"no proxies: {reason}"])]
-    if "scores" in quantities and not scores and any(place.kind == "qk" for place, _ in measured):
-        warnings.append("no scores: the norm before QK is not known, or queries or keys have their own")
+    logits = _logits(model, tree) if "scores" in quantities else {}
+    warnings = [*model.warnings, *([] if reason is None else [f"no proxies: {reason}"]), *_unbounded(logits)]
     row = {
         "step": step,
         "model": model.name,
         **_proxies(bounds),
         **_over_groups(matrices),
-        **scores,
+        **_scores([*logits.values()]),
         "status": Outcome.DONE,
         "remark": "; ".join(warnings) or None,
         "attnlaw_version": __version__,
@@ -153,11 +150,16 @@ def _alphas(spectra: Sequence[Spectrum]) -> list[float | None]:
     return [None if tail is None else tail.alpha for tail in tails]
 
 
+def _excesses(spectra: Sequence[Spectrum]) -> list[float | None]:
+    return [None if one.factors is None else balance_of(one.factors).excess for one in spectra]
+
+
 # What is found in the spectra, beside the proxies; null where one was approximated, but for the stable rank.
 FOUND: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
     "stable_rank": _stable_ranks,
     "outliers": _outliers,
     "alpha": _alphas,
+    "factor_excess": _excesses,
 }
 QUANTITIES = ("proxies", *FOUND, "scores")
 
@@ -169,19 +171,29 @@ def _proxies(bounds: Proxies | None) -> dict[str, float | None]:
     return {f"log10_{name}": _value(log10(bounds.values[name])) for name in monitored}
 
 
-def _scores(model: Model, measured: Sequence[tuple[Place, Spectrum]]) -> dict[str, float | None]:
-    """Spread and bound of the scores of self-attention; null where a norm is not known, or norms q or k."""
-    blocks = {layer.index: layer.attention for layer in model.layers}
-    spreads, bounds = [], []
-    for place, spectrum in measured:
-        if place.kind != "qk" or place.layer is None:
-            continue
-        block, applied = blocks[place.layer], spectrum.applied
-        if applied is None or block.scores.query_norm or block.scores.key_norm:
-            return {}
-        spreads.append(block.scores.scale * applied.frobenius)
-        bounds.append(block.scores.scale * applied.spectral.value * block.query.shape[0])
-    return {"score_spread_qk": median(spreads), "logit_bound": max(bounds)} if spreads else {}
+def _logits(model: Model, tree: Network[Spectrum | None]) -> dict[Place, Logits]:
+    """The logits of the heads of self-attention that were measured."""
+    found = {}
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
+        if spectrum is not None and place.kind == "qk" and isinstance(product.block, Attention):
+            found[place] = head_logits(model, place, product.block, spectrum.scores)
+    return found
+
+
+def _scores(logits: Sequence[Logits]) -> dict[str, float | None]:
+    """The median spread and the largest bound of the logits of self-attention, over heads that have them."""
+    spreads = [one.typical for one in logits if one.typical is not None]
+    bounds = [one.bound for one in logits if one.bound is not None]
+    return {"score_spread_qk": median(spreads) if spreads else None, "logit_bound": max(bounds, default=None)}
+
+
+def _unbounded(logits: Mapping[Place, Logits]) -> list[str]:
+    """Which layers the bound does not cover, one sentence for each reason."""
+    layers: dict[str, dict[int | None, None]] = {}
+    for place, one in logits.items():
+        if one.reason is not None:
+            layers.setdefault(one.reason, {})[place.layer] = None
+    return [f"no logit bound of layer {', '.join(map(str, own))}: {reason}" for reason, own in layers.items()]
 
 
 def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:
@@ -192,4 +204,6 @@ def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:
         row[f"stable_rank_{group}"] = own["stable_rank"].median()
         row[f"outliers_{group}"] = outliers.sum() if outliers.len() else None
         row[f"alpha_{group}"] = own["alpha"].median()
+    for group in HEADS:
+        row[f"factor_excess_{group}"] = matrices.filter(pl.col("kind") == group)["factor_excess"].median()
     return row

@@ -17,16 +17,16 @@ VERBS: dict[str, tuple[str, str]] = {
     "fit": ("attnlaw.verbs.fit", "The law that each matrix of a checkpoint follows."),
     "diff": ("attnlaw.verbs.diff", "What changed between checkpoints, tensor by tensor and head by head."),
     "check": ("attnlaw.verbs.check", "Rules over a checkpoint's numbers, and an exit status."),
-    "lens": ("attnlaw.verbs.lens", "The forward pass over some tokens as one exact affine map."),
+    "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }
-
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDIED: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
     "shift": ("attnlaw.verbs.shift", "The risk of weighted kernel ridge regression under covariate shift."),
     "ensemble": ("attnlaw.verbs.ensemble", "The error of learners that are averaged or vote."),
+    "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 
 

@@ -70,6 +70,13 @@ FOUND = (
     Quantity("findings_note", "findings of level note", kind="int", called="notes", brief=True),
     Quantity("finding_rules", "rules that looked for findings", kind="int"),
 )
+LOGITS = (
+    Quantity("logit_heads", "heads of attention measured", kind="int"),
+    Quantity("logit_heads_bounded", "heads whose logits are bounded for any input", kind="int"),
+    Quantity("logit_heads_beyond_float8", "heads whose bound is above 448 (float8 E4M3)", kind="int"),
+    Quantity("logit_heads_beyond_float16", "heads whose bound is above 65504 (float16)", kind="int"),
+    Quantity("logit_unbounded", "blocks without a bound, and why", kind="text"),
+)
 QUANTITIES = (
     Quantity("family", "family of the model", kind="text", brief=True),
     Quantity("depth", "layers, each as often as it is applied", "L", kind="int", brief=True),
@@ -81,6 +88,7 @@ QUANTITIES = (
     *NOT_RANDOM,
     *COMPARABLE,
     *FOUND,
+    *LOGITS,
     *(
         Quantity(
             f"log10_{name}",
@@ -203,6 +211,15 @@ CHARTS = (
         caption="Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. Dots: "
         "each matrix at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices "
         "whose singular values, times their scale γαL, are small: they decay, or the scale is small.",
+    ),
+    Own(
+        "balance",
+        "Balance of factors",
+        draw="attnlaw.report.balance_chart:balance",
+        caption="How much larger the two factors of a head are than the smallest ones with the same product, "
+        "a dot for each head (of a group of queries one); the short lines are random factors. Weight decay "
+        "drives it to zero, and the flattest factors have it zero. Rings, where queries have a bias, leave "
+        "it out: dots far above their rings are a bias that was not decayed.",
     ),
     HEAD_MAP,
     STORED_HEAD_MAP,

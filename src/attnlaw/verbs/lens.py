@@ -1,25 +1,24 @@
-"""`lens`: the forward pass over some tokens as one exact affine map."""
+"""`lens`: one forward pass over some tokens: what its heads do, and the pass as one exact affine map."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Cells
+from attnlaw.base.charts import Cells, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each, flatten
 from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.models.inputs import InputSettings
 
 if TYPE_CHECKING:
+    from attnlaw.forward.heads import Head
     from attnlaw.forward.lens import Lens
+
+PARTS = dict.fromkeys(("heads", "operator"))
 
 
 @settings
-class LensSettings(Settings):
-    """The forward pass over these tokens as one exact affine map, vec F(X) = T(X) vec X + c(X).
-
-    F runs from the embeddings to the last hidden state, in float64 (TensorLens, arXiv 2601.17958). Shown
-    are how well T and c rebuild the network's output, the largest singular values of T, and how much each
-    input token moves each output token: block norms of T, beside attention rollout. Needs the extra lens.
-    """
+class LocalModel(Settings):
+    """A model that is run."""
 
     model: str = setting(
         help="A local directory with config.json and weights.",
@@ -28,9 +27,25 @@ class LensSettings(Settings):
         many=True,
         metavar="MODEL",
     )
-    ids: tuple[int, ...] = setting(help="Token ids of the input.", least=0, metavar="1,2,3")
+
+
+@settings
+class LensSettings(InputSettings, LocalModel):
+    """What the heads of a model do on one input, and the forward pass as one exact affine map.
+
+    Of each head: how sharp it is, against marks at which Gaussian logits condense, where it looks, how many
+    directions its attention has beside two nulls, and its logits beside their bound. Of the pass, from the
+    embeddings to the last hidden state in float64, vec F(X) = T(X) vec X + c(X) (TensorLens, arXiv
+    2601.17958): how well T and c rebuild the network's output, the largest singular values of T, and how
+    much each input token moves each output token, beside attention rollout. The map of tokens of a long
+    input takes long: --only heads goes without. Needs the extra lens.
+    """
+
+    only: str | None = setting(None, "One part alone.", choices=PARTS)
     top: int = setting(8, "Singular values to compute.", least=1, metavar="K")
-    seed: int = setting(0, "Seed of the probes that estimate the map of a large operator.", least=0)
+    seed: int = setting(
+        0, "Seed of the nulls, and of the probes that estimate the map of a large operator.", least=0
+    )
 
 
 QUANTITIES = (
@@ -38,6 +53,21 @@ QUANTITIES = (
     Quantity("layers", "attention blocks", kind="int", brief=True),
     Quantity("tokens", "of the input", kind="int"),
     Quantity("hidden_size", "coordinates of a token", kind="int", brief=True),
+    Quantity("head_count", "heads that were looked at", kind="int", called="heads"),
+    Quantity("median_beta", "over the heads", "β", called="median β"),
+    Quantity(
+        "heads_below_beta_2",
+        "heads so soft that the law of random heads could hold",
+        kind="int",
+        called="heads below β₂",
+    ),
+    Quantity(
+        "heads_above_beta_c",
+        "heads so sharp that Gaussian logits would attend a few tokens",
+        kind="int",
+        called="heads above β_c",
+    ),
+    Quantity("score_error", "largest difference of attention: rebuilt from scores, and the network's"),
     Quantity("reconstruction_error", "|T X + c − F(X)| / |F(X)|, F from the network itself", brief=True),
     Quantity("offset_share", "|c| / |F(X)|, what the biases give", brief=True),
     Quantity("singular_values", "the largest ones of T", kind="floats"),
@@ -47,46 +77,191 @@ QUANTITIES = (
 TOKEN_MAP = (
     Quantity("output", "position of the token that is moved", kind="int", called="output token"),
     Quantity("output_id", "its id", kind="int"),
+    Quantity("output_token", "what it stands for", kind="text"),
     Quantity("input", "position of the token that moves it", kind="int", called="input token"),
     Quantity("input_id", "its id", kind="int"),
+    Quantity("input_token", "what it stands for", kind="text"),
     Quantity("norm", "Frobenius norm of the block of T between them", error=True),
     Quantity("share", "of the norm in those of the output token", called="exact operator: block norms"),
     Quantity("rollout", "the same by the weights of attention alone", called="attention rollout"),
+)
+HEADS = (
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("head", "from 0", kind="int"),
+    Quantity("beta", "root mean square over rows of the standard deviation of a row's logits", called="β"),
+    Quantity("beta_2", "√(ln n / 2): above it the law of random heads is lost", called="β₂"),
+    Quantity("beta_c", "√(2 ln n): above it Gaussian logits attend a few tokens", called="β_c"),
+    Quantity("sharpness", "beta over beta_c", called="β / β_c"),
+    Quantity("perplexity", "exponential of the mean entropy of rows, in tokens"),
+    Quantity("participation", "(Σs²)² / Σs⁴ of attention without its column means (causal: without uniform)"),
+    Quantity("null_participation", "mean of 20 draws: Gaussian queries and keys at this beta", error=True),
+    Quantity("random_participation", "mean of 20 draws: random weights on these tokens", error=True),
+    Quantity(
+        "participation_over_null", "below 1: rows share columns", called="participation / null", log=True
+    ),
+    Quantity(
+        "participation_over_random",
+        "the same against random weights on these tokens",
+        called="participation / random weights",
+        log=True,
+    ),
+    Quantity("largest_column_mean", "of all weight, in the column that has most: the sink"),
+    Quantity("sink", "position of that column", kind="int"),
+    Quantity("sink_token", "what stands there", kind="text"),
+    Quantity("top_column", "position that has the largest weight of most rows", kind="int"),
+    Quantity("top_column_rows", "share of rows whose largest weight it has"),
+    Quantity("top_offset", "distance at which most rows have their largest weight (−1: before)", kind="int"),
+    Quantity("top_offset_rows", "share of rows that do"),
+    Quantity("largest_logit", "largest |logit| over the allowed pairs"),
+    Quantity("logit_bound", "what it can be for any input, by the weights"),
+    Quantity("logit_typical", "beta for isotropic tokens, by the weights"),
+    Quantity("spread_over_typical", "beta over that: how far tokens line up with the head"),
+)
+FINDINGS = (
+    Quantity("rule", "what was found", kind="text"),
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("head", "from 0", kind="int"),
+    Quantity("size", "by which its heads are ranked"),
+    Quantity("sentence", "in words", kind="text"),
+    Quantity("meaning", "when the rule holds", kind="text"),
+)
+TOKENS = (
+    Quantity("position", "from 0", kind="int"),
+    Quantity("id", "of the token", kind="int"),
+    Quantity("token", "what it stands for", kind="text"),
+)
+TELLS = (
+    *("layer", "head", "beta", "beta_2", "beta_c", "perplexity", "participation_over_null"),
+    *("participation_over_random", "largest_column_mean", "sink_token", "largest_logit", "logit_bound"),
+    "spread_over_typical",
 )
 
 
 def look(case: LensSettings, progress: Progress) -> Lens:
     from attnlaw.forward.lens import linearise
+    from attnlaw.models.inputs import the_input
 
-    return linearise(case.model, case.ids, case.top, case.seed, progress)
+    return linearise(case.model, the_input(case, "lens"), case.top, case.seed, progress, case.only)
 
 
-def _token_map(lens: Lens) -> Any:
+def _frame(quantities: tuple[Quantity, ...], rows: list[dict[str, Any]] | None) -> Any:
     from attnlaw.base.tables import frame, schema_of
 
-    return frame((flatten(TOKEN_MAP, row) for row in lens.rows()), schema_of(columns(TOKEN_MAP)))
+    if rows is None:
+        return None
+    return frame((flatten(quantities, row) for row in rows), schema_of(columns(quantities)))
+
+
+def _head_rows(lens: Lens) -> list[dict[str, Any]] | None:
+    return None if lens.heads is None else [_head_row(head, lens) for head in lens.heads]
+
+
+def _head_row(head: Head, lens: Lens) -> dict[str, Any]:
+    found = head.participation
+    row = {one.name: getattr(head, one.name, None) for one in HEADS}
+    return row | {
+        "sharpness": head.beta / head.beta_c,
+        "sink_token": lens.labels[head.sink],
+        "participation": found and found.value,
+        "null_participation": found and found.null,
+        "random_participation": found and found.random,
+        "participation_over_null": found and found.value / found.null.value,
+        "participation_over_random": found and found.value / found.random.value,
+    }
+
+
+def _tokens(lens: Lens) -> list[dict[str, Any]]:
+    pairs = zip(lens.ids, lens.labels, strict=True)
+    return [{"position": place, "id": number, "token": label} for place, (number, label) in enumerate(pairs)]
 
 
 VERB = Verb(
     "lens",
-    "What moves each token",
+    "One input through a model",
     LensSettings,
     QUANTITIES,
     each(look),
-    tables=(Table("token_map", TOKEN_MAP, _token_map, json=True),),
+    tables=(
+        Table("heads", HEADS, lambda lens: _frame(HEADS, _head_rows(lens)), json=True),
+        Table(
+            "head_findings",
+            FINDINGS,
+            lambda lens: _frame(FINDINGS, [vars(one) for one in lens.findings]),
+            json=True,
+        ),
+        Table("tokens", TOKENS, lambda lens: _frame(TOKENS, _tokens(lens))),
+        Table(
+            "token_map",
+            TOKEN_MAP,
+            lambda lens: None if lens.token_map is None else _frame(TOKEN_MAP, lens.rows()),
+            json=True,
+        ),
+    ),
     charts=(
         Cells(
             "lens_map",
             "What moves each token",
             table="token_map",
-            x=("input", "input_id"),
-            y=("output", "output_id"),
+            x=("input", "input_token"),
+            y=("output", "output_token"),
             colour=("share", "rollout"),
             scale="sqrt",
-            tells=("output", "output_id", "input", "input_id", "norm", "norm_error", "share", "rollout"),
-            caption="Each row is an output token, each column an input token (position · id); rows sum to 1. "
-            "Left by the exact operator, right by attention rollout, on one scale of colour (a square root). "
-            "Where they differ, attention alone tells another story than the network.",
+            tells=(
+                "output",
+                "output_token",
+                "input",
+                "input_token",
+                "norm",
+                "norm_error",
+                "share",
+                "rollout",
+            ),
+            caption="Each row is an output token, each column an input token (position · token); rows sum to "
+            "1. Left by the exact operator, right by attention rollout, on one scale of colour (a square "
+            "root). Where they differ, attention alone tells another story than the network.",
+        ),
+        Own(
+            "head_betas",
+            "How sharp heads are, layer by layer",
+            table="heads",
+            draw="attnlaw.report.lens_charts:betas",
+            caption="A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian "
+            "logits would attend a few tokens however long the input; above β₂ the law of random heads is "
+            "lost. Trained heads are mostly beyond one of the two: the law is one of initialisation.",
+        ),
+        Cells(
+            "head_sharpness",
+            "β over β_c",
+            table="heads",
+            x="head",
+            y="layer",
+            colour=("sharpness",),
+            tells=TELLS,
+            caption="1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.",
+        ),
+        Cells(
+            "head_participation",
+            "Directions of attention, against random heads as sharp",
+            table="heads",
+            x="head",
+            y="layer",
+            colour=("participation_over_null",),
+            scale="log",
+            tells=TELLS,
+            caption="Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do "
+            "that look at one distance. Tokens that are alike lower it, too; cells also tell the ratio to "
+            "random weights on these tokens.",
+        ),
+        Cells(
+            "head_sinks",
+            "Largest column mean",
+            table="heads",
+            x="head",
+            y="layer",
+            colour=("largest_column_mean",),
+            domain=(0.0, 1.0),
+            tells=TELLS,
+            caption="The share of all weight that one token gets. Bright cells attend to little else.",
         ),
     ),
 )

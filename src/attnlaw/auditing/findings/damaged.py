@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from attnlaw.auditing.findings.scan import is_float, scan
 from attnlaw.base.errors import InputError
-from attnlaw.models.model import Attention, Model, Product
-from attnlaw.models.network import Place
+from attnlaw.models.model import Attention, Model, Product, View
+from attnlaw.models.network import KINDS, Place
 from attnlaw.models.norms import Norm
 
 
@@ -28,9 +28,22 @@ def damaged_places(model: Model) -> frozenset[Place]:
 def _tensors(place: Place, product: Product) -> Iterator[str]:
     yield from product.tensors
     norms: tuple[Norm | None, ...] = (product.norm,)
+    biases: list[str | None] = []
     if isinstance(product.block, Attention):
         norms = product.block.norms(place.kind)
-    yield from (norm.gain for norm in norms if norm is not None and norm.gain is not None)
+        if KINDS[place.kind].scores:  # logits have the biases, and norms inside
+            how, views = product.block.scores, [*_in_turn(product.block.views(place.kind))]
+            norms = (*norms, how.query_norm, how.key_norm, *(view.norm for view in views))
+            biases = [view.bias for view in views] + [norm.bias for norm in norms if norm is not None]
+    gains = [norm.gain for norm in norms if norm is not None]
+    yield from (name for name in (*gains, *biases) if name is not None)
+
+
+def _in_turn(views: Iterable[View]) -> Iterator[View]:
+    """The maps, with those that are applied before them."""
+    for view in views:
+        yield view
+        yield from _in_turn([view.after] if view.after else [])
 
 
 def _is_damaged(model: Model, name: str) -> bool:

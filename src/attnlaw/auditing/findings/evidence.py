@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -81,26 +80,14 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """What the scores of an attention block are multiplied by, and the width of what queries read."""
-
-    scale: float
-    width: int
-
-
-@dataclass(frozen=True)
 class Evidence:
-    """All of one model. `scales` has the blocks whose scores are products of stored maps alone.
-
-    `seconds` is the CPU time that noting it took.
-    """
+    """All of one model; `seconds` is the CPU time that noting it took."""
 
     tensors: tuple[Stored, ...] = ()
     layers_alike: tuple[Alike, ...] = ()
     heads_alike: tuple[Alike, ...] = ()
     turned: tuple[Turned, ...] = ()
     balance: tuple[Balance, ...] = ()
-    scales: Mapping[tuple[int | None, str], Scale] = field(default_factory=dict)
     seconds: float = 0.0
 
 

@@ -14,9 +14,9 @@ from threading import Lock
 
 import numpy as np
 
-from attnlaw.auditing.findings.alike import CROSS, SELF, Sketch, heads_alike, layers_alike
+from attnlaw.auditing.findings.alike import Sketch, heads_alike, layers_alike
 from attnlaw.auditing.findings.balance import PAIRS
-from attnlaw.auditing.findings.evidence import Balance, Evidence, Scale, Spot, Stored, Turned
+from attnlaw.auditing.findings.evidence import Balance, Evidence, Spot, Stored, Turned
 from attnlaw.auditing.findings.notes import Note, SideNote, SizeNote, SketchNote, TensorNote
 from attnlaw.auditing.findings.orientation import TOUCHING, Single, turned
 from attnlaw.auditing.findings.roles import MAP
@@ -24,7 +24,6 @@ from attnlaw.auditing.findings.scan import FLOATS
 from attnlaw.auditing.findings.watch import Index, Name, Watch, uses_of
 from attnlaw.base.errors import InputError, printable
 from attnlaw.models.model import Attention, FeedForward, Model
-from attnlaw.models.network import KINDS
 
 
 class Gathered:
@@ -89,7 +88,6 @@ class Gathered:
             heads,
             tuple(one for layer in sorted(self._turned) for one in self._turned[layer]),
             tuple(self._balances()),
-            dict(_scales(self._plain)),
             self._watch.seconds,
         )
 
@@ -154,12 +152,3 @@ def _free(block: Attention | FeedForward, pair: str) -> bool:
     """Whether norms of queries or keys free a ratio."""
     scores = block.scores if isinstance(block, Attention) else None
     return pair == "Q/K" and scores is not None and (scores.query_norm or scores.key_norm) is not None
-
-
-def _scales(model: Model) -> Iterator[tuple[tuple[int | None, str], Scale]]:
-    """Of the blocks whose scores are products of stored maps: norms of queries or keys change them."""
-    for layer in model.layers:
-        for attention, kinds in ((layer.attention, SELF), (layer.cross, CROSS)):
-            if attention is not None and not _free(attention, "Q/K"):
-                kind = next(kind for kind in kinds if KINDS[kind].scores)
-                yield (layer.index, kind), Scale(attention.scores.scale, attention.query.shape[0])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnlaw.auditing.findings.evidence import Hit, Stored, Subject
 from attnlaw.auditing.findings.roles import EMBEDDING, GAIN, MAP
+from attnlaw.bounds.logits import FLOAT16
 
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 BLOCK = 2**18  # entries worked on at a time, which stay in a core's cache
@@ -31,7 +32,7 @@ CODES = {
     "Q5_1": ("range", 31),
 }
 FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-LARGEST_FLOAT16 = 65504.0
+LARGEST_FLOAT16 = FLOAT16
 
 
 @dataclass(frozen=True)

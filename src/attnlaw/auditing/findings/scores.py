@@ -1,9 +1,4 @@
-"""Scores of attention by the sizes of QK, the gains of the norms before it folded in: proxies, not bounds.
-
-With zhat of root mean square one, a score is c zhat^T M zhat'. Over isotropic zhat its standard deviation is
-c |M|_F; c s_1(M) N is the largest without positions. Rotary positions turn queries and keys inside the
-product, whose spectral norm then bounds nothing.
-"""
+"""Logits of attention by their sizes from weights (`bounds.logits`): an estimate, and a bound."""
 
 from __future__ import annotations
 
@@ -11,27 +6,18 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from attnlaw.auditing.findings.evidence import Hit, Scale, Subject
+from attnlaw.auditing.findings.evidence import Hit, Subject
 from attnlaw.auditing.findings.sizes import inside, spot_of
 
 
-def _scored(subject: Subject, column: str) -> Iterator[tuple[dict[str, object], float, Scale]]:
-    """The rows of QK with their applied norm and scale, where both are known."""
-    for row in inside(subject).filter(pl.col(column).is_not_null()).iter_rows(named=True):
-        scale = subject.evidence.scales.get((row["layer"], row["kind"]))
-        if scale is not None:
-            yield row, row[column], scale
-
-
 def saturated_scores(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for row, size, scale in _scored(subject, "frobenius_norm_applied"):
-        spread = scale.scale * size
-        if threshold is not None and spread > threshold:
-            yield Hit(spot_of(row), spread, "the spread of scores over isotropic inputs, a proxy")
+    return _above(subject, "logit_typical", threshold, "the spread of logits over isotropic tokens")
 
 
-def large_logits(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for row, size, scale in _scored(subject, "spectral_norm_applied"):
-        largest = scale.scale * size * scale.width
-        if threshold is not None and largest > threshold:
-            yield Hit(spot_of(row), largest, "the largest score by the spectral norm, a proxy")
+def logit_overflow(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    return _above(subject, "logit_bound", threshold, "the bound of logits")
+
+
+def _above(subject: Subject, column: str, threshold: float | None, detail: str) -> Iterator[Hit]:
+    for row in inside(subject).filter(pl.col(column) > threshold).iter_rows(named=True):
+        yield Hit(spot_of(row), row[column], detail)

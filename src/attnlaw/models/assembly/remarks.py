@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from attnlaw.base.errors import printable
 from attnlaw.models.assembly.match import NUMBER, Match, is_decoder
 from attnlaw.models.assembly.norms import is_pre_norm
-from attnlaw.models.assembly.scores import is_rotary
+from attnlaw.models.assembly.scores import clip_of, is_rotary
 from attnlaw.models.config import Config
 from attnlaw.models.families import LayerTable
 from attnlaw.models.model import Blocks
@@ -126,13 +126,13 @@ def warnings(
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
     found = [_linear(others)] if others else []
-    found += _inside_attention(layers, config)
+    found += _inside_attention(layers)
     if any(layer.attention.scores.query_norm for layer in layers):
         found.append(
             "queries and keys are normalised before their product: QK is the map of the weights, "
             "not the scores of the model"
         )
-    if clip := config.number("clip_qkv") or config.part("attn_config").number("clip_qkv"):
+    if clip := clip_of(config):
         found.append(
             f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps"
         )
@@ -180,11 +180,10 @@ def warnings(
     return tuple(printable(text) for text in found)
 
 
-def _inside_attention(layers: Sequence[Blocks], config: Config) -> list[str]:
+def _inside_attention(layers: Sequence[Blocks]) -> list[str]:
     """What stands between the maps of attention, and is no part of QK and VO."""
     blocks = [layer.attention for layer in layers]
     sources = [(block.source,) for block in blocks if block.source is not None]
-    turning = config.values.get("attn_temperature_tuning") is True
     said = {
         "softmax has one more score in every head that no token has (sinks): the weights of tokens add up to "
         "less than one, QK and VO are without it": any(block.scores.sinks for block in blocks),
@@ -197,7 +196,7 @@ def _inside_attention(layers: Sequence[Blocks], config: Config) -> list[str]:
         f"layers read keys and values of earlier layers ({ranges(sorted({*sources}))}): QK and VO are maps "
         "between two streams": bool(sources),
         "scores grow with the position in layers without rotary positions (attn_temperature_tuning), which "
-        "is no part of QK": turning and any(block.scores.rotary is None for block in blocks),
+        "is no part of QK": any(block.scores.growing for block in blocks),
     }
     return [text for text, there in said.items() if there]
 

@@ -11,8 +11,8 @@
 | `scale_attn_by_inverse_layer_idx` true | besides, 1 / (layer + 1) | GPT-2 |
 | `mscale_all_dim` m, `factor` f of yarn | besides, (m ln(f) / 10 + 1)^2 | DeepSeek |
 
-Other keys (of muP, of unknown model types, what yarn multiplies turned numbers by) are not followed, and
-headers of GGUF files are not asked.
+What yarn and longrope multiply turned numbers by besides is part of `Rotary`. Other keys (of muP, of unknown
+model types) are not followed, and headers of GGUF files are not asked.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def scores_of(shapes: Shapes, prefix: str, source: str, attention: Attention, de
         for at, role, heads in ((prefix, "query", attention.heads), (source, "key", attention.kv_heads))
     )
     sinks = None if stack.sinks is None or prefix + stack.sinks not in shapes else prefix + stack.sinks
-    return Scores(scale, cap, rotary, query, key, last and query is not None, sinks)
+    behind = last and query is not None
+    growing = is_growing(shapes.config, rotary)
+    return Scores(scale, cap, rotary, query, key, behind, sinks, clip_of(shapes.config), growing)
 
 
 def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
@@ -54,6 +56,16 @@ def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None
         there = name is not None and shapes.config.values.get("use_qk_norm", True)
         return shapes.norm("") if there else None
     return shapes.norm(prefix + name, size=size)
+
+
+def is_growing(config: Config, rotary: Rotary | None) -> bool:
+    """Whether scores grow with the position: in layers of LLaMA 4 without rotary positions."""
+    return rotary is None and bool(config.values.get("attn_temperature_tuning"))
+
+
+def clip_of(config: Config) -> float | None:
+    """The largest magnitude that queries, keys and values are let keep (OLMo, MPT)."""
+    return config.number("clip_qkv") or config.part("attn_config").number("clip_qkv")
 
 
 def is_rotary(family: Family, config: Config) -> bool:
@@ -85,15 +97,40 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
         (values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base
     )
     base = None if values.text("rope_type", "type") not in (None, "default") else base
-    d = attention.head_size
+    d, stretch = attention.head_size, _stretch(values)
     if attention.shared_key is not None:
         shared = attention.shared_key.shape[1]
-        return Rotary(shared, neighbours, base, d - shared)
+        return Rotary(shared, neighbours, base, d - shared, stretch)
     share = values.number("partial_rotary_factor") or config.number("rotary_pct") or family.rotary_share
     if values.text("rope_type", "type") == "proportional":
         share = 1.0  # pairs of the whole head, of which many stand still
     size = min(config.size("rotary_dim") or int(d * share), d)
-    return Rotary(size + size % 2, neighbours, base)  # in pairs
+    return Rotary(size + size % 2, neighbours, base, scale=stretch)  # in pairs
+
+
+def _stretch(values: Config) -> float | None:
+    """What turned numbers are multiplied by, by the type of positions; None where that is not known."""
+    kind = values.text("rope_type", "type")
+    if kind in (None, "default", "linear", "dynamic", "llama3", "proportional", "mrope"):
+        return 1.0
+    if kind not in ("yarn", "longrope", "su"):
+        return None
+    if (given := values.number("attention_factor")) is not None:
+        return given
+    original = values.number("original_max_position_embeddings")
+    longest = values.number("max_position_embeddings")
+    factor = values.number("factor") or (longest / original if longest and original else None)
+    if factor is None:
+        return None
+    if factor <= 1:
+        return 1.0
+    if kind == "yarn":
+        growth = log(factor) / 10
+        if not (values.values.get("mscale") and values.values.get("mscale_all_dim")):
+            return 1 + growth
+        above, below = (1 + (values.number(key) or 0.0) * growth for key in ("mscale", "mscale_all_dim"))
+        return above / below
+    return None if original is None else (1 + log(factor) / log(original)) ** 0.5
 
 
 def _rope(config: Config, depth: int) -> Config:

@@ -1,0 +1,108 @@
+"""The page of a lens: what was found of heads, the input itself, maps of heads and tokens, all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+import polars as pl
+
+from attnlaw.base.tables import short_names
+from attnlaw.report.labels import brief
+from attnlaw.report.page import Section, meanings, rows_page
+from attnlaw.report.source import Source
+
+SENTENCES = 6  # of a rule
+CONTAINS = "This page contains the input: who has the page has the text."
+# Columns of heads that the page's table shows first; the download has all.
+FIRST = (
+    *("model", "layer", "head", "beta", "sharpness", "perplexity", "participation_over_null"),
+    *("participation_over_random", "largest_column_mean", "sink_token", "top_column_rows", "top_offset"),
+    *("top_offset_rows", "largest_logit", "logit_bound", "spread_over_typical"),
+)
+# Numbers of a card.
+NUMBERS = ("head_count", "median_beta", "heads_below_beta_2", "heads_above_beta_c", "reconstruction_error")
+
+
+def lens_page(source: Source, sections: Sequence[Section], note: str) -> str:
+    """The page of one input through one or several models."""
+    names = list(source.rows["model"])
+    short = short_names(names)
+    tokens = ", ".join(str(count) for count in dict.fromkeys(source.rows["tokens"]))
+    lead = f"{', '.join(short[name] for name in names)} on one input of {tokens} tokens. {CONTAINS} {note}"
+    found = meanings(source.verb, source.rows, several=False)
+    parts = [_findings(source, short), _input(source, short), *sections, *([] if found is None else [found])]
+    return rows_page(source.verb.title, lead.strip(), parts, _listed(source), [source.verb])
+
+
+def _listed(source: Source) -> pl.DataFrame:
+    """Heads, or pairs of tokens where no heads were looked at; with their model where there are several."""
+    table = source.tables["heads"] if source.tables["heads"].height else source.tables["token_map"]
+    if source.rows.height > 1:
+        models = source.rows.select(
+            source.key, pl.col("model").replace_strict(short_names(source.rows["model"]))
+        )
+        table = table.join(models, on=source.key, maintain_order="left")
+    first = [name for name in FIRST if name in table.columns]
+    return table.select(*first, *(name for name in table.columns if name not in (*first, source.key)))
+
+
+def _findings(source: Source, short: dict[str, str]) -> Section:
+    """A card for every model: its numbers, and the clearest heads of every rule that holds."""
+    table = source.tables["head_findings"]
+    cards = []
+    for row in source.rows.iter_rows(named=True):
+        own = table.filter(pl.col(source.key) == row[source.key])
+        numbers = "".join(
+            f"<div><dt>{escape(source.verb.label(name))}</dt><dd>{escape(brief(row[name]))}</dd></div>"
+            for name in NUMBERS
+            if row[name] is not None
+        )
+        facts = f"{row['family']} · {row['layers']} layers · hidden size {row['hidden_size']}"
+        remark = f'<p class="note warning">{escape(row["remark"])}</p>' if row["remark"] else ""
+        cards.append(
+            f"<article><h3>{escape(short[row['model']])}</h3>"
+            f'<p class="path">{escape(row["model"])}</p><p class="facts">{escape(facts)}</p>{remark}'
+            f'{_sentences(own)}<dl class="headline">{numbers}</dl></article>'
+        )
+    html = (
+        '<section id="findings" aria-labelledby="findings-title"><h2 id="findings-title">What heads do</h2>'
+        f'<div class="cards">{"".join(cards)}</div></section>'
+    )
+    return Section("findings", "Findings", html)
+
+
+def _sentences(findings: pl.DataFrame) -> str:
+    items = []
+    for rule, group in groupby(findings.iter_rows(named=True), key=lambda one: str(one["rule"])):
+        own = list(group)
+        told = "".join(f"<span>{escape(one['sentence'])}</span>" for one in own[:SENTENCES])
+        rest = len(own) - SENTENCES
+        more = f"<span>and {rest} more in head_findings.parquet</span>" if rest > 0 else ""
+        count = f"{len(own)} head{'s' if len(own) > 1 else ''}"
+        means = escape(own[0]["meaning"])
+        items.append(f'<li class="finding"><b>{escape(rule)}, {count}</b>: {means}{told}{more}</li>')
+    return f'<ul class="findings">{"".join(items)}</ul>' if items else "<p>No rule holds for any head.</p>"
+
+
+def _input(source: Source, short: dict[str, str]) -> Section:
+    """The tokens of the input as each model reads them."""
+    table = source.tables["tokens"]
+    blocks = []
+    for row in source.rows.iter_rows(named=True):
+        own = table.filter(pl.col(source.key) == row[source.key])
+        title = f"<h3>{escape(short[row['model']])}</h3>" if source.rows.height > 1 else ""
+        tokens = "".join(map(_token, own.rows(named=True)))
+        blocks.append(f'<div class="card">{title}<p class="tokens">{tokens}</p></div>')
+    html = (
+        '<section id="input" aria-labelledby="input-title"><h2 id="input-title">The input</h2>'
+        f'<p class="lead">{escape(CONTAINS)} Position and id are told under the pointer.</p>'
+        f"{''.join(blocks)}</section>"
+    )
+    return Section("input", "Input", html)
+
+
+def _token(row: dict[str, Any]) -> str:
+    return f'<span title="{row["position"]} · id {row["id"]}">{escape(row["token"])}</span>'

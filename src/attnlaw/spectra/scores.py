@@ -1,0 +1,232 @@
+r"""Queries and keys of a head as sizes: all that its largest logit follows from (see `bounds.logits`).
+
+A query or a key is y = z R + y0, where z is what a norm makes of a token before its gain and bias.
+
+| letter | meaning |
+|---|---|
+| zhat, N | what the norm itself makes, and of how many numbers: \|zhat\|^2 <= N (epsilon only shrinks it) |
+| f | N / (N - 1) where the norm takes the mean off, else 1 |
+| z | zhat / sqrt(f), \|z\|^2 <= N / f; of isotropic tokens of variance 1 in every direction that it has |
+| G, y0 | sqrt(f) C diag(g) W and b W + bias: the norm's gain g and bias b folded into the map W |
+| R | what is left of G by a QR factorisation: \|G x\| = \|R x\| for every x |
+
+A norm of the queries or keys themselves stands for the norm before the block: then W drops out, G is
+sqrt(f) C diag(g) of that norm, N the numbers of a head (of all heads if `joint`: one head may have them all).
+So does the norm between the two maps of latent attention; the part of its keys that all heads share reads the
+norm before the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from scipy.linalg import block_diag, svd, svdvals
+
+from attnlaw.models.model import Attention, Matrix, Model, Vector, View
+from attnlaw.models.norms import LAYER, NONE, Norm
+from attnlaw.spectra.factored import Root, triangular
+from attnlaw.spectra.score_sizes import Lengths, Part, ScoreSizes
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Queries or keys of a head: y = z `root` + `shift` with |z|^2 <= `square`."""
+
+    root: Matrix
+    shift: Vector
+    square: float
+
+    def columns(self, chosen: slice) -> Side:
+        """Some numbers of it."""
+        return replace(self, root=self.root[:, chosen], shift=self.shift[chosen])
+
+    def stretched(self, chosen: slice, factor: float) -> Side:
+        """With some numbers multiplied by a factor."""
+        if factor == 1:
+            return self
+        scale = np.ones(self.shift.size)
+        scale[chosen] = factor
+        return replace(self, root=self.root * scale, shift=self.shift * scale)
+
+
+def no_sizes(block: Attention) -> str | None:
+    """Why there are no sizes of a block's heads: not everything that they read is known to be normalised."""
+    how, rotary = block.scores, block.scores.rotary
+    if block.norm is None or block.source_norm is None:
+        return "the norm before it is not known"
+    sides = ((block.norm, how.query_norm), (block.source_norm, how.key_norm), (block.source_norm, None))
+    if any(own is None and norm.kind == NONE for norm, own in sides[: 3 if block.shared_key else 2]):
+        return "no norm stands before it"
+    if how.growing:
+        return "its scores grow with the position"
+    if rotary is not None and rotary.scale is None and _turned(block) is not None:
+        return "its type of rotary positions is not known"
+    return None
+
+
+SideOf = Callable[[int, Matrix, Root], Side]
+
+
+class ScoreReader:
+    """Both sides of the heads of a block of which there are sizes; what its heads share is read once."""
+
+    def __init__(self, model: Model, block: Attention) -> None:
+        how, source = block.scores, block.source_norm
+        self._block, self._turned = block, _turned(block)
+        self._query = _side(model, block.query, block.norm, how.query_norm, block.heads)
+        self._key = _side(model, block.key, source, how.key_norm, block.kv_heads)
+        shared = block.shared_key
+        self._shared = None if shared is None else _side(model, shared, source, None, 1)
+
+    def __call__(
+        self, head: int, factors: tuple[Matrix, Matrix], roots: tuple[Root, Root]
+    ) -> ScoreSizes | None:
+        """The sizes of a head, from its factors and their folded roots; None where they exceed float64."""
+        rotary, turned = self._block.scores.rotary, self._turned
+        with np.errstate(over="ignore", invalid="ignore"):
+            query, keys = self._query(head, factors[0], roots[0]), self._keys(head, factors[1].T, roots[1])
+            if turned is not None and rotary is not None and rotary.scale is not None:
+                query = query.stretched(turned, rotary.scale)
+                keys = [*keys[:-1], keys[-1].stretched(_last(turned, keys), rotary.scale)]
+            key = _joined(keys)
+            if not np.isfinite(np.linalg.norm(query.root) * np.linalg.norm(key.root)):
+                return None
+            whole = _part(query, key, turned is not None)
+            if turned is None or turned == slice(0, query.shift.size):
+                return ScoreSizes(whole, (whole,))
+            bounds = sorted({0, turned.start, turned.stop, query.shift.size})
+            pieces = [slice(*ends) for ends in pairwise(bounds)]
+            own = [key.columns(piece) for piece in pieces] if len(keys) == 1 else keys
+            parts = (
+                _part(query.columns(piece), one, piece == turned)
+                for piece, one in zip(pieces, own, strict=True)
+            )
+            return ScoreSizes(whole, tuple(parts))
+
+    def _keys(self, head: int, factor: Matrix, root: Root) -> list[Side]:
+        """Keys as one side, or in latent attention with a norm inside, their own part and the shared one."""
+        block = self._block
+        group = block.kv_head(head)
+        if self._shared is None:
+            return [self._key(group, factor, root)]
+        own = block.key.shape[1] // block.kv_heads
+        shared = self._shared(0, factor[:, own:], (root[0][:, own:], root[1]))
+        first = self._key(group, factor[:, :own], (root[0][:, :own], root[1]))
+        if block.key.norm is not None:
+            return [first, shared]
+        together = Side(
+            np.hstack([first.root, shared.root]), np.hstack([first.shift, shared.shift]), first.square
+        )
+        return [together]
+
+
+def _turned(block: Attention) -> slice | None:
+    """The numbers of a head that are turned or bent before they meet; None where there are none."""
+    how = block.scores
+    if how.clip is not None:
+        return slice(0, block.head_size)
+    if how.rotary is None or (how.normed_last and how.query_norm and how.key_norm):
+        return None
+    return slice(how.rotary.start, how.rotary.start + how.rotary.size)
+
+
+def _side(model: Model, view: View, norm: Norm | None, own: Norm | None, heads: int) -> SideOf:
+    """How one side of each head is made, `own` being the norm of the queries or keys themselves."""
+    size = view.shape[1] // heads
+    if own is not None:
+        return _normalised(model, own, heads, size)
+    assert norm is not None
+    constant = _of_zero(model, view).reshape(heads, size)
+    inner = None if view.norm is None else model.read(replace(view, after=None))
+    fed = norm if view.norm is None else view.norm
+    f, square = _spread(fed.kind, view.shape[0] if inner is None else inner.shape[0])
+    bias = model.shift(fed)
+
+    def side(head: int, factor: Matrix, root: Root) -> Side:
+        if inner is not None:
+            factor = inner[:, head * size : (head + 1) * size]
+            root = triangular(model.applied(fed, factor))
+        shift = np.broadcast_to(bias, factor.shape[0]) @ factor + constant[head]
+        return Side(root[0] * (root[1] * f**0.5), shift, square)
+
+    return side
+
+
+def _normalised(model: Model, norm: Norm, heads: int, size: int) -> SideOf:
+    """Queries or keys that a norm of their own makes: of each head, or of all heads together."""
+    gain, bias = (
+        np.broadcast_to(own if own.size in (1, size) else own.reshape(heads, size), (heads, size))
+        for own in (model.gain(norm), model.shift(norm))
+    )
+    f, square = _spread(norm.kind, size * heads if norm.joint else size)
+    centred = norm.kind == LAYER and not norm.joint
+
+    def side(head: int, factor: Matrix, root: Root) -> Side:
+        diagonal = np.diag(gain[head])
+        return Side(f**0.5 * (diagonal - diagonal.mean(axis=0) if centred else diagonal), bias[head], square)
+
+    return side
+
+
+def _spread(kind: str, count: int) -> tuple[float, float]:
+    """f, and the most of |z|^2, of a norm of `count` numbers."""
+    f = count / (count - 1) if kind == LAYER and count > 1 else 1.0
+    return f, count / f
+
+
+def _of_zero(model: Model, view: View) -> Vector:
+    """What a map with its biases adds to every output; behind a norm the maps before it add nothing."""
+    if view.after is None or view.norm is not None:
+        return model.bias(view)
+    return np.asarray(_of_zero(model, view.after) @ model.read(replace(view, after=None)) + model.bias(view))
+
+
+def _last(turned: slice, keys: list[Side]) -> slice:
+    """The turned numbers within the last of the sides that make up the keys."""
+    before = sum(side.shift.size for side in keys[:-1])
+    return slice(turned.start - before, turned.stop - before)
+
+
+def _joined(sides: list[Side]) -> Side:
+    if len(sides) == 1:
+        return sides[0]
+    root = block_diag(*(side.root for side in sides))
+    return Side(root, np.hstack([side.shift for side in sides]), sum(side.square for side in sides))
+
+
+def _part(query: Side, key: Side, turned: bool) -> Part:
+    return Part(
+        svdvals(query.root @ key.root.T, check_finite=False),
+        float(np.linalg.norm(query.root @ key.shift)),
+        float(np.linalg.norm(key.root @ query.shift)),
+        float(query.shift @ key.shift),
+        (query.square, key.square),
+        (_lengths(query), _lengths(key)) if turned else None,
+    )
+
+
+def _lengths(side: Side) -> Lengths:
+    values = np.zeros(side.shift.size)
+    if not side.shift.any():
+        found = svdvals(side.root, check_finite=False)
+        values[: found.size] = found
+        return Lengths(values, np.zeros_like(values), side.square)
+    _, found, right = svd(side.root, check_finite=False)
+    values[: found.size] = found
+    return Lengths(values, (right @ side.shift) ** 2, side.square)
+
+
+def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
+    """The sizes of every head of a block; None where there are none."""
+    if no_sizes(block) is not None:
+        return [None] * block.heads
+    reader = ScoreReader(model, block)
+    found = []
+    for head, (left, right) in enumerate(block.factors(model, kind)):
+        folded = block.applied(model, kind, left, right)
+        assert folded is not None
+        found.append(reader(head, (left, right), (triangular(folded[0]), triangular(folded[1].T))))
+    return found
