@@ -40,7 +40,7 @@ def rows_of(model, layer, kind):
 
 
 def test_grouped_queries_with_a_bias_under_rotary_positions():
-    """Queries of a group stacked with their biases; planes are columns i and i + d/2; values face all outputs."""
+    """Queries of a group are stacked with their biases, outputs too; columns i and i + d/2 are a plane."""
     model = tiny_model("llama", **WIDE)
     block = model.model.layers[1].self_attn
     (query, bias), (key, _), (value, _), (output, _) = map(
