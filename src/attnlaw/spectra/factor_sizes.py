@@ -5,7 +5,7 @@ Scores, or outputs, stay what they are where A becomes A G and B becomes B G^(-T
 | gauge | G | least \|A G\|_F^2 + \|B G^(-T)\|_F^2, halved |
 |---|---|---|
 | `full` | any invertible matrix | \|A B^T\|_* |
-| `rotary` | a complex number for each turned plane, any matrix on the rest | sum_j \|A_j\|_F \|B_j\|_F + \|A B^T\|_* |
+| `rotary` | a complex number for each plane, any matrix on the rest | sum_j \|A_j\| \|B_j\| + \|A B^T\|_* |
 | `none` | nothing: norms, clipping or gates stand between the factors | |
 
 j runs over planes that positions turn; beside them A B^T is of the columns that they do not turn.
@@ -103,7 +103,7 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 
 
 def gauge_of(block: Attention, kind: str) -> str | None:
-    """The gauge of a block's heads; None where other factors share it."""
+    """The gauge of a block's heads; None where other factors share it, or planes do not fit."""
     how = block.scores
     clipped = how.clip is not None
     between = clipped or block.value_norm or block.output_norm or block.gate
@@ -113,7 +113,9 @@ def gauge_of(block: Attention, kind: str) -> str | None:
         return NO_GAUGE if between else FULL
     if how.query_norm or how.key_norm or clipped:
         return NO_GAUGE
-    return FULL if how.rotary is None else ROTARY
+    if how.rotary is None:
+        return FULL
+    return ROTARY if how.rotary.start + how.rotary.size <= block.head_size else None
 
 
 def block_factors(
