@@ -1,4 +1,4 @@
-"""Balance of two factors: its least by formulas and descent, its null by closed forms and draws, its decay."""
+"""Balance of two factors: its least by formula and descent, its null by closed form and draws, its decay."""
 
 from __future__ import annotations
 
@@ -143,9 +143,7 @@ def mean_root_by_density(first, second, points):
     return (weights * t**1.5).sum() / weights.sum()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "value"), [(1 / 27, 1 / 9, 0.981392), (0.25, 1.0, 0.826993)]
-)
+@pytest.mark.parametrize(("first", "second", "value"), [(1 / 27, 1 / 9, 0.981392), (0.25, 1.0, 0.826993)])
 def test_mean_root_of_unequal_ratios(first, second, value):
     """Against the density of the law, and the values that it gave when the formula was derived."""
     assert mean_root(first, second) == pytest.approx(value, abs=5e-7)
@@ -269,8 +267,14 @@ def test_scales_beyond_squares_of_float64(power):
     ("call", "line"),
     [
         (lambda: factor_balance(np.ones((4, 2)), np.ones((4, 2))), r"shapes \[4, 2\] and \[4, 2\]: expected"),
-        (lambda: factor_balance(np.ones((4, 2)), np.ones((2, 4)), "turned"), "gauge 'turned': expected one of"),
-        (lambda: factor_balance(np.ones((4, 3)), np.ones((3, 4)), "rotary"), "planes of rotary positions need"),
+        (
+            lambda: factor_balance(np.ones((4, 2)), np.ones((2, 4)), "turned"),
+            "gauge 'turned': expected one of",
+        ),
+        (
+            lambda: factor_balance(np.ones((4, 3)), np.ones((3, 4)), "rotary"),
+            "planes of rotary positions need",
+        ),
     ],
 )
 def test_bad_input_gets_one_line(call, line):

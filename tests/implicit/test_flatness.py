@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def drawn(depth, seed=0, rows=5, cols=4):
     """Factors of unequal widths."""
     rng = np.random.default_rng([depth, seed])
     sizes = [rows, *rng.integers(2, 7, depth - 1), cols]
-    return [rng.standard_normal(shape) for shape in zip(sizes, sizes[1:], strict=False)]
+    return [rng.standard_normal(shape) for shape in pairwise(sizes)]
 
 
 def jacobian(factors):
@@ -109,7 +110,10 @@ def test_the_minima_are_found_by_descent(depth, target):
     values = np.linalg.svd(target, compute_uv=False)
     for found, formula in (
         (minimised(hessian_trace, target, depth), least_trace(values, depth, *target.shape)),
-        (minimised(lambda own: sum(map(np.sum, map(np.square, own))), target, depth), least_decay(values, depth)),
+        (
+            minimised(lambda own: sum(map(np.sum, map(np.square, own))), target, depth),
+            least_decay(values, depth),
+        ),
     ):
         assert formula * (1 - 1e-12) <= found <= formula * (1 + 1e-6)
 
@@ -142,7 +146,10 @@ def test_flatness_and_decay_part_above_depth_two():
         (lambda: hessian_trace([np.eye(2)]), "expected at least two matrices whose product exists"),
         (lambda: hessian_trace([np.eye(2), np.eye(3)]), r"factors of shapes \[\[2, 2\], \[3, 3\]\]"),
         (lambda: hessian_trace([np.eye(2), np.eye(2)], np.eye(3)), r"covariance of shape \[3, 3\]"),
-        (lambda: hessian_trace([np.eye(2), np.eye(2)], -np.eye(2)), "eigenvalue of -1: expected none below 0"),
+        (
+            lambda: hessian_trace([np.eye(2), np.eye(2)], -np.eye(2)),
+            "eigenvalue of -1: expected none below 0",
+        ),
         (lambda: least_trace([1.0], 1, 2, 2), "depth"),
         (lambda: least_decay([-1.0], 2), "singular values: expected some, finite and not below 0"),
     ],

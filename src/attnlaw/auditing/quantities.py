@@ -111,9 +111,7 @@ MATRICES = (
     Quantity(
         "factor_excess_null", "the same of random factors of this shape", called="excess, random factors"
     ),
-    Quantity(
-        "factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"
-    ),
+    Quantity("factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"),
     Quantity(
         "gauge",
         "what may change in the factors of a head and leave its product: full, rotary (planes apart) or none",

@@ -41,8 +41,8 @@ NO_PRODUCT = "not defined: the product is zero, or exceeds float64"
 class FactorBalance:
     """The balance of a head; None where it is not defined, and `status` says why.
 
-    `excess_scaled` is the excess over `null_excess`, that of random factors of this shape. `nuclear` is |M|_*;
-    `least` is what half the sum of squares is compared with: the same, or under rotary positions more.
+    `excess_scaled` is the excess over `null_excess`, that of random factors of this shape. `nuclear` is
+    |M|_*; `least` is what half the sum of squares is compared with: the same, or under rotary positions more.
     """
 
     excess: float | None
@@ -118,7 +118,9 @@ def null_excess(
     small, *others = sorted((rows, cols, free))
     least = float(np.sqrt(rows * cols)) * turned
     if small:
-        least += small * float(np.sqrt(others[0] * others[1])) * mean_root(small / others[0], small / others[1])
+        least += (
+            small * float(np.sqrt(others[0] * others[1])) * mean_root(small / others[0], small / others[1])
+        )
     return float(inner * (a2 * rows + b2 * cols) / (2 * np.sqrt(a2 * b2) * least)) - 1
 
 
@@ -149,5 +151,7 @@ def _rotary(gauge: str, inner: int) -> Rotary | None:
     if gauge != ROTARY:
         return None
     if inner % 2:
-        raise InputError(f"factors with an inner size of {inner}: planes of rotary positions need an even one")
+        raise InputError(
+            f"factors with an inner size of {inner}: planes of rotary positions need an even one"
+        )
     return Rotary(inner)
