@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import BadSetting, InputError, needing
+from attnlaw.base.settings import require
 from attnlaw.forward.families import FAMILIES
 from attnlaw.forward.load import load_headed, normalise_in_float64
 from attnlaw.forward.trace import most_tokens
@@ -187,7 +188,7 @@ def as_inputs(inputs: Any) -> Inputs:
 
 
 def batches(
-    inputs: Inputs, network: Headed, positions: str, seed: int, most: int = TOKENS
+    inputs: Inputs, network: Headed, positions: str | Sequence[int], seed: int, most: int = TOKENS
 ) -> Iterator[Batch]:
     """All inputs in batches of at most `most` tokens (or one input), those of similar length together."""
     read = read_positions([len(one) for one in inputs.each], network, positions, seed)
@@ -203,10 +204,19 @@ def batches(
     yield _batch(inputs, network, own, read)
 
 
-def read_positions(lengths: Sequence[int], network: Headed, positions: str, seed: int) -> NDArray[np.int64]:
-    """The position that is read of each input: its last, or one drawn from its second half."""
+def read_positions(
+    lengths: Sequence[int], network: Headed, positions: str | Sequence[int], seed: int
+) -> NDArray[np.int64]:
+    """The position that is read of each input: its last, one drawn from its second half, or as given."""
     ends = np.asarray(lengths) - 1
-    if positions == "last" or not network.causal:
+    if not network.causal:
+        return ends
+    if not isinstance(positions, str):
+        given = np.asarray(positions)
+        if given.shape != ends.shape or (given < 0).any() or (given > ends).any():
+            raise BadSetting("positions", "expected one for each input, inside it, counted from 0")
+        return given
+    if require("positions", positions, str, choices=POSITIONS) == "last":
         return ends
     generator = np.random.default_rng(seed)
     return np.array([generator.integers(ceil(length / 2), length) if length > 1 else 0 for length in lengths])

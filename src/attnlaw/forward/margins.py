@@ -29,7 +29,7 @@ from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate, Range
 from attnlaw.base.settings import require
-from attnlaw.forward.headed import POSITIONS, Batch, Headed, Inputs, as_inputs, batches, open_headed
+from attnlaw.forward.headed import Batch, Headed, Inputs, as_inputs, batches, open_headed
 from attnlaw.forward.spread import Spread
 
 LEAST = 12  # inputs: fewer rank nothing
@@ -140,7 +140,7 @@ def measure_margins(
     inputs: Any,
     margin: str = "hard",
     at: int = 0,
-    positions: str = "last",
+    positions: str | Sequence[int] = "last",
     seed: int = 0,
     blocks: Sequence[Any] | None = None,
     progress: Progress = silent,
@@ -158,17 +158,36 @@ def measure_margins(
     (40, 0, None)
     """
     given = as_inputs(inputs)
-    if len(given) < LEAST:
-        raise InputError(f"inputs: found {len(given)}, and margins need at least {LEAST}; give more, 200 if you can")
-    network = open_headed(model, given, blocks)
-    found = relative_margins(network, given, margin, at, positions, seed, progress)
-    usable = len(_logs(found.rows))
+    _require_enough(given)
+    return measured(open_headed(model, given, blocks), given, margin, at, positions, seed, progress)
+
+
+def measured(
+    network: Headed,
+    inputs: Inputs,
+    margin: str,
+    at: int,
+    positions: str | Sequence[int],
+    seed: int,
+    progress: Progress,
+) -> Margins:
+    """`measure_margins` of an opened network."""
+    _require_enough(inputs)
+    found = relative_margins(network, inputs, margin, at, positions, seed, progress)
+    usable = sum(row.status == "ok" for row in found.rows)
     if usable < LEAST:
         raise InputError(
-            f"inputs: {len(given) - usable} of {len(given)} have a margin or a gradient of 0, and {usable} are "
+            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0, and {usable} are "
             f"left of the {LEAST} that are needed; give other inputs"
         )
     return found
+
+
+def _require_enough(inputs: Inputs) -> None:
+    if len(inputs) < LEAST:
+        raise InputError(
+            f"inputs: found {len(inputs)}, and margins need at least {LEAST}; give more, 200 if you can"
+        )
 
 
 def relative_margins(
@@ -176,13 +195,12 @@ def relative_margins(
     inputs: Inputs,
     margin: str = "hard",
     at: int = 0,
-    positions: str = "last",
+    positions: str | Sequence[int] = "last",
     seed: int = 0,
     progress: Progress = silent,
 ) -> Margins:
     """D of inputs of an opened network, however few they are."""
     require("margin", margin, str, choices=MARGINS)
-    require("positions", positions, str, choices=POSITIONS)
     require("at", at, int, least=0, most=max(0, len(network.blocks) - 1))
     spread, rows, done = Spread(), [], 0
     for batch in batches(inputs, network, positions, seed):
