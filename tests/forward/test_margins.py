@@ -73,7 +73,9 @@ def naive(model, inputs, positions=None):
         z, jacobian = logits(h0), torch.autograd.functional.jacobian(logits, h0)
         first, second = z.topk(2).indices
         length = len(ids) if read is None else read + 1
-        found.append(((z[first] - z[second]).item(), (jacobian[first] - jacobian[second]).norm().item(), length))
+        found.append(
+            ((z[first] - z[second]).item(), (jacobian[first] - jacobian[second]).norm().item(), length)
+        )
     total = freedom = 0.0
     for t in range(max(map(len, states))):
         here = torch.stack([one[t] for one in states if len(one) > t])
@@ -181,7 +183,7 @@ def test_condition_of_sine_models_and_of_one_readout():
 
 
 def test_condition_is_the_derivative_along_the_worst_change():
-    """A rank-one change of the classifier moves m by at most eps kappa m, and the steepest one reaches |G||Z|."""
+    """The steepest change of the classifier of norm eps |W| moves m by eps kappa m."""
     model = bert()
     row = next(one for one in condition(model, IDS[:1]).rows if one.name == "classifier")
     weight = model.classifier.weight
@@ -253,9 +255,7 @@ def test_the_shipped_decoder():
 
 
 def reactions(folder: Path) -> list[list[int]]:
-    pattern = (
-        r"\%\([0-9]{3}\)|\[[^\]]+]|Br?|Cl?|[NOSPFIbcnosp]|[|().=#+\\/:~@?*$-]|>>?|\%[0-9]{2}|[0-9]"
-    )
+    pattern = r"\%\([0-9]{3}\)|\[[^\]]+]|Br?|Cl?|[NOSPFIbcnosp]|[|().=#+\\/:~@?*$-]|>>?|\%[0-9]{2}|[0-9]"
     numbers = {token: i for i, token in enumerate((folder / "vocab.txt").read_text().split("\n"))}
     lines = (ROOT / "tests" / "published" / "margins" / "reactions.txt").read_text().split()
     return [[12, *(numbers[token] for token in re.findall(pattern, line)), 13] for line in lines]

@@ -12,7 +12,7 @@ def holdout_bound(errors: int, examples: int, delta: float = 0.05) -> float:
     """An upper bound of the error rate of a fixed model that holds with probability 1 - delta.
 
     The (1 - delta)-quantile of Beta(errors + 1, examples - errors): the largest rate at which so few errors
-    have a probability of at least delta. It fails where the examples chose the model, or were looked at twice.
+    have a probability of at least delta. It fails where the examples chose the model, or were used twice.
 
     >>> round(holdout_bound(41, 700), 7), holdout_bound(5, 5)
     (0.0753287, 1.0)

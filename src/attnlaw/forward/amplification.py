@@ -2,8 +2,8 @@
 
     A_l(x) = |d out / d h_l|_op
 
-with h_l what block l reads and `out` the logits, or all visible tokens of the last block's output (before a final
-norm), the counterpart of the product of worst-case factors over the layers k >= l (arXiv 2605.07297).
+with h_l what block l reads and `out` the logits, or all visible tokens of the last block's output (before a
+final norm), the counterpart of the product of worst-case factors over the layers k >= l (arXiv 2605.07297).
 
 | method | A |
 |---|---|
@@ -42,7 +42,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LayerAmplification:
-    """A of one layer over inputs; iterations and residual |J^T J v - A^2 v| / A^2 are None where it is exact."""
+    """A of one layer over inputs; rounds and residual |J^T J v - A^2 v| / A^2 are None where it is exact."""
 
     layer: int
     output: str
@@ -81,7 +81,8 @@ def amplification(
     """A_l of every block l on every input; `seed` draws the first v of power iteration.
 
     >>> import torch
-    >>> chain = torch.nn.Sequential(*(torch.nn.Linear(2, 2, bias=False) for _ in range(2)), torch.nn.Flatten())
+    >>> maps = [torch.nn.Linear(2, 2, bias=False) for _ in range(2)]
+    >>> chain = torch.nn.Sequential(*maps, torch.nn.Flatten())
     >>> for layer, weight in enumerate(([[3.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 4.0]])):
     ...     _ = chain[layer].weight.data.copy_(torch.tensor(weight))
     >>> found = amplification(chain, torch.tensor([[[1.0, 1.0]]]), blocks=chain[:2])
@@ -197,15 +198,15 @@ def _power(
         v = torch.randn(state.shape, generator=generator, dtype=state.dtype)
         v = _unit(v.where(batch.visible[..., None], 0.0))
         before = torch.zeros(len(v), dtype=v.dtype)
-        for count in range(1, ROUNDS + 1):
+        count, settled = 0, False
+        while not settled and count < ROUNDS:
+            count += 1
             (forward,) = torch.autograd.grad(backward, cotangent, v, retain_graph=True)
             (image,) = torch.autograd.grad(out, state, forward, retain_graph=True)
             size = image.flatten(1).norm(dim=1)
             left = (image - _rows(size, v) * v).flatten(1).norm(dim=1) / size.clamp(min=1e-300)
             value = size.sqrt()
             settled = bool(((value - before).abs() <= tolerance * value).all())
-            if settled:
-                break
             before, v = value, _unit(image)
         found.append(value.detach().numpy())
         rounds.append(count)

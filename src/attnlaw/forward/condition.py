@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MapCondition:
-    """One map: the block it stands in (None: none), its name there, its norm, medians of kappa and its share."""
+    """One map: its block (None: outside), its name there, its norm, medians of kappa and of its share."""
 
     layer: int | None
     kind: str
@@ -45,8 +45,8 @@ class MapCondition:
 class Condition:
     """Medians over inputs, of sums over the maps of each layer and each kind: they do not add up.
 
-    `values` are the sums over all maps for each input. An input of margin 0 has infinite kappa (`ties` counts them) and stands last in every median.
-    """
+    `values` are the sums over all maps for each input. An input of margin 0 has infinite kappa (`ties` counts
+    them) and stands last in every median.
 
     rows: tuple[MapCondition, ...]
     total: float
@@ -158,7 +158,8 @@ def _maps(network: Headed, inputs: int) -> list[_Map]:
     import torch
 
     places = {block: number for number, block in enumerate(network.blocks)}
-    found, stack = [], [("", network.module, None, "")]
+    found: list[_Map] = []
+    stack: list[tuple[str, Any, int | None, str]] = [("", network.module, None, "")]
     while stack:
         name, module, layer, inside = stack.pop()
         if isinstance(module, torch.nn.MultiheadAttention):
@@ -176,7 +177,9 @@ def _maps(network: Headed, inputs: int) -> list[_Map]:
                 own = f"{inside}.{part}" if inside else part
                 stack.append((whole, child, layer, own if layer is not None else ""))
     if not found:
-        raise InputError(f"{network.name}: has no nn.Linear or Conv1D, so there is no kappa; ask for margins alone")
+        raise InputError(
+            f"{network.name}: has no nn.Linear or Conv1D, so no kappa; ask for margins alone"
+        )
     return found
 
 

@@ -178,7 +178,7 @@ def as_inputs(inputs: Any) -> Inputs:
         expected = 3 if inputs.is_floating_point() else 2
         if inputs.ndim != expected or 0 in inputs.shape:
             raise InputError(
-                f"inputs: a tensor of shape {tuple(inputs.shape)}, expected n x T of ids or n x T x N of floats"
+                f"inputs: the shape is {tuple(inputs.shape)}, expected n x T of ids or n x T x N of floats"
             )
         return Inputs(tuple(inputs.detach().cpu()))
     rows = [whole_ids(one) for one in inputs]
@@ -268,7 +268,9 @@ def _copied(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Sequence[Any
     import torch
 
     if not isinstance(model, torch.nn.Module):
-        raise InputError(f"a model is the name of a directory or a torch module, found {type(model).__name__}")
+        raise InputError(
+            f"a model is the name of a directory or a torch module, found {type(model).__name__}"
+        )
     # One copy of both, so that the blocks are still parts of the module.
     module, own = deepcopy((model, None if blocks is None else list(blocks)))
     module = module.to("cpu").double().eval()

@@ -48,7 +48,7 @@ def load_headed(path: str | os.PathLike[str]) -> tuple[str, Any]:
     return _load(path, _with_head)
 
 
-# From a reader, the classes that config.json names and the checkpoint: what is built, and what its config adds.
+# From a reader, the classes that config.json names and the checkpoint: what is built, what its config adds.
 Choice = Callable[[Reader, list[str], Model], tuple[Reader, dict[str, Any]]]
 
 

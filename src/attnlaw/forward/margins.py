@@ -8,9 +8,9 @@
 | s | `spread`: pooled standard deviation of a token at its position |
 | D | `distance`: m / (g s sqrt(T)), T visible tokens |
 
-D is the distance to the boundary over the spread of tokens to first order only: exact for a linear readout, far
-too large where the head saturates. It ranks models of one task, trained to a similar loss, on the same inputs,
-and is no error rate. For causal language models it is an extension of which nothing is established.
+D is the distance to the boundary over the spread of tokens to first order only: exact for a linear readout,
+far too large where the head saturates. It ranks models of one task, trained to a similar loss, on the same
+inputs, and is no error rate. For causal language models it is an extension of which nothing is established.
 
 One backward pass serves a batch: rows do not interact, so the gradient of the sum of m holds that of each.
 """
@@ -147,9 +147,9 @@ def measure_margins(
 ) -> Margins:
     """D of every input with the model's own predictions: no label is used.
 
-    `model` is a directory (BERT and RoBERTa with a classifier, GPT-2 and LLaMA-like language models) or a torch
-    module; `inputs` lists of ids, or a tensor (`attnlaw.forward.headed`). `at` takes what that block reads for
-    h0; `positions` and `seed` choose the token of a causal model. At least 12 inputs, held out from training.
+    `model` is a directory (BERT and RoBERTa with a classifier, GPT-2 and LLaMA-like language models) or a
+    torch module; `inputs` lists of ids, or a tensor (`attnlaw.forward.headed`). `at` takes what that block
+    reads for h0; `positions` and `seed` choose the token of a causal model. At least 12 inputs, held out from training.
 
     >>> import torch
     >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))
@@ -177,8 +177,8 @@ def measured(
     usable = sum(row.status == "ok" for row in found.rows)
     if usable < LEAST:
         raise InputError(
-            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0, and {usable} are "
-            f"left of the {LEAST} that are needed; give other inputs"
+            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0, and {usable} "
+            f"are left of the {LEAST} that are needed; give other inputs"
         )
     return found
 
@@ -312,7 +312,8 @@ def _distance(row: dict[str, Any], spread: float) -> float | None:
 
 def _logs(rows: Sequence[Margin]) -> dict[int, float]:
     """log D by input, of those that have one."""
-    return {row.input: float(np.log(row.distance)) for row in rows if row.status == "ok" and row.distance > 0}  # type: ignore[operator]
+    known = ((row.input, row.distance) for row in rows if row.status == "ok")
+    return {place: float(np.log(distance)) for place, distance in known if distance and distance > 0}
 
 
 def _mean_log(rows: Sequence[Margin]) -> Estimate | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
-from attnlaw.base.estimate import Estimate, Outcome, Range
+from attnlaw.base.estimate import Outcome
 from attnlaw.forward.amplification import Amplification, amplifications
 from attnlaw.forward.condition import Condition, conditions
 from attnlaw.forward.headed import Headed, Inputs, as_inputs, open_headed

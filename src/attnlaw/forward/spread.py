@@ -54,7 +54,9 @@ class Spread:
         """s; an `InputError` where the inputs do not determine it."""
         freedom = 0.0 if self.counts is None else float(np.maximum(self.counts - 1, 0).sum())
         if freedom == 0:
-            raise InputError("inputs: no position is reached by two of them, so they have no spread; give more")
+            raise InputError(
+                "inputs: no position is reached by two of them, so they have no spread; give more"
+            )
         if self.squares <= ALIKE**2 * self.size:
             raise InputError("inputs: all are alike, so they have no spread; give inputs that differ")
         return float(np.sqrt(self.squares / freedom))

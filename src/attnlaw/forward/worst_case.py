@@ -1,4 +1,4 @@
-"""The worst case of amplification, from the weights alone: products of Lipschitz factors (arXiv 2605.07297)."""
+"""The worst case of amplification, from the weights alone: products of factors (arXiv 2605.07297)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attnlaw.base.charts import Curves
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, flatten
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import setting, settings
@@ -97,7 +98,9 @@ AMPLIFICATION = (
     Quantity("iterations", "rounds of power iteration; none where it is exact", kind="int"),
     Quantity("residual", "|JᵀJv − A²v| / A², no error bound"),
     Quantity("log10_measured", "log10 of the median", called="log₁₀, measured"),
-    Quantity("log10_worst_case", "the weights alone, product over layers from here on", called="log₁₀, worst case"),
+    Quantity(
+        "log10_worst_case", "the weights alone, product over layers from here on", called="log₁₀, worst case"
+    ),
 )
 
 
@@ -127,7 +130,9 @@ def _measure(case: MarginsSettings, progress: Progress) -> Measurement:
     )
 
 
-def _frame(quantities: tuple[Quantity, ...], found: Measurement, rows: Sequence[dict[str, Any]] | None) -> Any:
+def _frame(
+    quantities: tuple[Quantity, ...], found: Measurement, rows: Sequence[dict[str, Any]] | None
+) -> Any:
     from attnlaw.base.tables import frame, schema_of
 
     if rows is None:
@@ -158,8 +163,7 @@ def _amplification_rows(found: Measurement) -> list[dict[str, Any]] | None:
     rows = found.amplification.rows
     worst = found.log10_worst_case or (None,) * len(rows)
     return [
-        vars(row)
-        | {"log10_measured": log10(row.median) if row.median else None, "log10_worst_case": largest}
+        vars(row) | {"log10_measured": log10(row.median) if row.median else None, "log10_worst_case": largest}
         for row, largest in zip(rows, worst, strict=True)
     ]
 
@@ -172,13 +176,37 @@ VERB = Verb(
     run,
     tables=(
         Table("margins", MARGINS, lambda found: _frame(MARGINS, found, _margin_rows(found)), json=True),
-        Table("condition", CONDITION, lambda found: _frame(CONDITION, found, _condition_rows(found)), json=True),
+        Table(
+            "condition", CONDITION, lambda found: _frame(CONDITION, found, _condition_rows(found)), json=True
+        ),
         Table("kappa_layers", LAYERS, lambda found: _frame(LAYERS, found, _layer_rows(found)), json=True),
         Table(
             "amplification",
             AMPLIFICATION,
             lambda found: _frame(AMPLIFICATION, found, _amplification_rows(found)),
             json=True,
+        ),
+    ),
+    charts=(
+        Curves(
+            "margins_kappa",
+            "Where a margin could be lost",
+            table="kappa_layers",
+            x="layer",
+            y="kappa",
+            by="model",
+            caption="κ of a layer's maps, the median over inputs: 1/κ is the relative error of the weights "
+            "that could flip an input, to first order. It tells where; D ranks.",
+        ),
+        Curves(
+            "margins_amplification",
+            "Measured amplification",
+            table="amplification",
+            x="layer",
+            y="log10_measured",
+            by="model",
+            caption="How much a small change of what a layer reads can move the logits, median over inputs. "
+            "The worst case by the weights alone stands in amplification.parquet.",
         ),
     ),
 )
