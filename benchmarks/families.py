@@ -167,6 +167,14 @@ HYBRID = EVEN | {
     "layer_types": ["linear_attention", "full_attention"],
 }
 
+LLAMA4 = LOCAL | {"intermediate_size_mlp": 40, "num_experts_per_tok": 1}
+GEMMA4 = EVEN | {
+    "layer_types": ["sliding_attention", "full_attention"],
+    "global_head_dim": 12,
+    "hidden_size_per_layer_input": 6,
+    "vocab_size_per_layer_input": VOCABULARY,
+}
+
 TYPES: dict[str, Small] = {
     # Encoders of text.
     "bert": Small("BertForMaskedLM", TEXT),
@@ -245,6 +253,17 @@ TYPES: dict[str, Small] = {
     "qwen3_moe": Small("Qwen3MoeForCausalLM", EXPERTS),
     "qwen3_next": Small("Qwen3NextForCausalLM", EXPERTS | HYBRID | {"shared_expert_intermediate_size": 28}),
     "qwen3_5_text": Small("Qwen3_5ForCausalLM", HYBRID),
+    "qwen3_5": Small(
+        "Qwen3_5ForConditionalGeneration",
+        {
+            "text_config": HYBRID,
+            "vision_config": {"depth": 1, "hidden_size": 24, "num_heads": 4, "intermediate_size": 20}
+            | {"out_hidden_size": 24, "patch_size": 4},
+        },
+    ),
+    "qwen3_5_moe_text": Small(
+        "Qwen3_5MoeForCausalLM", EXPERTS | HYBRID | {"shared_expert_intermediate_size": 28}
+    ),
     "gemma": Small("GemmaForCausalLM", WIDE),
     "gemma2": Small("Gemma2ForCausalLM", GEMMA),
     "gemma3_text": Small("Gemma3ForCausalLM", GEMMA),
@@ -252,16 +271,28 @@ TYPES: dict[str, Small] = {
         "Gemma3ForConditionalGeneration",
         {"text_config": GEMMA, "vision_config": VISION | {"image_size": 28, "patch_size": 14}},
     ),
-    "gemma4_text": Small(
-        "Gemma4ForCausalLM", EVEN | {"layer_types": ["sliding_attention", "full_attention"]}
+    "gemma4_text": Small("Gemma4ForCausalLM", GEMMA4),
+    "gemma4": Small(
+        "Gemma4ForConditionalGeneration",
+        {
+            "text_config": GEMMA4,
+            "vision_config": PLAIN
+            | {"num_key_value_heads": 4, "head_dim": 6, "patch_size": 4, "position_embedding_size": 16},
+        },
     ),
     "vaultgemma": Small("VaultGemmaForCausalLM", GEMMA),
     "gpt_oss": Small("GptOssForCausalLM", LOCAL),
     "glm": Small("GlmForCausalLM", EVEN),
     "glm4": Small("Glm4ForCausalLM", EVEN),
     "glm4_moe": Small("Glm4MoeForCausalLM", LATENT | {"num_key_value_heads": 2, "head_dim": 8}),
-    "llama4_text": Small(
-        "Llama4ForCausalLM", LOCAL | {"intermediate_size_mlp": 36, "num_experts_per_tok": 1}
+    "llama4_text": Small("Llama4ForCausalLM", LLAMA4),
+    "llama4": Small(
+        "Llama4ForConditionalGeneration",
+        {
+            "text_config": LLAMA4,
+            "vision_config": VISION
+            | {"vision_output_dim": 24, "projector_input_dim": 24, "projector_output_dim": 24},
+        },
     ),
     "granite": Small("GraniteForCausalLM", GROUPED | {"attention_multiplier": 0.7}),
     "granitemoe": Small("GraniteMoeForCausalLM", MOE | {"attention_multiplier": 0.7}),

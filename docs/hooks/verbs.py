@@ -2,7 +2,7 @@
 
 A page says where, on a line of its own: `<!-- settings of learn -->`, `<!-- quantities of learn -->`,
 `<!-- table matrices of audit -->`; `<!-- more settings of learn.simulate -->` are those that `learn` lacks;
-`<!-- rules of findings -->`.
+`<!-- rules of findings -->`, `<!-- models of the atlas -->`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import Any
 
+from attnlaw.auditing.atlas import Atlas, atlas
 from attnlaw.auditing.findings import RULES, Rule
 from attnlaw.base.declare import Quantity
 from attnlaw.base.settings import Declared, declared
@@ -24,11 +25,13 @@ PLACE = re.compile(
 
 
 RULES_PLACE = "<!-- rules of findings -->"
+ATLAS_PLACE = "<!-- models of the atlas -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with its tables."""
-    return PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(RULES.values()))
+    tables = PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(RULES.values()))
+    return tables.replace(ATLAS_PLACE, atlas_table(atlas()))
 
 
 def _table(place: re.Match[str]) -> str:
@@ -78,6 +81,17 @@ def rules_table(rules: Iterable[Rule]) -> str:
     for one in rules:
         threshold = "" if one.threshold is None else f"{one.threshold:g}"
         cells = (f"`{one.name}`", one.level, threshold, one.when, one.meaning, one.remedy)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines)
+
+
+def atlas_table(of: Atlas) -> str:
+    """One line for each model: its name, kind, family, sizes, and where it comes from."""
+    kinds = dict(of.values.select("model", "kind").iter_rows())
+    lines = ["| model | kind | family | layers | width | heads | matrices | from |", "|---|---|---|---|---|---|---|---|"]
+    for row in of.models.iter_rows(named=True):
+        sizes = (row["depth"], row["hidden_size"], row["head_count"], row["matrix_count"])
+        cells = (f"`{row['model']}`", kinds[row["model"]], row["family"], *map(str, sizes), row["source"])
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 

@@ -367,7 +367,7 @@ def test_the_summary_has_the_keys_of_0_1_beside_the_shape_of_every_verb(tiny, re
     kept |= {"proxies", "per_application", "log10_alpha", "log10_alpha_error", "value_of_adaptivity"}
     kept |= {"value_of_adaptivity_error", "rank_count", "extensions", "warnings", "meaning"}
     added = {"not_random", "norms", "norms_unknown", "log10_alpha_applied", "findings", "rejected_share"}
-    added |= {"median_outliers", "median_effective_rank_qk", "log10_amplification", "logits"}
+    added |= {"median_outliers", "median_effective_rank_qk", "log10_amplification", "atlas", "logits"}
     assert kept | added | {"attnlaw_version"} == tiny.summary.keys() - set(shape)
     path = str(request.config.rootpath / TINY)
     assert tiny.summary["settings"]["model"] == tiny.summary["model"] == path

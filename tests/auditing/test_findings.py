@@ -18,10 +18,10 @@ import attnlaw
 from attnlaw.auditing.findings import RULES, Evidence, Finding, Spot, Subject, apply_rules
 from attnlaw.auditing.findings.alike import cosine, projected, sketches
 from attnlaw.auditing.findings.evidence import Balance
+from attnlaw.auditing.findings.gather import Gathered
 from attnlaw.auditing.findings.orientation import fits, sides
 from attnlaw.auditing.findings.scan import decibels, is_mask, scan
 from attnlaw.auditing.findings.told import groups
-from attnlaw.auditing.findings.watch import Watch
 from attnlaw.auditing.quantities import MATRICES
 from attnlaw.auditing.rows import schema
 from attnlaw.base.tables import frame
@@ -292,11 +292,11 @@ def test_queries_with_norms_of_their_own_have_no_balance(tiny: Model) -> None:
         for layer in tiny.layers
     )
     free = replace(tiny, layers=layers)
-    watch = Watch(free)
+    watched = Gathered(free)
     for layer in layers:
         for view in layer.views:
-            watch.model.read(view)
-    noted = watch.evidence(whole=False)
+            watched.model.read(view)
+    noted = watched.evidence(whole=False)
     assert {one.pair for one in noted.balance} == {"V/O", "in/out"}
 
 
@@ -330,9 +330,9 @@ def test_logits_are_those_of_the_folded_product(tiny: Model) -> None:
 def test_evidence_does_not_depend_on_threads(tiny: Model) -> None:
     noted = []
     for jobs in (1, 2):
-        watch = Watch(tiny)
-        measure(watch.model, Selection(), jobs)
-        noted.append(replace(watch.evidence(whole=True), seconds=0.0))
+        watched = Gathered(tiny)
+        measure(watched.model, Selection(), jobs)
+        noted.append(replace(watched.evidence(whole=True), seconds=0.0))
     assert noted[0] == noted[1]
 
 
@@ -351,10 +351,10 @@ def test_every_tensor_is_read_once_for_findings(tiny: Model) -> None:
     def reads(look: bool) -> dict[str, int]:
         tensors = Counting(Weights(tiny).tensors)
         model = replace(tiny, tensors=tensors)
-        watch = Watch(model)
-        measure(watch.model if look else model, Selection(), 1)
+        watched = Gathered(model)
+        measure(watched.model if look else model, Selection(), 1)
         if look:
-            watch.evidence(whole=True)
+            watched.evidence(whole=True)
         return tensors.reads
 
     plain, watched = reads(look=False), reads(look=True)

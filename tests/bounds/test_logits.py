@@ -10,7 +10,7 @@ import pytest
 import torch
 from bounds.largest_logits import loaded_model, small_model
 from models.forward_pass import make, recording, require_transformers
-from models.test_family_table import REFUSED, TABLE
+from models.test_family_table import TABLE
 from models.test_variants import VARIANTS
 from real_checkpoints import audited, real_checkpoint
 from scipy.optimize import minimize
@@ -76,7 +76,7 @@ def test_no_logit_of_a_real_pass_is_beyond_its_bound(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(TABLE.TYPES.keys() - REFUSED))
+@pytest.mark.parametrize("name", sorted(TABLE.TYPES))
 def test_no_logit_of_any_type_is_beyond_its_bound(name: str) -> None:
     for seed in range(4):
         check(name, seed=seed)
@@ -325,6 +325,15 @@ def test_an_audit_has_the_numbers_of_the_function(tmp_path: Path) -> None:
         told = [row[f"logit_{name}"] for name in ("bound", "typical", "probable")]
         assert told == pytest.approx([one.bound, one.typical, one.probable], rel=1e-12)
     assert matrices.filter(kind="vo")["logit_bound"].null_count() == len(found)
+
+
+def test_scores_that_grow_with_the_position_have_no_bound() -> None:
+    small = TABLE.TYPES["llama4_text"]
+    for tuned, reason in ((True, "its scores grow with the position"), (False, None)):
+        sizes = small.sizes | {"no_rope_layers": [1, 0], "attn_temperature_tuning": tuned}
+        found = logit_bounds(open_model(make(small.kind, **sizes)))
+        assert {one.reason for place, one in found.items() if place.layer == 0} == {None}
+        assert {one.reason for place, one in found.items() if place.layer == 1} == {reason}
 
 
 def test_a_block_without_a_norm_says_so(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_why_a_network_has_no_proxies():
     some = whole.map(lambda place, spectrum: spectrum if place.kind == "qk" else None)
     reasons = {
         "every matrix of every layer": some,
-        "could not be read": replace(whole, complete=False),
+        "could not be read": replace(whole, unread="a block could not be read"),
         "one hidden size, the layers have 8, 16": replace(whole, widths=(8, 16)),
         "'wobble' has no Lipschitz constant": replace(whole, activation="wobble"),
         "an adapter is not a network": replace(whole, layers=(), activation=None),

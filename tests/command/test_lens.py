@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,17 @@ def test_table_and_files(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.html").read_text()
     assert "rollout" in page
     assert "vega" not in page.lower()
+
+
+def test_several_models_on_one_page(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(EXAMPLE, other)
+    run(EXAMPLE, other, "--text", "ab", "--only", "heads", "--out", tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count('<p class="tokens">') == 2
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert data["columns"]["model"] == ["tiny-decoder"] * 16 + ["other"] * 16
+    assert data["shown"][0] == ["model", "model"]
 
 
 def test_a_narrow_screen_goes_without_rollout() -> None:

@@ -9,11 +9,12 @@ import pytest
 from docs.sessions import ROOT
 
 from attnlaw.base.settings import declared
-from attnlaw.verbs import VERBS, verb
+from attnlaw.verbs import STUDIED, VERBS, verb
 
 DOCS = ROOT / "docs"
 PAGES = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
-VERBS_AND_BESIDE = [one for name in VERBS for one in (verb(name), verb(name).beside) if one is not None]
+EVERY = VERBS | STUDIED
+VERBS_AND_BESIDE = [one for name in EVERY for one in (verb(name), verb(name).beside) if one is not None]
 
 
 @pytest.fixture(scope="module", name="hook")
@@ -31,7 +32,8 @@ def test_a_mark_in_a_sentence_stays(hook):
 
 @pytest.mark.parametrize("one", VERBS_AND_BESIDE, ids=lambda one: one.name)
 def test_the_page_of_a_verb_tells_its_settings_and_quantities(one, hook):
-    page = hook.on_page_markdown(PAGES[DOCS / f"{one.name.partition('.')[0]}.md"])
+    mark = f"<!-- settings of {one.name.partition('.')[0]} -->"
+    page = hook.on_page_markdown(next(text for text in PAGES.values() if f"\n{mark}\n" in text))
     firsts = {name for line in page.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
     columns = {name for quantity in one.quantities for name in quantity.columns}
     assert {*declared(one.settings), *columns} <= firsts

@@ -140,7 +140,12 @@ MULTI = [
     MultiHeadLaw(0.4, 5, 0.3, 0.8),
     MultiHeadLaw(1.0, 12, 1.5, 2.5, 0.6),
 ]
-TIED = [TiedValuesLaw(0.7, 3, 1.5), TiedValuesLaw(1.0, 4, 9.0), TiedValuesLaw(0.5, 8, 0.5, 2.0)]
+TIED = [
+    TiedValuesLaw(0.7, 3, 1.5),
+    TiedValuesLaw(1.0, 4, 9.0),
+    TiedValuesLaw(0.5, 8, 0.5, 2.0),
+    TiedValuesLaw(0.4, 32, 0.83, 1.0),
+]
 
 
 @pytest.mark.parametrize("law", MULTI)

@@ -31,6 +31,7 @@ TOLERANCE = 1e-12
 VOCABULARY = 40
 # Parameters of terms that positions add to scores, which are no part of QK.
 POSITIONS = ("relative_attention_bias", "rel_embeddings", "rel_attn_embed", "pos_query_proj", "pos_key_proj")
+POSITIONS += ("rel_attn.r.",)
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -41,7 +42,8 @@ class Run:
 
     `owners` are the modules last entered before the scores. `norms` has the input and the output of every
     norm, `angles` the cosines and sines of its positions, `outputs` what modules gave out, `routed` the
-    input, the chosen experts, their weights and the output of every set of experts.
+    input, the chosen experts, their weights and the output of every set of experts, or where a router has
+    scaled what they read, that and the output.
     """
 
     module: torch.nn.Module
@@ -75,7 +77,7 @@ def draw(module: torch.nn.Module) -> None:
     """Random parameters: matrices, gains around what they were, biases."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            if any(part in name for part in POSITIONS):
+            if any(part in f"{name}." for part in POSITIONS):
                 parameter.zero_()
             elif "act_fn" in name:
                 pass  # of activations that are trained
@@ -113,7 +115,7 @@ def recording(module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> Itera
                 run.angles.append(output)
             if torch.is_tensor(given):
                 run.inputs[name].append(given.detach())
-            if kind.endswith("Experts") and len(args) == 3:
+            if kind.endswith("Experts") and len(args) in (1, 3):
                 run.routed[name].append(tuple(part.detach().numpy() for part in (*args, output)))
             if "Norm" in kind and torch.is_tensor(given) and torch.is_tensor(output):
                 run.norms[name].append((given.detach().numpy(), output.detach().numpy()))
@@ -157,8 +159,10 @@ class Names:
         self.by_content = {_content(value.numpy()): name for name, value in reversed(state.items())}
 
     def __call__(self, tensor: str) -> str:
-        name = self.by_content[_content(self.model.tensors.read(tensor))]
-        return name.rpartition(".")[0]
+        return self.parameter(tensor).rpartition(".")[0]
+
+    def parameter(self, tensor: str) -> str:
+        return self.by_content[_content(self.model.tensors.read(tensor))]
 
     def of(self, view: View) -> str:
         """The module that applies a map, also of one that is saved fused with others."""
@@ -169,7 +173,8 @@ class Names:
 
 
 def _content(array: Array) -> tuple[tuple[int, ...], bytes]:
-    return array.shape, np.ascontiguousarray(array).tobytes()
+    """By rows only: heads may be an axis of their own."""
+    return array.shape[:1], np.ascontiguousarray(array).tobytes()
 
 
 def check(model: Model, run: Run, tolerance: float = TOLERANCE) -> float:
@@ -215,13 +220,15 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
     for depth, number, block, scores in scored_blocks(model, run):
         modules = {view: names.of(view) for view in (block.query, block.key, block.value)}
         output = names(block.output.tensor)
-        whole = output.rpartition(".")[0]
-        called = output in run.inputs  # or its weights were taken by a function of torch
+        # A parameter of the block itself has no module of its own.
+        bare = not names.parameter(block.output.tensor).endswith("weight")
+        whole = output if bare else output.rpartition(".")[0]
+        called = output in run.inputs and not bare  # or its weights were taken by a function of torch
         if not called:
             modules = dict.fromkeys(modules, whole)
-        x = {view: _tokens(run.inputs[name][seen[name]]) for view, name in modules.items()}
+        x = {view: _tokens(_call(run.inputs[name], seen[name])) for view, name in modules.items()}
         context = run.inputs[output][seen[output]][0].numpy() if called else None
-        total = None if called else run.outputs[whole][seen[whole]][0]
+        total = None if called else added(run, whole, seen[whole], x[block.query])
         for name in {*modules.values(), output}:
             seen[name] += 1
         if last[number] == depth:  # the first application of shared layers reads another norm
@@ -245,6 +252,18 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
     return max(errors)
 
 
+def _call(calls: list[torch.Tensor], number: int) -> torch.Tensor:
+    """The input of one call; a later layer may read what came of the only one."""
+    return calls[min(number, len(calls) - 1)]
+
+
+def added(run: Run, name: str, call: int, x: Array) -> Array:
+    """What a block of attention adds to the stream; XLNet's adds it itself, before its norm."""
+    if f"{name}.layer_norm" in run.inputs:
+        return _tokens(run.inputs[f"{name}.layer_norm"][call]) - x
+    return run.outputs[name][call][0]
+
+
 def _tokens(given: torch.Tensor) -> Array:
     """Tokens x numbers of a batch of one, which Longformer has second."""
     found: Array = (given[0] if given.shape[0] == 1 else given[:, 0]).numpy()
@@ -265,7 +284,7 @@ def check_norm(
     """The norm's own module gives what the block reads, and our numbers do, too; no norm: none gives it."""
     assert norm is not None
     giving = {
-        name: given[0] if given.ndim == x.ndim + 1 else given
+        name: given.reshape(x.shape)
         for name, calls in run.norms.items()
         for given, output in calls
         if output.size == x.size and np.array_equal(output.reshape(x.shape), x)
@@ -274,7 +293,7 @@ def check_norm(
         assert not giving
     else:
         name = next(iter(giving)) if norm.gain is None else names(norm.gain)
-        close(normalised(model, norm, giving[name].reshape(x.shape)), x, tolerance)
+        close(normalised(model, norm, giving[name]), x, tolerance)
 
 
 def projected(model: Model, view: View, x: Array) -> Array:
@@ -315,6 +334,8 @@ def circle(rotary: Rotary, length: int, angles: list[Any]) -> tuple[Array, Array
     theirs = []
     for found in angles:
         cosine, sine = (found.real, found.imag) if torch.is_tensor(found) else found
+        if cosine.shape[-1] not in (half, 2 * half):  # of layers with other heads
+            continue
         rows = cosine.numel() // cosine.shape[-1]
         cosine, sine = (part.reshape(rows, -1).numpy() for part in (cosine, sine))
         if cosine.shape[1] == 2 * half and np.array_equal(cosine[:, 0::2], cosine[:, 1::2]):
@@ -346,7 +367,6 @@ def check_block(
     `context` is what the output map read, or `total` what all heads add.
     """
     errors = []
-    added = []
     how, groups = block.scores, block.kv_heads
     query = heads_of(model, block.query, x[0], block.heads, None if how.normed_last else how.query_norm)
     key = heads_of(model, block.key, x[1], groups, None if how.normed_last else how.key_norm)
@@ -359,28 +379,40 @@ def check_block(
             normalised(model, norm, parts.transpose(1, 0, 2)).transpose(1, 0, 2)
             for norm, parts in ((how.query_norm, query), (how.key_norm, key))
         )
-    value = heads_of(model, block.value, x[2], groups, None)
+    value = heads_of(model, block.value, x[2], groups, block.value_norm)
     outer, shift = model.read(block.output), model.bias(block.output)
     size = outer.shape[0] // block.heads
+    mixtures = []
     for head in range(block.heads):
         group = block.kv_head(head)
         ours = how.scale * query[head] @ key[group].T
         ours = ours if how.cap is None else how.cap * np.tanh(ours / how.cap)
         theirs = scores[head]
         allowed = theirs > -1e3
+        if how.sinks is not None:
+            sink = model.tensors.read(how.sinks)[head]
+            ours = np.hstack([ours, np.full((len(ours), 1), sink)])
+            ours -= np.where(allowed, ours, -np.inf).max(axis=1, keepdims=True)  # as the model does
         assert np.ptp(theirs[allowed]) > 1e6 * TOLERANCE
         errors.append(close(ours[allowed], theirs[allowed], tolerance))
 
         weights = np.where(allowed, np.exp(theirs - theirs.max(axis=1, keepdims=True)), 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
-        own = slice(head * size, (head + 1) * size)
-        added.append(weights @ value[group] @ outer[own])
-        if context is not None:
+        mixtures.append(weights[:, : len(value[group])] @ value[group])
+    mixed = np.hstack(mixtures)
+    if block.output_norm is not None:
+        mixed = normalised(model, block.output_norm, mixed)
+    if block.gate is not None:
+        mixed = mixed / (1 + np.exp(-projected(model, block.gate, x[0])))
+    heads = [slice(head * size, (head + 1) * size) for head in range(block.heads)]
+    adds = [mixed[:, own] @ outer[own] for own in heads]
+    if context is not None:
+        for own, add in zip(heads, adds, strict=True):
             only_this_head = np.zeros_like(context)
             only_this_head[:, own] = context[:, own]
-            errors.append(close(added[-1] + shift, output(only_this_head), tolerance))
+            errors.append(close(add + shift, output(only_this_head), tolerance))
     if total is not None:
-        errors.append(close(np.sum(added, axis=0) + shift, total, tolerance))
+        errors.append(close(np.sum(adds, axis=0) + shift, total, tolerance))
     return max(errors)
 
 
@@ -425,6 +457,9 @@ def check_experts(model: Model, layer: Blocks, run: Run, names: Names, tolerance
         ).rpartition(".")[0]
     else:
         name = names(first.tensor)
+    if len(run.routed[name][0]) == 2:
+        check_scaled_experts(model, layer, run, names, name, tolerance)
+        return
     x, chosen, weights, output = run.routed[name][0]
     for expert in layer.experts:
         check_norm(model, expert.norm, x, run, names, tolerance)
@@ -435,10 +470,33 @@ def check_experts(model: Model, layer: Blocks, run: Run, names: Names, tolerance
     close(ours, output, tolerance)
 
 
+def check_scaled_experts(
+    model: Model, layer: Blocks, run: Run, names: Names, name: str, tolerance: float = TOLERANCE
+) -> None:
+    """Each expert by itself, which reads the stream's norm times the router's sigmoid (0 unless chosen)."""
+    router = name.removesuffix("experts") + "router"
+    x, scores = run.inputs[router][0].numpy(), run.outputs[router][0]
+    assert scores.max() <= 1
+    given, output = (part.reshape(len(layer.experts), *x.shape) for part in run.routed[name][0])
+    for number, expert in enumerate(layer.experts):
+        check_norm(model, expert.norm, x, run, names, tolerance)
+        close(x * scores[:, number, None], given[number], tolerance)
+        close(projected(model, expert.outer, inside(model, expert, given[number])), output[number], tolerance)
+
+
+def clipped_swiglu(gate: Array, inner: Array) -> Array:
+    """The experts of gpt-oss (arXiv 2508.10925): alpha = 1.702, both clipped at 7, the input moved by 1."""
+    gate = np.minimum(gate, 7.0)
+    return (np.clip(inner, -7.0, 7.0) + 1) * gate / (1 + np.exp(-1.702 * gate))
+
+
 def inside(
     model: Model, maps: FeedForward, x: Array, own: Callable[[torch.Tensor], torch.Tensor] | None = None
 ) -> Array:
     """What M_out reads; by the model's `own` activation where that has parameters."""
+    if model.network.activation == "clipped_swiglu":
+        assert maps.gate is not None
+        return clipped_swiglu(projected(model, maps.gate, x), projected(model, maps.inner, x))
     activation = ACT2FN[model.network.activation].double()
     if isinstance(own, torch.nn.Module) and [*own.parameters()]:
         assert type(own) is type(activation)
@@ -448,7 +506,7 @@ def inside(
         found: Array = activation(torch.from_numpy(inner)).detach().numpy()
     else:
         found = activation(torch.from_numpy(projected(model, maps.gate, x))).detach().numpy() * inner
-    return found
+    return found if maps.outer_norm.kind == NONE else normalised(model, maps.outer_norm, found)
 
 
 def close(ours: Array, theirs: Array, tolerance: float = TOLERANCE) -> float:

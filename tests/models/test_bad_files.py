@@ -126,7 +126,7 @@ def test_a_pickle_is_never_executed(tmp_path: Path, save: Callable[[Any, Path], 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"args": argparse.Namespace(lr=1), "model": bert_state()}, "argparse.Namespace"),
+        ({"args": argparse.Namespace(lr=torch.optim.SGD), "model": bert_state()}, "torch.optim.sgd.SGD"),
         (torch.nn.Linear(2, 2), "torch.nn.modules.linear.Linear"),
         (torch.ones(3), "no named tensors"),
         ([1, 2], "no named tensors"),

@@ -218,7 +218,12 @@ def test_an_unknown_architecture(folder: Path) -> None:
     config_with(folder, model_type="mamba")
     state = {"backbone.layers.0.mixer.in_proj.weight": torch.ones(4, 4)}
     save_file(state, folder / "model.safetensors")
-    refusal(folder, "unknown architecture (model_type mamba)", "mixer.in_proj", "known families: bert")
+    refusal(
+        folder,
+        "unknown architecture (model_type mamba)",
+        "mixer.in_proj",
+        "known families; describe them with --map",
+    )
 
 
 def test_a_stranger_with_known_names_is_announced(folder: Path) -> None:

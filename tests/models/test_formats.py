@@ -267,9 +267,9 @@ def test_a_format_is_a_file_and_a_line(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(InputError, match=r"block\.npz: unknown format \.npz; known: \.safetensors, \.bin"):
         open_model(tmp_path / "block.npz", heads=2)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(
-        "attnlaw.models.open.FORMATS", [*FORMATS, Format((".npz",), "toy_format:NpzFile", None, ("*.npz",))]
-    )
+    more = [*FORMATS, Format((".npz",), "toy_format:NpzFile", None, ("*.npz",))]
+    for module in ("open", "layouts"):
+        monkeypatch.setattr(f"attnlaw.models.{module}.FORMATS", more)
     for source in (tmp_path / "block.npz", tmp_path):
         model = open_model(source, heads=2)
         assert np.array_equal(model.read(model.layers[0].attention.output), np.eye(4))

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from trust.command import run
 from attnlaw import audit
 from attnlaw.models.hub import is_hub_id
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+COMMITS = {"main": "0123456789abcdef0123456789abcdef01234567", "refs/pr/1": "1" * 40, "step-1": "2" * 40}
 
 
 @dataclass
@@ -36,21 +37,29 @@ class Hub:
     port: int = 0
 
     def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
-        path = request.path.split("?")[0].strip("/").split("/")
+        path = [unquote(part) for part in request.path.split("?")[0].strip("/").split("/")]
         if path[:2] == ["api", "models"]:
             repository = "/".join(path[2:4])
+            commit = COMMITS.get(path[5] if "revision" in path else "main")
             if repository in self.gated:
                 return 403, {"X-Error-Code": "GatedRepo"}, b"{}"
             if repository not in self.repositories:
                 return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+            if commit is None:
+                return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
             siblings = [{"rfilename": name} for name in self.repositories[repository]]
-            body = {"id": repository, "sha": COMMIT, "siblings": siblings, "private": False, "gated": False}
+            body = {"id": repository, "sha": commit, "siblings": siblings, "private": False, "gated": False}
             return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
-        repository, name = "/".join(path[:2]), "/".join(path[4:])
-        content = self.repositories[repository][name]
+        repository, revision, name = "/".join(path[:2]), path[3], "/".join(path[4:])
+        older = self.repositories.get(f"{repository}@{revision}", {})
+        content = older.get(name) or self.repositories[repository][name]
         if request.command == "GET":
             self.fetched.append(name)
-        return 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}, content
+        return (
+            200,
+            {"X-Repo-Commit": COMMITS[revision], "ETag": f'"{hashlib.sha1(content).hexdigest()}"'},
+            content,
+        )
 
 
 @pytest.fixture
@@ -94,6 +103,8 @@ def repositories(folder: Path) -> dict[str, dict[str, bytes]]:
     }
     whole = {"config.json": config, "model.safetensors": (work / "model.safetensors").read_bytes()}
     pickled = (work / "pytorch_model.bin").read_bytes()
+    save_file({name: 2 * value for name, value in bert_state().items()}, work / "older.safetensors")
+    older = {"model.safetensors": (work / "older.safetensors").read_bytes()}
     beside = {
         "modeling_evil.py": b"raise SystemExit(9)",
         "pytorch_model.bin": pickled,
@@ -101,6 +112,8 @@ def repositories(folder: Path) -> dict[str, dict[str, bytes]]:
     }
     return {
         "owner/whole": whole | beside,
+        "owner/whole@step-1": older,
+        "owner/whole@refs/pr/1": older,
         "owner/shards": {"config.json": config, **shards},
         "owner/pickled": {"config.json": config, "pytorch_model.bin": pickled},
         "owner/empty": {"README.md": b"nothing here"},
@@ -162,6 +175,34 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
     assert hub.fetched == []
 
 
+def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
+    """Both are in one cache; its directory stands for what is called main, each snapshot for itself."""
+    models = ("owner/whole@step-1", "owner/whole@refs/pr/1", "owner/whole", "owner/whole@absent")
+    (first, second, main), (refused,) = audits(hub, tmp_path, *models)
+    assert [first["model"], second["model"]] == list(models[:2])
+    assert "owner/whole has no revision absent on http://127.0.0.1" in refused
+    twice = audit({name: 2 * value for name, value in bert_state().items()}, heads=2, jobs=1).summary
+    assert first["proxies"] == second["proxies"] == twice["proxies"] != main["proxies"]
+
+    hub.fetched.clear()
+    cached, (refused,) = audits(None, tmp_path, "owner/whole@step-1", "owner/whole@absent")
+    assert cached == [first]
+    assert refused.startswith("attnlaw: owner/whole@absent: no such file or directory")
+
+    cache = tmp_path / "hub" / "models--owner--whole"
+    assert (cache / "snapshots" / COMMITS["main"] / "model.safetensors").is_symlink()
+    found, _ = audits(None, tmp_path, str(cache), str(cache / "snapshots" / COMMITS["step-1"]))
+    assert [one["proxies"] for one in found] == [main["proxies"], first["proxies"]]
+    (cache / "refs" / "main").unlink()
+    found, (refused,) = audits(None, tmp_path, str(cache), "owner/whole@step-1")
+    assert "3 snapshots (0123456789abcdef" in refused
+    assert [one["model"] for one in found] == ["owner/whole@step-1"]
+    assert hub.fetched == []
+
+    found, (missing,) = audits(hub, tmp_path, "owner/models--a--b", "owner/whole")
+    assert "no such file or directory, and no id that a hub takes" in missing
+
+
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlaw.base.errors import InputError
     from attnlaw.models.open import open_model
@@ -174,7 +215,8 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["owner", "/owner/name", "./name", "../name", "a/b/c", "owner/", "a b/c", "~/x"]
+    "text",
+    ["owner", "/owner/name", "./name", "../name", "a/b/c", "owner/", "a b/c", "~/x", "a/b@", "a@b", "a/b@/c"],
 )
 def test_paths_are_not_ids(text: str) -> None:
     assert not is_hub_id(text)

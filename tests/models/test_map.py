@@ -160,7 +160,7 @@ def test_a_map_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_map_that_does_not_fit_says_so(tmp_path: Path) -> None:
     path = written(tmp_path, MINE.replace("tower", "spire"))
-    with pytest.raises(InputError, match=r"unknown architecture.*known families: mine"):
+    with pytest.raises(InputError, match=r"unknown architecture.*do not fit the family mine"):
         open_model(tensors(), heads=2, map=path)
 
 

@@ -30,7 +30,7 @@ def test_led_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (said,) = model.warnings
     assert said.startswith("matrices inside the layers were left out: 6 such as ")
     assert said.endswith("_global.weight")
-    assert model.network.complete
+    assert model.network.unread is None
 
 
 def renamed(folder: Path, old: str, new: str) -> Path:
@@ -63,14 +63,14 @@ def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path:
     )
     model = open_model(tmp_path)
     assert model.warnings == ("layers left unread: mtp.layers, matrices: 1",)
-    assert model.network.complete
+    assert model.network.unread is None
 
 
 def test_part_of_a_model_says_so(tmp_path: Path) -> None:
     make("T5EncoderModel", **T5_SIZES).save_pretrained(tmp_path)
     model = open_model(tmp_path)
     assert model.warnings == ("the checkpoint holds no decoder: the rest is read as the model",)
-    assert model.network.complete
+    assert model.network.unread is None
 
 
 def test_the_tower_beside_a_language_model_is_counted_and_its_proxies_stay(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_tower_beside_a_language_model_is_counted_and_its_proxies_stay(tmp_p
     assert any("the vision tower was left out" in text for text in model.warnings)
     (unread,) = (text for text in model.warnings if text.startswith("layers left unread"))
     assert unread.endswith("vision_tower.encoder.layers, matrices: 6")
-    assert model.network.complete
+    assert model.network.unread is None
 
 
 @pytest.mark.parametrize("name", ["CLIPModel", "SiglipModel"])
@@ -133,7 +133,7 @@ def test_names_that_are_hardly_names() -> None:
     state |= {f"other{number}.0.attn.weight": torch.ones(4, 4) for number in range(100)}
     model = open_model(state, heads=2)
     assert sum(text.startswith("layers left unread") for text in model.warnings) == 8
-    assert not model.network.complete
+    assert model.network.unread is not None
 
 
 def test_norms_that_no_table_names_are_counted(tmp_path: Path) -> None:

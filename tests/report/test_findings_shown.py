@@ -75,6 +75,12 @@ def test_constant_charts_are_told_and_not_drawn(audit: attnlaw.Audit) -> None:
     moved = AuditRows(rows.summaries, rows.tables | {"layers": uneven})
     assert "shares" in {one.name for one in audit_figures(moved)}
     assert constants_told(moved).layers == ""
+    # Of an encoder-decoder the first layers have no cross attention.
+    crossed = rows.tables["layers"].with_columns(share_cross=pl.when(pl.col("layer") > 0).then(0.25))
+    assert (
+        "cross attention 25.0%"
+        in constants_told(AuditRows(rows.summaries, rows.tables | {"layers": crossed})).layers
+    )
 
 
 def test_what_moves_heads_a_training_run() -> None:

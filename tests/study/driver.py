@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 import time
+from collections.abc import Callable
 from types import ModuleType
 
 from distributed.cli.dask_worker import main as dask_worker
-from study.sample_verbs import PYTHONPATH, find
+from study.sample_verbs import PYTHONPATH, VERBS, find
 
-from attnlaw.study import Place, read_study, run, task
+from attnlaw.study import Place, read_study, run, spread, task
 from attnlaw.study.engine import Stop
+from attnlaw.verbs import verb
 
 CPU_SECONDS = 120  # far more than any of these needs
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
@@ -28,6 +31,28 @@ def drive(told: str, file: str, out: str, jobs: str | None = None) -> None:
     standing = run(read_study(file, find), out, Place(jobs=int(jobs) if jobs else None))
     sys.stdout.write(json.dumps(standing.describe()))
     sys.stdout.flush()
+
+
+def sum_up(told: str, store: str, terms: str, seconds: str, log: str, kill_at: str) -> None:
+    """Spread a sum over two workers; killed when so many things are found."""
+    _alone(told)
+    case = VERBS["total"].settings(terms=int(terms), seconds=float(seconds), log=log)
+    list(spread(VERBS["total"], [case], store, Place(jobs=2), told=_killing(int(kill_at))))
+
+
+def audit(told: str, model: str, store: str, kill_at: str) -> None:
+    """Audit a model on two workers; killed when so many matrices are measured."""
+    _alone(told)
+    case = verb("audit").settings(model=model)
+    list(spread(verb("audit"), [case], store, Place(jobs=2), told=_killing(int(kill_at))))
+
+
+def _killing(kill_at: int) -> Callable[[int, int, float | None], None]:
+    def told(done: int, total: int, left: float | None) -> None:
+        if done >= kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return told
 
 
 def serve(told: str, out: str) -> None:

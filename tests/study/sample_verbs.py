@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each, table
+from attnlaw.base.declare import Part, Progress, Quantity, Split, Table, Verb, each, table
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.study import Study, read_study
@@ -198,6 +198,45 @@ def cut(case: Cut, progress: Progress) -> Found:
     return Found(largest=case.edge)
 
 
+@settings
+class Term(Square):
+    at: float | None = setting(None, "Where it is wrong input.")
+
+
+def term(case: Term, progress: Progress) -> Found:
+    """x squared in a table, after some seconds."""
+    _called(case.log, case.x)
+    time.sleep(case.seconds)
+    if case.x == case.at:
+        raise InputError("x: not this one")
+    return Found(square=case.x * case.x, values=np.array([case.x * case.x]))
+
+
+@settings
+class Total(Settings):
+    terms: int = setting(help="How many squares are added.", least=1)
+    seconds: float = setting(0.0, "How long each takes.", least=0)
+    log: str | None = setting(None, "Where calls are counted.")
+    at: float | None = setting(None, "Which is wrong input.")
+
+
+def total(case: Total, progress: Progress) -> Found:
+    """1 + 4 + 9 + ..."""
+    return Found(square=float(sum(x * x for x in range(1, case.terms + 1))))
+
+
+def _terms(case: Total) -> list[Part]:
+    """The x-th counts for two things and for as much work as x."""
+    if case.terms == 13:
+        raise InputError("terms: 13 brings bad luck; choose another")
+    given = {"seconds": case.seconds, "log": case.log, "at": case.at}
+    return [Part(Term(x=x, **given), count=2, work=float(x)) for x in range(1, case.terms + 1)]
+
+
+def _added(case: Total, tables: Iterable[Mapping[str, Any]]) -> Found:
+    return Found(square=sum(float(own["lines"]["value"][0]) for own in tables))
+
+
 SQUARE = _verb("square", Square, square)
 DRAW = _verb("draw", Draw, draw, "values", draws=True, refuse=_refuse)
 POISONED = _verb("poisoned", Poisoned, poisoned)
@@ -205,7 +244,9 @@ SECOND_TIME = _verb("second_time", SecondTime, second_time)
 RECOVERS = _verb("recovers", Recovers, recovers)
 TORN = _verb("torn", Torn, torn, "lines")
 CUT = Verb("cut", "Cut", Cut, (Quantity("largest"),), each(cut))
-VERBS = table(SQUARE, DRAW, POISONED, SECOND_TIME, RECOVERS, TORN, CUT)
+TERM = _verb("term", Term, term, "lines")
+TOTAL = _verb("total", Total, total, split=Split(TERM, _terms, _added, counted="halves"))
+VERBS = table(SQUARE, DRAW, POISONED, SECOND_TIME, RECOVERS, TORN, CUT, TERM, TOTAL)
 
 
 def find(name: str) -> Verb[Any, Any]:

@@ -9,23 +9,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from multiprocessing import forkserver, get_context
-from multiprocessing.process import BaseProcess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import dask
 import polars as pl
 import pytest
 from distributed import Client
 from distributed.comm import CommClosedError
-from distributed.utils import get_mp_context
 from study import driver
-from study.sample_verbs import PYTHONPATH, calls, find, rows, study
+from study.processes import PATIENCE, alive, children, forked, until
+from study.sample_verbs import calls, find, rows, study
 
 from attnlaw.base.errors import BadSetting, InputError, as_option
 from attnlaw.study import Place, read_study, run, status
@@ -33,45 +27,8 @@ from attnlaw.study.cluster import AHEAD, Dask
 from attnlaw.study.engine import Policy, Stop
 from attnlaw.study.run import Cost
 
-PRELOADED = ["study.driver", "attnlaw.study.cluster", "distributed.cli.dask_worker"]
-PATIENCE = 300.0  # seconds that any awaited state may take on a busy machine
+pytestmark = pytest.mark.usefixtures("forks")
 SLOW = 'verb = "square"\n[fixed]\nlog = "LOG"\nseconds = 0.2\n[grid]\nx = "1:24:24"\n'
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _forks() -> Iterator[None]:
-    """The server is started, and Dask told to use it."""
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(PRELOADED)  # in place of Dask's own choice
-        with mock.patch.dict(os.environ, driver.ONE_THREAD | {"PYTHONPATH": PYTHONPATH}):
-            forkserver.ensure_running()
-        yield
-
-
-@contextmanager
-def forked(target: Callable[..., None], *given: object) -> Iterator[BaseProcess]:
-    """A process of its own, that is gone in the end."""
-    process = get_context("forkserver").Process(target=target, args=[str(value) for value in given])
-    process.start()
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.join()
-
-
-@pytest.fixture(scope="module")
-def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A scheduler with two worker processes, which studies use by its address."""
-    with Place(jobs=2).open(tmp_path_factory.mktemp("cluster"), Stop()) as engine:
-        yield Place(dask=engine.client.scheduler_info()["address"])  # type: ignore[attr-defined]
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, two_workers: Place) -> None:
@@ -123,10 +80,10 @@ def test_workers_killed_in_mid_run_in_mid_write_and_at_their_start(tmp_path: Pat
     with forked(driver.drive, told, file, out, 1) as process:
         until(lambda: len(calls(tmp_path)) > 10)
         drafts = [path.name for path in (out / "drafts").iterdir()]
-        (worker,) = _children(process.pid)
+        (worker,) = children(process.pid)
         os.kill(worker, signal.SIGKILL)
-        until(lambda: set(_children(process.pid)) - {worker})
-        (successor,) = set(_children(process.pid)) - {worker}
+        until(lambda: set(children(process.pid)) - {worker})
+        (successor,) = set(children(process.pid)) - {worker}
         os.kill(successor, signal.SIGKILL)  # while it starts
         process.join(PATIENCE)
     standing = json.loads(told.read_text())
@@ -148,11 +105,11 @@ def test_a_killed_driver_leaves_no_worker_and_loses_no_row(tmp_path: Path) -> No
     found = study(tmp_path, SLOW)
     with forked(driver.drive, tmp_path / "told", file, out, 2) as process:
         until(lambda: (out / "store.sqlite").exists() and status(found, out).done >= 5)
-        children = _children(process.pid)
+        workers = children(process.pid)
         process.kill()
         process.join()
-    assert len(children) >= 2
-    until(lambda: not any(_alive(child) for child in children))
+    assert len(workers) >= 2
+    until(lambda: not any(alive(child) for child in workers))
     kept, begun = status(found, out).done, calls(tmp_path)
     in_flight = len(set(begun)) - kept
     assert in_flight <= 2 * AHEAD  # no more are ever on their way to two workers and back
@@ -184,7 +141,7 @@ def test_two_runs_at_the_same_time(tmp_path: Path) -> None:
     found = study(tmp_path, SLOW.replace("24", "12"))
     with forked(driver.drive, told, file, out) as process:
         until(lambda: len(calls(tmp_path)) > 2)
-        with pytest.raises(InputError, match=f"another run of this study is at work .process {process.pid}"):
+        with pytest.raises(InputError, match=f"another run is at work .process {process.pid}"):
             run(found, out)
         assert status(found, out).running
         process.join(PATIENCE)
@@ -207,7 +164,7 @@ def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "has workers of its own; drop --jobs and --slurm"),
+        ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "has workers of its own; give it alone"),
         ({"jobs": 0}, "--jobs 0: expected a whole number of at least 1"),
         ({"dask": "127.0.0.1"}, "--dask 127.0.0.1: expected tcp://HOST:PORT, or tls://HOST:PORT"),
         ({"dask": "tcp://"}, "--dask tcp://: expected tcp://HOST:PORT"),
@@ -273,17 +230,3 @@ def test_a_client_that_is_closed_has_lost_its_scheduler(tmp_path: Path, two_work
         engine = Dask(client)
     with pytest.raises(InputError, match="the Dask scheduler went away"):
         list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
-
-
-def _children(pid: int | None) -> list[int]:
-    """The workers of a driver: all that its threads have started."""
-    threads = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return sorted({int(child) for children in threads for child in children})
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"

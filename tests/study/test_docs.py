@@ -1,4 +1,4 @@
-"""The page on studies: its example file expands, and its queries run on a real atlas."""
+"""The page on studies: its example file expands, and its queries run on a real study."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_the_example_expands(tmp_path: Path) -> None:
     assert len(read_study(file).tasks) == 6
 
 
-def test_the_queries_run_on_an_atlas(tmp_path: Path) -> None:
-    run(read_study(ROOT / "studies" / "atlas.toml"), tmp_path)
+def test_the_queries_run_on_checkpoints(tmp_path: Path) -> None:
+    run(read_study(ROOT / "studies" / "checkpoints.toml"), tmp_path)
     rows = duckdb.sql(block("sql").replace("DIR", str(tmp_path))).fetchall()
     assert [(kind, count) for _, kind, count, _ in rows] == [
         ("ffn_in", 4),

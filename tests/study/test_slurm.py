@@ -26,7 +26,7 @@ def test_the_job_script(tmp_path: Path) -> None:
     lines = script.splitlines()
     for directive in ("-p cpu", "-A theory", "-t 02:30:00", "--cpus-per-task=2", "--mem=8G", "-n 1"):
         assert f"#SBATCH {directive}" in lines
-    assert f"#SBATCH -o {tmp_path}/slurm/attnlaw-study-%J.out" in lines
+    assert f"#SBATCH -o {tmp_path}/slurm/attnlaw-%J.out" in lines
     assert "export OMP_NUM_THREADS=1" in lines
     assert lines.index("export OPENBLAS_NUM_THREADS=1") < len(lines) - 1
     command = lines[-1]

@@ -9,6 +9,7 @@ import pickle
 import struct
 import tarfile
 import zipfile
+from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -324,6 +325,43 @@ def old_tar(folder: Path) -> Path:
     return path
 
 
+def posing(folder: Path) -> Path:
+    """Bags of attributes in the place of weights; taken for arrays they would show memory at any address."""
+    interface = {"data": (4096, False), "typestr": "<f4", "version": 3}
+    state = {
+        name: Namespace(
+            shape=tuple(value.shape), dtype="float32", __array_interface__=interface | {"shape": (8, 8)}
+        )
+        for name, value in bert_state().items()
+    }
+    torch.save(state, with_config(folder) / "pytorch_model.bin")
+    return folder
+
+
+def bag(state: bytes) -> bytes:
+    """An `argparse.Namespace` under a weight's name, given this state by BUILD."""
+    return b"\x80\x02}X\x01\x00\x00\x00acargparse\nNamespace\n)\x81" + state + b"s."
+
+
+def bag_that_calls(folder: Path) -> bytes:
+    """A state that would be given to `os.system` by a second BUILD."""
+    command = f"touch {folder / SPRUNG}".encode()
+    second = b"X" + struct.pack("<I", len(command)) + command + b"b"
+    return bag(b"}X\x0c\x00\x00\x00__setstate__cos\nsystem\nsb" + second)
+
+
+def bag_of_another_class(_folder: Path) -> bytes:
+    """A state for slots, which sets attributes: `__class__` among them."""
+    return bag(b"N}X\x09\x00\x00\x00__class__ccanary_module\nthing\ns\x86b")
+
+
+def bag_in_itself(folder: Path) -> Path:
+    held = Namespace()
+    held.args = held.model = held.encoder_embed_dim = held
+    torch.save({"args": held, "cfg": held, "model": {}}, with_config(folder) / "pytorch_model.bin")
+    return folder
+
+
 def loop(folder: Path) -> Path:
     """A table that holds itself where weights are looked for."""
     table: dict[str, Any] = OrderedDict()
@@ -345,6 +383,8 @@ PICKLES = (
     *in_every_container("inst", instance, DAMAGED),
     *in_every_container("inner-class", inner_class, FOREIGN),
     *in_every_container("torch-function", torch_function, FOREIGN),
+    *in_every_container("bag-calls", bag_that_calls, FOREIGN),
+    *in_every_container("bag-class", bag_of_another_class, FOREIGN),
     *in_every_container("bytearray", reserves, FOREIGN),
     *in_every_container("tensor", reserves_tensor, DAMAGED),
     *in_every_container("long-integer", long_integer, DAMAGED),
@@ -372,5 +412,7 @@ PICKLES = (
     Attack("zip-overlap", overlapping, "the records of its archive claim"),
     Attack("zip-escape", escaping, FOLDER),
     Attack("old-tar", old_tar, DAMAGED),
+    Attack("bag-poses", posing, "no named tensors"),
+    Attack("bag-in-itself", bag_in_itself, "no named tensors"),
     Attack("holds-itself", loop, "no named tensors"),
 )

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from attnlaw.auditing.findings.damaged import damaged_places
-from attnlaw.auditing.findings.evidence import Subject
+from attnlaw.auditing.findings.evidence import Evidence, Subject
 from attnlaw.auditing.findings.find import apply_rules
-from attnlaw.auditing.findings.watch import Watch
+from attnlaw.auditing.findings.gather import Gathered
 from attnlaw.auditing.fits import fit_tree
 from attnlaw.auditing.quantities import FINDINGS
 from attnlaw.auditing.rows import TABLES, layer_table, matrix_table, schema, spectrum_table
@@ -214,9 +214,16 @@ def audit_model(
     progress: Progress = silent,
 ) -> Audit:
     """Audit a model that is open."""
+    gathered = Gathered(model)
+    spectra = _measured(gathered.model, selection, jobs, progress, given.tolerant)
+    return concluded(model, selection, given, spectra, gathered.evidence(selection.whole))
+
+
+def concluded(
+    model: Model, selection: Selection, given: Given, spectra: Network[Spectrum | None], evidence: Evidence
+) -> Audit:
+    """What follows from the spectra of a model and from what was noted while they were measured."""
     samples = given.samples
-    watch = Watch(model)
-    spectra = _measured(watch.model, selection, jobs, progress, given.tolerant)
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
     bounds, per_application = _bounds(spectra)
     if samples is not None and bounds is None:
@@ -229,7 +236,7 @@ def audit_model(
     values |= norm_values(model, spectra, given.as_stored)
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
     tested = selection.whole and model.layers and counted.tested
-    subject = Subject(watch.evidence(selection.whole), matrices, counted.p_value if tested else None)
+    subject = Subject(evidence, matrices, counted.p_value if tested else None)
     found = apply_rules(subject, thresholds=given.thresholds)
     values |= finding_values(found) | comparable_values(matrices, layers, counted)
     values |= logit_values(model, spectra, matrices)

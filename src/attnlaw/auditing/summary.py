@@ -46,8 +46,8 @@ def case_values(
     inside = {place.layer for place, _ in network.leaves() if place.layer is not None}
     values: dict[str, Any] = {
         "family": model.family,
-        "depth": None if network.towers else network.depth or len(inside),
-        "distinct_layers": len(inside),
+        "depth": None if network.towers else (network.depth or len(inside)) + len(network.others),
+        "distinct_layers": len(inside) + len(network.others),
         "hidden_size": network.hidden_size,
         "head_count": model.heads,
         "matrix_count": matrices,

@@ -35,8 +35,8 @@ class Curves(_Chart):
     Rows that repeat a setting are averaged, with one standard error. `points` names the setting of the verb
     beside it that tells its sizes: its rows are drawn over the lines. `thresholds` are quantities that are
     places on the x axis; `clean` names a setting, and those that hold only where it is 0. `needs`: rows
-    without this column are left out. `log`: both axes are logarithmic; `slope` is that of a guide through
-    the last point.
+    without this column are left out. `log`: both axes are logarithmic, `log_x`: the x axis; `slope` is that
+    of a guide through the last point.
     """
 
     x: str
@@ -47,6 +47,7 @@ class Curves(_Chart):
     clean: tuple[str, tuple[str, ...]] | None = None
     needs: str | None = None
     log: bool = False
+    log_x: bool = False
     slope: int | None = None
 
 

@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 from attnlaw.base.charts import Chart
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome, Range
-from attnlaw.base.settings import Settings, declared, known_name
+from attnlaw.base.settings import Declared, Settings, declared, known_name
 
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
@@ -139,6 +139,29 @@ class Table(Generic[R]):
         return None if rows is None else [fold(self.columns, row) for row in rows.iter_rows(named=True)]
 
 
+@dataclass(frozen=True)
+class Part:
+    """One part of a large case: the settings of its task, how many things it finds, its work in any unit."""
+
+    case: Settings
+    count: int = 1
+    work: float = 1.0
+
+
+@dataclass(frozen=True)
+class Split(Generic[S, R]):
+    """How a large case is computed in parts, by workers, to the same result as in one process.
+
+    `verb` computes a part, and its tables are all that is kept of it; `join` makes the result of them, given
+    by name for each part, in the order of `parts`. `counted` says what `Part.count` counts.
+    """
+
+    verb: Verb[Any, Any]
+    parts: Callable[[S], list[Part]]
+    join: Callable[[S, Iterable[Mapping[str, Any]]], R]
+    counted: str = "parts"
+
+
 @dataclass(frozen=True, repr=False)
 class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
@@ -149,6 +172,7 @@ class Verb(Generic[S, R]):
     `beside` is the verb that a command also runs where its settings are given: theory and its simulation.
     `draws`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
     `refuse` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
+    `split`: one case may be computed in parts, on many workers.
     """
 
     name: str
@@ -161,6 +185,7 @@ class Verb(Generic[S, R]):
     beside: Verb[Any, Any] | None = None
     draws: bool = False
     refuse: Callable[[S], None] | None = None
+    split: Split[S, R] | None = None
 
     def __repr__(self) -> str:
         return f"<verb {self.name}: {self.title}>"
@@ -177,7 +202,8 @@ class Verb(Generic[S, R]):
         return self.used([self.settings.of(case, self.name) for case in grid(axes)], given)
 
     def _values(self, name: str, value: Any) -> list[Any]:
-        return list(value) if self._is_several(name, value) else [value]
+        values = list(value) if self._is_several(name, value) else [value]
+        return expanded(declared(self.settings)[name], values)
 
     def _is_several(self, name: str, value: Any) -> bool:
         return declared(self.settings)[name].rule.many and isinstance(value, list | tuple)
@@ -194,7 +220,10 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Any:
-        """The result of these settings; a list of results where a setting has a list of values."""
+        """The result of these settings; a list of results where a setting has a list of values.
+
+        So has a value that stands for several, such as the directory of a training run.
+        """
         places = [name for name, one in declared(self.settings).items() if one.rule.positional]
         if len(words) > len(places):
             raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
@@ -205,7 +234,8 @@ class Verb(Generic[S, R]):
             if isinstance(found, InputError):
                 raise found
             results.append(found)
-        return results if any(self._is_several(*pair) for pair in given.items()) else results[0]
+        several = len(cases) > 1 or any(self._is_several(*pair) for pair in given.items())
+        return results if several else results[0]
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -321,6 +351,13 @@ def named(path: Any) -> Any:
         return path
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
+
+
+def expanded(one: Declared, values: list[Any]) -> list[Any]:
+    """The values of a setting, each replaced by those that it stands for."""
+    if one.rule.expands is None:
+        return values
+    return [part for value in values for part in named(one.rule.expands)(value)]
 
 
 def find(module: str, name: str) -> Verb[Any, Any]:

@@ -15,7 +15,7 @@ import difflib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
@@ -50,6 +50,7 @@ class Setting:
     choices: Mapping[str, Any] | None = None  # a table of variants
     many: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
     cases: tuple[Any, ...] = ()  # the values of a command that gives none: a table instead of one default
+    expands: str | None = None  # "module:function" from a value to those that it stands for
     file: bool = False  # a path or a pattern: relative ones in a study start at its file
     positional: bool = False  # a word of the command line without an option's name
     needs: str | None = None  # another setting that must be given
@@ -148,7 +149,13 @@ def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
     return field(default=default, metadata={"setting": Setting(help, **rules)})
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+def again(record: type, name: str, **changes: Any) -> Any:
+    """A field that another record has, with some of its rules changed."""
+    one = declared(record)[name]
+    return field(default=one.default, metadata={"setting": replace(one.rule, **changes)})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting, again))
 def settings(cls: type[C]) -> type[C]:
     """A frozen record whose fields are checked when it is made, wherever that is."""
     return dataclass(frozen=True, kw_only=True)(cls)

@@ -24,6 +24,7 @@ KINDS: Schema = {
     "floats": pl.List(pl.Float64()),
     "ints": pl.List(pl.Int64()),
     "texts": pl.List(pl.String()),
+    "bytes": pl.Binary(),
 }
 
 

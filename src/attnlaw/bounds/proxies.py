@@ -57,8 +57,8 @@ def obstacle(network: Network[Spectrum | None]) -> str | None:
         return "they need every matrix of every layer"
     if network.towers:
         return f"{' and '.join(tower.name for tower in network.towers)} are networks of their own"
-    if not network.complete:
-        return "layers, or feed-forward matrices of layers, could not be read"
+    if network.unread is not None:
+        return network.unread
     if network.hidden_size is None:
         return f"they need one hidden size, the layers have {', '.join(map(str, network.widths))}"
     try:

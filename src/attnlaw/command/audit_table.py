@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from attnlaw.auditing.atlas.beside import range_lines, ranges_of
 from attnlaw.auditing.audit import Audit
 from attnlaw.auditing.findings.rules import LEVELS
 from attnlaw.auditing.findings.told import groups
@@ -22,7 +23,7 @@ from attnlaw.auditing.rows import with_sizes
 from attnlaw.auditing.summary import COMPARABLE
 from attnlaw.base.estimate import with_error
 from attnlaw.base.tables import short_names
-from attnlaw.command.console import bar, print_table, progress, sparkline
+from attnlaw.command.console import bar, column_table, print_table, progress, sparkline
 from attnlaw.verbs.audit import AuditSettings
 
 
@@ -70,6 +71,18 @@ def show(audit: Audit, console: Console) -> None:
         )
     for warning in summary["warnings"]:
         console.print(Text(f"warning: {warning}", style="yellow"))
+    if entry := summary.get("atlas"):
+        _show_atlas(entry, console)
+
+
+def _show_atlas(entry: dict[str, Any], console: Console) -> None:
+    """Where the model lies among others: ranges, and no verdict."""
+    titles = ("", "here", "trained", "lie below", "fresh")
+    cells = dict(zip(titles, zip(*range_lines(entry), strict=True), strict=True))
+    console.print()
+    print_table(console, lambda left_out: column_table(cells, left_out, texts=("",)), ["lie below"])
+    console.print(Text(ranges_of(entry), style="dim"))
+    console.print()
 
 
 def _show_findings(audit: Audit, console: Console) -> None:

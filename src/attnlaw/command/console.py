@@ -68,22 +68,33 @@ def column_table(
 
 
 @contextmanager
-def progress(description: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield `report(done, total)`, drawn as a bar on standard error when that is a terminal."""
+def progress(description: str) -> Iterator[Callable[..., None]]:
+    """Yield `report(done, total, left=None)`, a bar on standard error when that is a terminal.
+
+    `left` are the seconds to come, where the caller knows them better than by what is done.
+    """
     if not messages.is_terminal:
-        yield lambda done, total: None
+        yield lambda done, total, left=None: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    class TimeLeft(TimeRemainingColumn):
+        def render(self, task: Any) -> Text:
+            left = task.fields.get("left")
+            if left is None:
+                return super().render(task)
+            minutes, seconds = divmod(round(left), 60)
+            return Text(f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}", style="progress.remaining")
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        TimeLeft(),
     )
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(printable(description), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total, left=None: bar.update(task, completed=done, total=total, left=left)
 
 
 def sparkline(values: Sequence[float], top: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING
 from importlib import import_module
@@ -52,6 +52,12 @@ class Shown(Settings):
         if self.figure is not None and Path(self.figure).suffix[1:] not in ENDINGS:
             raise BadSetting("figure", f"expected a name that ends in .{', .'.join(ENDINGS)}", self.figure)
 
+    def results(
+        self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
+    ) -> Iterator[Any]:
+        """The results of cases, each as it comes, or the `InputError` that it met."""
+        return verb.run(cases, progress)
+
     def instead(self) -> int | None:
         """What an option asks for in place of the verb's work; its exit status, None where none does."""
         return None
@@ -62,7 +68,10 @@ class Shown(Settings):
 
 
 # Verbs with options of their own for what is shown.
-SHOWN = {"check": "attnlaw.command.check_options:CheckShown"}
+SHOWN = {
+    "audit": "attnlaw.command.audit_options:AuditShown",
+    "check": "attnlaw.command.check_options:CheckShown",
+}
 
 
 def shown_by(verb: str) -> type[Shown]:
@@ -90,13 +99,13 @@ def perform(verb: Verb[Any, Any], given: Mapping[str, Any]) -> int:
     """Run the cases of what was given, show them, write them; the exit status."""
     own = shown_by(verb.name)
     options = declared(own)
-    shown = own.of({name: given[name] for name in given if name in options}, verb.name)
+    shown = own.of(read_words(options, {k: word for k, word in given.items() if k in options}), verb.name)
     if (status := shown.instead()) is not None:
         return status
     asked = _asked(verb, {name: words for name, words in given.items() if name not in options})
     with _results_in(shown.out), _telling():
         ready = [(one, _ready(one, cases)) for one, cases in asked]
-        done = [(one, _work(one, cases, shown.json)) for one, cases in ready]
+        done = [(one, _work(one, cases, shown)) for one, cases in ready]
         kept = [(one, own) for one, own in done if own]
         if kept:
             _show(kept, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
@@ -142,14 +151,14 @@ def _ready(verb: Verb[Any, Any], cases: list[Any]) -> list[Any]:
     return ready
 
 
-def _work(verb: Verb[Any, Any], cases: list[Any], json: bool) -> Done:
+def _work(verb: Verb[Any, Any], cases: list[Any], shown: Shown) -> Done:
     """The results of the cases; one that ends in an error is told in one line, and the others go on."""
     from attnlaw.command.console import output, progress, say
 
-    own = None if json else _tables(verb)
+    own = None if shown.json else _tables(verb)
     done: Done = []
     with progress(verb.name) as report:
-        for case, found in zip(cases, verb.run(cases, report), strict=True):
+        for case, found in zip(cases, shown.results(verb, cases, report), strict=True):
             if isinstance(found, BadSetting) and len(cases) == 1:
                 raise found
             if isinstance(found, InputError):

@@ -147,13 +147,14 @@ def _told(cost: Cost) -> str:
     if cost.first is None or cost.seconds is None:
         return f"{tasks}; the first one failed, so there is no estimate of the time"
     workers = f"{cost.workers} worker{'s' if cost.workers > 1 else ''}"
-    return f"{tasks}; the first took {_time(cost.first)}, all take about {_time(cost.seconds)} on {workers}"
+    first, whole = time_told(cost.first), time_told(cost.seconds)
+    return f"{tasks}; the first took {first}, all take about {whole} on {workers}"
 
 
-def _time(seconds: float) -> str:
+def time_told(seconds: float) -> str:
     """Seconds as a person says them.
 
-    >>> [_time(seconds) for seconds in (0.0123, 3.21, 150.0, 9000.0, 400000.0)]
+    >>> [time_told(seconds) for seconds in (0.0123, 3.21, 150.0, 9000.0, 400000.0)]
     ['12 ms', '3.2 s', '2.5 min', '2.5 h', '4.6 days']
     """
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):

@@ -21,6 +21,7 @@ from attnlaw.comparing.quantities import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.comparing.summary import summarize, summary_of
 from attnlaw.comparing.tensors import Change
 from attnlaw.models.adapters import is_adapter
+from attnlaw.models.layouts import one_model
 from attnlaw.models.model import Model
 from attnlaw.models.network import Place
 from attnlaw.models.open import Source, open_model
@@ -144,7 +145,7 @@ def diff(
 def opened(base: Source, settings: ModelSettings) -> tuple[Model, Model]:
     """Both models; the adapter that settings name, or the model itself where it is one, is added."""
     first = open_model(base, settings.heads, None, settings.map)
-    if settings.adapter is None and _is_path(settings.model) and is_adapter(Path(settings.model)):
+    if settings.adapter is None and _is_path(settings.model) and is_adapter(one_model(Path(settings.model))):
         return first, open_model(base, settings.heads, settings.title, settings.map, settings.model)
     return first, open_model(settings.model, settings.heads, settings.name, settings.map, settings.adapter)
 

@@ -23,7 +23,7 @@ from attnlaw.comparing.matching import is_folded, is_settled, match_heads, match
 from attnlaw.comparing.tensors import Change
 from attnlaw.models.model import Attention, Blocks, FeedForward, Model, Product, View
 from attnlaw.models.network import KINDS, Place
-from attnlaw.models.norms import NO_NORM, Norm
+from attnlaw.models.norms import Norm
 from attnlaw.spectra.measure import Selection
 
 Matrix = NDArray[np.float64]
@@ -251,7 +251,8 @@ class _FeedForwardUnit:
             along = (
                 None if order is None else (order, slice(None)) if part == "outer" else (slice(None), order)
             )
-            norms = (NO_NORM, NO_NORM) if part == "outer" else (self.base.norm, self.model.norm)
+            read = self.base.norm, self.model.norm
+            norms = (self.base.outer_norm, self.model.outer_norm) if part == "outer" else read
             maps.append((place, _matrix_change(models, mine, theirs, norms, along)))
         return Found(tuple(maps), order is not None)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from attnlaw.comparing.floor import rank_above
+from attnlaw.numerics.two_stage import symmetric_eigenvalues
 
 Matrix = NDArray[np.float64]
 RESOLVED = 1e-6
@@ -44,7 +45,7 @@ def update_values(update: Matrix, floor: float) -> Matrix:
     that, and in an update of low rank, whose tail is compared with rounding, the SVD is used.
     """
     short = update if update.shape[0] <= update.shape[1] else update.T
-    squares = np.linalg.eigvalsh(short @ short.T)[::-1]
+    squares = symmetric_eigenvalues(short @ short.T)[::-1]
     resolved = int(np.count_nonzero(squares > RESOLVED**2 * squares[0]))
     low = rank_above(np.sqrt(np.maximum(squares, 0.0)), floor) <= short.shape[0] / 4
     if not low and (resolved == squares.size or floor > RESOLVED * np.sqrt(squares[0])):

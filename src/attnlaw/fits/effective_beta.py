@@ -55,10 +55,11 @@ def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
     ...
     attnlaw.base.errors.InputError: ... no token embedding was found ...
     """
-    if not 0 <= layer < len(model.layers) or not 0 <= head < model.layers[layer].attention.heads:
+    places = {part.index: part.attention.heads for part in model.layers}
+    if not 0 <= head < places.get(layer, 0):
         raise InputError(
-            f"{model.name}: found no head {head} of layer {layer}; the model has layers 0 to "
-            f"{len(model.layers) - 1} with heads from 0 to {model.layers[0].attention.heads - 1}"
+            f"{model.name}: found no head {head} of layer {layer}; the model has layers {min(places)} to "
+            f"{max(places)} with heads from 0 to {model.layers[0].attention.heads - 1}"
         )
     X = _inputs(model)
     return _of_layer(model, layer, (head,), X, _covariance(X))[0]
@@ -69,8 +70,8 @@ def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
     X = _inputs(model)
     covariance = _covariance(X)
     found: list[EffectiveBeta] = []
-    for layer, part in enumerate(model.layers):
-        found += _of_layer(model, layer, tuple(range(part.attention.heads)), X, covariance)
+    for part in model.layers:
+        found += _of_layer(model, part.index, tuple(range(part.attention.heads)), X, covariance)
     return tuple(found)
 
 
@@ -98,7 +99,7 @@ def _covariance(X: Matrix) -> Matrix:
 def _of_layer(
     model: Model, layer: int, heads: tuple[int, ...], X: Matrix, covariance: Matrix
 ) -> list[EffectiveBeta]:
-    part = model.layers[layer]
+    part = model.layer(layer)
     found = []
     for head, (W_Q, transposed) in enumerate(part.attention.factors(model, "qk")):
         if head not in heads:

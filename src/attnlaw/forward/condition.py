@@ -47,6 +47,7 @@ class Condition:
 
     `values` are the sums over all maps for each input. An input of margin 0 has infinite kappa (`ties` counts
     them) and stands last in every median.
+    """
 
     rows: tuple[MapCondition, ...]
     total: float
@@ -177,9 +178,7 @@ def _maps(network: Headed, inputs: int) -> list[_Map]:
                 own = f"{inside}.{part}" if inside else part
                 stack.append((whole, child, layer, own if layer is not None else ""))
     if not found:
-        raise InputError(
-            f"{network.name}: has no nn.Linear or Conv1D, so no kappa; ask for margins alone"
-        )
+        raise InputError(f"{network.name}: has no nn.Linear or Conv1D, so no kappa; ask for margins alone")
     return found
 
 

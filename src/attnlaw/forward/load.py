@@ -21,6 +21,7 @@ from attnlaw.base.errors import InputError, needing
 from attnlaw.base.files import require_possible
 from attnlaw.forward.families import FAMILIES, Reader
 from attnlaw.models.config import read_config
+from attnlaw.models.layouts import one_model
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 from attnlaw.models.tensors import require_real
@@ -54,7 +55,7 @@ Choice = Callable[[Reader, list[str], Model], tuple[Reader, dict[str, Any]]]
 
 def _load(path: str | os.PathLike[str], choose: Choice) -> tuple[str, Any]:
     transformers = import_transformers()
-    folder = require_possible(Path(path))
+    folder = one_model(require_possible(Path(path)))
     if not (folder / "config.json").is_file():
         raise InputError(
             f"{folder}: holds no config.json; give the local directory of a Hugging Face model, "

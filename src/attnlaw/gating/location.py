@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from attnlaw.base.errors import InputError
-from attnlaw.models.open import checkpoint_in
+from attnlaw.models.layouts import checkpoint_in, one_model
 
 
 def model_file(model: Any) -> str:
@@ -19,7 +19,7 @@ def model_file(model: Any) -> str:
     if not path.is_dir():
         return os.fspath(model)
     try:
-        return str(checkpoint_in(path))
+        return str(checkpoint_in(one_model(path)))
     except InputError:  # an adapter's directory, which holds no model
         return str(path)
 

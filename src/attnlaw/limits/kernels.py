@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from attnlaw.base.declare import named
+from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import require
 from attnlaw.limits.variants import ACTIVATIONS, Activation
 from attnlaw.limits.wishart import Array
@@ -134,3 +135,25 @@ def kernel_map(name: str, gram: Array) -> Array:
     assert kernel is not None, f"{name} has no kernel in closed form"
     mapped: Array = named(kernel)(a, b, gram)
     return mapped
+
+
+def linearised(name: str, variance: float) -> tuple[float, float]:
+    """Slope and remainder of the kernel of an activation at inputs of one variance, against their covariance.
+
+    `K(v, v, c) = K(v, v, 0) + slope c + ...`, and `remainder = K(v, v, v) - K(v, v, 0) - slope v`: with n ~ p
+    samples the kernel acts as a linear one with a ridge of the remainder (El Karoui, 2010). By Price's
+    theorem the slope is (E psi'(g))^2, g ~ N(0, v); here it is a difference of order four of the kernel.
+
+    >>> slope, remainder = linearised("relu", 2.0)
+    >>> round(slope, 9), round(remainder - 2 * (1 / 4 - 1 / (2 * math.pi)), 9)
+    (0.25, 0.0)
+    """
+    v = require("variance", variance, float, above=0)
+    kernel = activation(name).kernel
+    if kernel is None:
+        raise BadSetting("activation", "expected one whose kernel is known in closed form", name)
+    step = 1e-3 * v
+    places = np.array([0.0, v, -2 * step, -step, step, 2 * step])
+    at_zero, at_one, *near = named(kernel)(np.full(6, v), np.full(6, v), places).tolist()
+    slope = (near[0] - 8 * near[1] + 8 * near[2] - near[3]) / (12 * step)
+    return slope, at_one - at_zero - slope * v

@@ -24,8 +24,8 @@ class Config:
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
         values = dict(values or {})
         outer = values.get("model_type")
-        # One level down: multimodal models, Whisper's `.pt`, nanoGPT's `ckpt.pt`.
-        for inner in ("text_config", "dims", "model_args"):
+        # One level down: multimodal models, Whisper's `.pt`, nanoGPT's `ckpt.pt`, Lightning's.
+        for inner in ("text_config", "dims", "model_args", "hyper_parameters"):
             if isinstance(values.get(inner), Mapping):
                 values |= values[inner]
         self.values = values
@@ -88,9 +88,20 @@ def read_config(path: Path) -> Config:
     try:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON; restore the model's config.json or remove it") from error
+        raise InputError(f"{path}: not valid JSON; restore the model's {path.name} or remove it") from error
     if not isinstance(values, Mapping):
         raise InputError(
-            f"{path}: expected a JSON object of sizes; restore the model's config.json or remove it"
+            f"{path}: expected a JSON object of sizes; restore the model's {path.name} or remove it"
         )
+    return Config(values, str(path))
+
+
+def read_params(path: Path) -> Config:
+    """The sizes in a params.json of Meta's or Mistral's, by its names; some have them in a table `model`."""
+    values = read_config(path).values
+    values = dict(inner) if isinstance(inner := values.get("model"), Mapping) else values
+    if "n_kv_heads" in values:
+        values["num_key_value_heads"] = values["n_kv_heads"]
+    if values.get("use_scaled_rope"):
+        values["rope_scaling"] = {"rope_type": "llama3"}  # by constants of Meta's code
     return Config(values, str(path))

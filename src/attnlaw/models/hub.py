@@ -1,4 +1,6 @@
-"""A model on a hub by its id, `owner/name`: config and weights into the hub's own cache, nothing else.
+"""A model on a hub by its id, `owner/name` or `owner/name@revision`: config and weights, nothing else.
+
+A revision is a branch, a tag or a commit. Files go into the hub's own cache.
 
 Safetensors are preferred; pickled weights only where there are none. No code of a repository is ever run.
 """
@@ -13,7 +15,8 @@ from typing import Any
 from attnlaw.base.errors import InputError
 from attnlaw.models.formats import FORMATS
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB_ID = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w][\w./+-]*))?")
+CONFIGS = ("config.json", "params.json")
 
 
 def is_hub_id(source: str) -> bool:
@@ -21,16 +24,25 @@ def is_hub_id(source: str) -> bool:
 
     >>> is_hub_id("google/bert_uncased_L-2_H-128_A-2"), is_hub_id("./model"), is_hub_id("a/b/c")
     (True, False, False)
+    >>> is_hub_id("EleutherAI/pythia-70m@step3000")
+    True
     """
     return HUB_ID.fullmatch(source) is not None
 
 
-def fetch(repository: str) -> Path:
+def fetch(model: str) -> Path:
     """The directory of a model's config and weights, downloaded where the cache does not have them."""
-    hub = _import_hub(repository)
+    hub = _import_hub(model)
+    hit = HUB_ID.fullmatch(model)
+    assert hit is not None, f"{model} is no id on a hub"
+    repository, revision = hit.groups()
     try:
-        names = [file.rfilename for file in hub.HfApi().model_info(repository).siblings or ()]
-        fetched = [Path(hub.hf_hub_download(repository, name)) for name in _wanted(repository, names)]
+        found = hub.HfApi().model_info(repository, revision=revision)
+        names = [file.rfilename for file in found.siblings or ()]
+        fetched = [
+            Path(hub.hf_hub_download(repository, name, revision=revision))
+            for name in _wanted(repository, names)
+        ]
         return fetched[0].parent
     except hub.errors.GatedRepoError as error:
         raise InputError(
@@ -41,18 +53,28 @@ def fetch(repository: str) -> Path:
             f"{repository}: no such file or directory, and no such model on {hub.constants.ENDPOINT}; "
             "check the path or the id"
         ) from error
+    except hub.errors.HFValidationError as error:
+        raise InputError(
+            f"{model}: no such file or directory, and no id that a hub takes; check the path or the id"
+        ) from error
+    except hub.errors.RevisionNotFoundError as error:
+        raise InputError(
+            f"{model}: {repository} has no revision {revision} on {hub.constants.ENDPOINT}; give a branch, "
+            "a tag or a commit that it has"
+        ) from error
     except (OSError, hub.errors.HTTPError) as error:  # offline, or a hub in trouble
-        return _cached(hub, repository, error)
+        return _cached(hub, repository, revision, error)
 
 
-def _cached(hub: Any, repository: str, reason: Exception) -> Path:
+def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) -> Path:
     """What an earlier download left, where the hub cannot be asked."""
     try:
-        return Path(hub.snapshot_download(repository, local_files_only=True))
+        return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
     except OSError as error:
         said = str(reason).strip().splitlines() or [type(reason).__name__]
+        model = repository if revision is None else f"{repository}@{revision}"
         raise InputError(
-            f"{repository}: no such file or directory; {hub.constants.ENDPOINT} cannot be reached "
+            f"{model}: no such file or directory; {hub.constants.ENDPOINT} cannot be reached "
             f"({said[0]}) and the cache has no such model; check the path, or go online"
         ) from error
 
@@ -62,7 +84,7 @@ def _wanted(repository: str, names: list[str]) -> list[str]:
     for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
         weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
         if weights:
-            return [*weights, *(name for name in names if name == "config.json")]
+            return [*weights, *(name for name in names if name in CONFIGS)]
     raise InputError(
         f"{repository}: holds no safetensors and no pytorch_model.bin; download a file it has and name that"
     )

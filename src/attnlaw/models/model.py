@@ -78,6 +78,10 @@ class Attention:
     `shared_key` is the part of the key that is the same for all heads (latent attention only). Queries read
     what `norm` makes of the stream, keys and values the same, or in cross attention what `memory_norm` makes
     of the other stack's; both are None where they are not known.
+
+    Keys and values of an earlier layer, `source`, are those of its maps, which read its norm (`memory_norm`).
+    `value_norm` normalises the values of each head, `output_norm` what all heads have mixed, which is then
+    multiplied by sigmoids of what `gate` makes of the stream: none of the three is part of VO.
     """
 
     query: View
@@ -91,11 +95,15 @@ class Attention:
     scores: Scores = UNSCALED
     norm: Norm | None = None
     memory_norm: Norm | None = None
+    source: int | None = None
+    gate: View | None = None
+    value_norm: Norm | None = None
+    output_norm: Norm | None = None
 
     @property
     def source_norm(self) -> Norm | None:
         """The norm that keys and values read."""
-        return self.memory_norm if self.cross else self.norm
+        return self.norm if not self.cross and self.source is None else self.memory_norm
 
     def norms(self, kind: str) -> tuple[Norm | None, Norm | None]:
         """The norms before both sides of the QK (or VO) products; the output side of VO reads none."""
@@ -150,16 +158,18 @@ class Attention:
 class FeedForward:
     """x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out when there is a gate.
 
-    x is what `norm` makes of the stream; None where it is not known.
+    x is what `norm` makes of the stream; None where it is not known. M_out reads what `outer_norm` makes of
+    the rest.
     """
 
     inner: View
     outer: View
     gate: View | None = None
     norm: Norm | None = None
+    outer_norm: Norm = NO_NORM
 
     def products(self) -> Maps[Product]:
-        inner, outer = Product.of(self.inner, self.norm), Product.of(self.outer, NO_NORM)
+        inner, outer = Product.of(self.inner, self.norm), Product.of(self.outer, self.outer_norm)
         return Maps(inner, outer, None if self.gate is None else Product.of(self.gate, self.norm))
 
 
@@ -270,6 +280,10 @@ class Model:
         """Of the first layer; None without layers, and where several towers have their own."""
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
+    def layer(self, number: int) -> Blocks:
+        """The layer of that number; numbers of layers of another kind (linear attention) are left out."""
+        return next(layer for layer in self.layers if layer.index == number)
+
     def read(self, view: View) -> Matrix:
         """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
         stored = self._stored(view.tensor, view.member)
@@ -338,8 +352,9 @@ def network_of(
     applications: Sequence[int],
     activation: str,
     beside: Mapping[str, Product | None],
-    complete: bool,
+    unread: str | None,
     towers: Sequence[Tower] = (),
+    others: Sequence[int] = (),
 ) -> Network[Product]:
     """The tree of a model's products; `beside` has the maps beside the layers, by kind."""
     return Network(
@@ -348,8 +363,9 @@ def network_of(
         widths(layers),
         activation,
         tuple((Place(None, kind), product) for kind, product in beside.items() if product is not None),
-        complete,
+        unread,
         tuple(towers),
+        tuple(others),
     )
 
 

@@ -168,9 +168,10 @@ class Network(Generic[X]):
 
     `applications` lists the place in `layers` of the one used at each depth: 0, 1, 2, ... unless layers are
     shared; its length is the depth L of the formulas. `widths` are the different widths of what the
-    attention blocks read, ascending: one in most models. `complete` is False where layers have feed-forward
-    blocks, or the model a stack, that could not be read. An adapter by itself has no layers and no
-    activation. Where there are `towers` (text and image), each is a network of its own.
+    attention blocks read, ascending: one in most models. `unread` says in words what data pass and the tree
+    has not (a stack, a block of its layers), None where it has all. `others` are the numbers of layers
+    between these that have no softmax attention. An adapter by itself has no layers and no activation.
+    Where there are `towers` (text and image), each is a network of its own.
 
     >>> layer = Layer(0, Heads(("a",), ("b",)), feed_forward=Maps("c", "d"))
     >>> [leaf for _, leaf in Network((layer,), (0,), (4,), "relu").leaves()]
@@ -182,8 +183,9 @@ class Network(Generic[X]):
     widths: tuple[int, ...]
     activation: str | None
     beside: tuple[tuple[Place, X], ...] = ()
-    complete: bool = True
+    unread: str | None = None
     towers: tuple[Tower, ...] = ()
+    others: tuple[int, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -197,14 +199,21 @@ class Network(Generic[X]):
     def tower(self, tower: Tower) -> Network[X]:
         """One of the towers as a network."""
         layers = tuple(self.layers[place] for place in tower.layers)
-        return Network(layers, tuple(range(len(layers))), tower.widths, tower.activation, (), self.complete)
+        return Network(layers, tuple(range(len(layers))), tower.widths, tower.activation, (), self.unread)
 
     def map(self, change: Callable[[Place, X], Y]) -> Network[Y]:
         """The same tree with other leaves, changed one by one: layer by layer, then what stands beside."""
         layers = tuple(layer.map(change) for layer in self.layers)
         beside = tuple((place, change(place, leaf)) for place, leaf in self.beside)
         return Network(
-            layers, self.applications, self.widths, self.activation, beside, self.complete, self.towers
+            layers,
+            self.applications,
+            self.widths,
+            self.activation,
+            beside,
+            self.unread,
+            self.towers,
+            self.others,
         )
 
     def filled(self, leaves: Iterable[Y]) -> Network[Y]:

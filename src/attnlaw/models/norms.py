@@ -84,8 +84,10 @@ class Rotary:
 class Scores:
     """How scores come from queries and keys: norms of both, positions, `scale * q . k`, then a cap.
 
-    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms. `clip` is
-    the largest magnitude of an entry of queries and keys, which larger ones are set to before positions.
+    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms. `sinks` is
+    the tensor of one more score for each head, which no token has: weights of tokens add up to less than 1.
+    `clip` is the largest magnitude of an entry of queries and keys, which larger ones are set to before
+    positions. `growing`: queries are multiplied by a factor that grows with their position.
     """
 
     scale: float
@@ -94,7 +96,9 @@ class Scores:
     query_norm: Norm | None = None
     key_norm: Norm | None = None
     normed_last: bool = False
+    sinks: str | None = None
     clip: float | None = None
+    growing: bool = False
 
 
 UNSCALED = Scores(1.0)

@@ -13,18 +13,19 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.files import require_plain, require_possible
 from attnlaw.models.adapters import Adapted, open_adapter
 from attnlaw.models.assembly import build_model
-from attnlaw.models.config import Config, read_config
+from attnlaw.models.config import Config, read_config, read_params
 from attnlaw.models.families import known_families
 from attnlaw.models.families.read_toml import read_family
 from attnlaw.models.formats import FORMATS
+from attnlaw.models.formats.consolidated import PARAMS, PART, Consolidated
 from attnlaw.models.formats.sharded import Sharded
 from attnlaw.models.hub import fetch, is_hub_id
+from attnlaw.models.layouts import checkpoint_in, one_model
 from attnlaw.models.model import Model
 from attnlaw.models.scales import with_scales
 from attnlaw.models.tensors import InMemory, Tensors
 
 SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several that an index joins
-NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Any
 
@@ -62,9 +63,7 @@ def open_model(
 def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int | None]:
     """What to call the model, its tensors, its sizes, and its heads where a module tells them."""
     if isinstance(source, str | os.PathLike):
-        path = local(source)
-        tensors = _open_path(path)
-        config = read_config((path if path.is_dir() else path.parent) / "config.json")
+        tensors, config = _open_path(local(source))
         # A file that names its own architecture (GGUF) knows best; others only where no config.json does.
         if tensors.metadata.get("model_type") or (tensors.metadata and not config.values):
             config = Config(tensors.metadata, tensors.source)
@@ -81,10 +80,12 @@ def _opened(source: Source, name: str | None) -> tuple[str, Tensors, Config, int
 
 
 def local(source: str | os.PathLike[str]) -> Path:
-    """The path itself, or the directory into which a model of that id on a hub was fetched."""
+    """The path of one model: as given, inside a hub's cache, or where a hub's model was fetched."""
     path = require_possible(Path(source))
     is_file = path.suffix in {".json", *_endings()}  # a file that is missing is no reason to ask a hub
-    return path if path.exists() or is_file or not is_hub_id(str(source)) else fetch(str(source))
+    if path.exists() or is_file or not is_hub_id(str(source)):
+        return one_model(path)
+    return fetch(str(source))
 
 
 def _module_sizes(module: Any) -> tuple[Config, int | None]:
@@ -113,20 +114,25 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
     return Config(values, type(module).__name__), next(iter(counts), None)
 
 
-def _open_path(path: Path) -> Tensors:
+def _open_path(path: Path) -> tuple[Tensors, Config]:
+    """The tensors of a file or directory, and the sizes in the file beside them."""
     try:
-        if path.is_dir():
-            found = checkpoint_in(path)
-            _refuse_shard(found)
-            return open_file(found)
-        if path.is_file():
-            _refuse_shard(path)
-            return open_file(path)
+        if path.exists():
+            file = checkpoint_in(path) if path.is_dir() else path
+            _refuse_shard(file)
+            return open_file(file), _sizes_beside(file)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
     except MemoryError as error:
         raise InputError(f"{path}: does not fit into memory; use a machine with more of it") from error
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
+
+
+def _sizes_beside(file: Path) -> Config:
+    """Meta and Mistral call the weights in their own layout consolidated, and their sizes params.json."""
+    if file.name.startswith("consolidated."):
+        return read_params(file.with_name(PARAMS))
+    return read_config(file.with_name("config.json"))
 
 
 def _refuse_shard(path: Path) -> None:
@@ -144,10 +150,16 @@ def _refuse_shard(path: Path) -> None:
 
 
 def open_file(path: Path) -> Tensors:
-    """The tensors of one file, or of the shards that an index names, by the file's ending."""
-    require_plain(path)
+    """The tensors of one file, of the shards that an index names, or of all parts beside one of Meta's."""
     if path.name.endswith(".index.json"):
         return Sharded(path, open_file)
+    if PART.fullmatch(path.name):
+        return Consolidated(path.parent, _by_ending)
+    return _by_ending(path)
+
+
+def _by_ending(path: Path) -> Tensors:
+    require_plain(path)
     for kind in FORMATS:
         if path.suffix in kind.endings:
             return kind.open(path)
@@ -159,25 +171,3 @@ def open_file(path: Path) -> Tensors:
 
 def _endings() -> list[str]:
     return [ending for kind in FORMATS for ending in kind.endings]
-
-
-def checkpoint_in(folder: Path) -> Path:
-    """The file of weights in a directory, or its index of shards."""
-    patterns = [pattern for kind in FORMATS for pattern in kind.in_directory]
-    for pattern in patterns:
-        hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
-        if len(hits) == 1:
-            return hits[0]
-        if hits:
-            listed = ", ".join(file.name for file in hits[:4]) + (", ..." if len(hits) > 4 else "")
-            raise InputError(
-                f"{folder}: several checkpoints without an index ({listed}); name one of the files"
-            )
-    if any(folder.glob("adapter_*")):
-        raise InputError(
-            f"{folder}: a LoRA adapter, not a whole model; audit it by itself, or its base model with "
-            "--adapter"
-        )
-    raise InputError(
-        f"{folder}: holds no checkpoint (looked for {', '.join(patterns)}); name the file itself"
-    )

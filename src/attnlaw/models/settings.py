@@ -24,6 +24,7 @@ def model_setting(default: Any) -> Any:
         default,
         "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
         many=True,
+        expands="attnlaw.models.layouts:series",
         file=True,
         positional=True,
         metavar="MODEL",
@@ -88,15 +89,14 @@ class ModelSettings(Settings):
     def open(self) -> Model:
         """The model; a LoRA adapter by itself is one without layers."""
         from attnlaw.models.adapters import adapter_model, is_adapter, open_adapter
-        from attnlaw.models.open import open_file, open_model
+        from attnlaw.models.open import local, open_file, open_model
 
-        if (
-            self.adapter is None
-            and isinstance(self.model, str | os.PathLike)
-            and is_adapter(Path(self.model))
-        ):
-            return adapter_model(open_adapter(Path(self.model), open_file), self.name or str(self.model))
-        return open_model(self.model, self.heads, self.name, self.map, self.adapter)
+        if not isinstance(self.model, str | os.PathLike):
+            return open_model(self.model, self.heads, self.name, self.map, self.adapter)
+        path, name = local(self.model), self.name or str(self.model)
+        if self.adapter is None and is_adapter(path):
+            return adapter_model(open_adapter(path, open_file), name)
+        return open_model(path, self.heads, name, self.map, self.adapter)
 
 
 def require_there(settings: ModelSettings) -> None:

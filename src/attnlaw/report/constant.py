@@ -26,7 +26,7 @@ def constants_told(audit: AuditRows) -> Told:
     """What the page says of charts that it does not draw."""
     layers = audit.tables["layers"]
     there = [name for name in PARTS if layers.height and layers[name].count()]
-    parts = ", ".join(f"{KNOWN[name].label} {layers[name][0]:.1%}" for name in there)
+    parts = ", ".join(f"{KNOWN[name].label} {layers[name].drop_nulls()[0]:.1%}" for name in there)
     shares = f"Every layer's share of the proxy is made of the same parts, so they are not drawn: {parts}."
     constant = constant_quantities(audit.matrices)
     names = " and ".join(KNOWN[name].label for name in constant)

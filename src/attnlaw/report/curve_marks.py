@@ -21,6 +21,7 @@ def curves(
     points: pl.DataFrame | None = None,
     thresholds: pl.DataFrame | None = None,
     log: bool = False,
+    log_x: bool = False,
     slope: int | None = None,
     from_zero: bool = False,
     dotted: bool = True,
@@ -31,8 +32,8 @@ def curves(
 
     `rows`: x, y, error (may be null), series. `points`: the same and `size`, the name of what was measured.
     `thresholds`: x, name; drawn as dotted vertical lines. The title of each axis is `x` and `y`.
-    `log_y` makes that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide of `slope`
-    runs through the last point of the first series.
+    `log_x` and `log_y` make that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide
+    of `slope` runs through the last point of the first series.
     """
     import altair as alt
 
@@ -42,12 +43,12 @@ def curves(
         f"x:{'Q' if numeric else 'N'}",
         title=x,
         scale=alt.Scale(type="log", nice=False, padding=12)
-        if log
+        if log or log_x
         else alt.Scale(nice=False, zero=False)
         if numeric
         else alt.Undefined,
         axis=_measured(drawn["x"])
-        if log
+        if log or log_x
         else whole_axis(rows["x"])
         if rows["x"].dtype.is_integer()
         else alt.Undefined,
@@ -134,7 +135,13 @@ def _decades(rows: pl.DataFrame) -> Any:
 
 
 def _measured(x: pl.Series) -> Any:
-    """Ticks at the points measured."""
+    """Ticks at the points measured; where they are not whole, at 1 and 3 of every decade."""
     import altair as alt
 
-    return alt.Axis(values=sorted(set(x.to_list())), format="~d", grid=False, labelOverlap=True)
+    points = sorted(set(x.to_list()))
+    if not points or all(point == round(point) for point in points):
+        return alt.Axis(values=points, format="~d", grid=False, labelOverlap=True)
+    low, high = math.floor(math.log10(points[0])), math.ceil(math.log10(points[-1]))
+    ticks = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 3)]
+    inside = [tick for tick in ticks if 0.99 * points[0] <= tick <= 1.01 * points[-1]]
+    return alt.Axis(values=inside, format="~g", grid=False, labelOverlap=True)

@@ -29,7 +29,9 @@ def draw_curves(chart: Curves, source: Source) -> Iterator[Figure]:
     if told[chart.x].dtype.is_float():
         told = told.filter(pl.col(chart.x).is_finite())
     if chart.log:
-        told = told.filter(pl.col(chart.x) > 0, pl.col(chart.y) > 0)
+        told = told.filter(pl.col(chart.y) > 0)
+    if chart.log or chart.log_x:
+        told = told.filter(pl.col(chart.x) > 0)
     if distinct(told[chart.x]) < 2:
         return
     by = varied(told, [] if chart.by is None else [chart.by])
@@ -72,6 +74,7 @@ def _curve(
         points=spread,
         thresholds=thresholds,
         log=chart.log,
+        log_x=chart.log_x,
         slope=chart.slope,
         from_zero=chart.points is not None,
         dotted=max(longest) <= MOST_DOTS,

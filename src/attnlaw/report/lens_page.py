@@ -41,7 +41,10 @@ def _listed(source: Source) -> pl.DataFrame:
     """Heads, or pairs of tokens where no heads were looked at; with their model where there are several."""
     table = source.tables["heads"] if source.tables["heads"].height else source.tables["token_map"]
     if source.rows.height > 1:
-        table = table.join(source.rows.select(source.key, "model"), on=source.key, maintain_order="left")
+        models = source.rows.select(
+            source.key, pl.col("model").replace_strict(short_names(source.rows["model"]))
+        )
+        table = table.join(models, on=source.key, maintain_order="left")
     first = [name for name in FIRST if name in table.columns]
     return table.select(*first, *(name for name in table.columns if name not in (*first, source.key)))
 

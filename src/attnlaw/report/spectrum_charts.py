@@ -49,13 +49,19 @@ def _panel(
     law = laws.filter(pl.col(source.key) == key).select(
         x=s, density=2 * s * mean * pl.col("density"), detail=pl.col("interval")
     )
+    # The density is zero at its edges, but for a hard one.
+    ends = [
+        {"x": (end / mean) ** 0.5, "density": 0.0, "detail": place // 2}
+        for place, end in enumerate(row["edges"])
+        if end > 0
+    ]
     bars = histogram(kept, law["x"].to_numpy(), every.size, "drawn")
     most = 1.25 * max(bar["height"] for bar in bars)
     title = row["name"] or source.names.told({name: row[name] for name in told})
     return {
         "title": title + (f" (zeros {atom:.3f})" if atom > 0 else ""),
         "bars": bars,
-        "line": law.to_dicts(),
+        "line": sorted([*law.to_dicts(), *ends], key=lambda point: point["x"]),
         "most": most,
         "spike": (row["spike"] / mean) ** 0.5 if row["spike"] and row["centring"] == "mean" else None,
         "atom": atom,

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.auditing.atlas.beside import range_lines, ranges_of
 from attnlaw.auditing.findings.told import Group, groups
 from attnlaw.auditing.remarks import (
     extension_remarks,
@@ -111,8 +112,27 @@ def _card(summary: dict[str, Any], short: str, place: int | None, found: list[Gr
     return (
         f"<article><h3>{_key(place)}{escape(short)}</h3>{path}"
         f'<p class="facts">{escape(" · ".join(facts))}</p>{_findings(summary, found)}'
-        f'<dl class="headline">{numbers}</dl>{_notes(said)}'
+        f'<dl class="headline">{numbers}</dl>{_atlas(summary, place is None)}{_notes(said)}'
         f"{_notes(summary['warnings'], 'note warning')}</article>"
+    )
+
+
+def _atlas(summary: dict[str, Any], opened: bool) -> str:
+    """Where the model lies among those of the atlas; nothing of an older version, or of a part of a model."""
+    entry = summary.get("atlas")
+    if not entry:
+        return ""
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "here", "trained", "lie below", "fresh"))
+    rows = "".join(
+        f'<tr><th scope="row">{escape(label)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for label, *cells in range_lines(entry)
+    )
+    return (
+        f'<details class="atlas"{" open" if opened else ""}><summary>Beside other models</summary>'
+        '<div class="wide"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{_notes([ranges_of(entry)])}</details>"
     )
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
 from attnlaw.models.norms import Fold
+from attnlaw.numerics.two_stage import symmetric_eigenvalues
 from attnlaw.spectra.applied import applied_matrix
 from attnlaw.spectra.scaling import power_scaled
 from attnlaw.spectra.spectrum import Spectrum
@@ -39,7 +40,7 @@ def matrix_spectrum(matrix: Matrix, fold: Fold | None = None) -> Spectrum:
     rows, cols = scaled.shape
     gram = scaled @ scaled.T if rows <= cols else scaled.T @ scaled
     applied = None if fold is None else applied_matrix(scaled, fold, gram if rows <= cols else None)
-    eigenvalues = np.asarray(np.linalg.eigvalsh(gram)[::-1], dtype=np.float64)
+    eigenvalues = symmetric_eigenvalues(gram)[::-1]
     del gram
     values, route = _singular_values(scaled, eigenvalues)
     norm_21, norm_11 = entry_norms(scaled)

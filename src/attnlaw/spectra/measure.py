@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from zlib import crc32
 
 import numpy as np
 
 from attnlaw.base.declare import Progress, silent
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.models.model import Attention, Block, Matrix, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.models.norms import NONE
@@ -19,7 +20,8 @@ from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factored import spectrum_and_roots
+from attnlaw.spectra.factor_sizes import block_factors
+from attnlaw.spectra.factored import Root, spectrum_and_roots
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.scores import ScoreReader, no_sizes
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
@@ -58,7 +60,9 @@ class Selection:
         """
         if not network.layers:
             return cls(groups=())
-        chosen = settings.chosen_layers(len(network.layers))
+        chosen = settings.chosen_layers(len(network.layers) + len(network.others))
+        if chosen and not any(layer.index in chosen for layer in network.layers):
+            raise BadSetting("layers", "selects none with softmax attention", settings.layers)
         groups = tuple(LAYER_GROUPS) if settings.only is None else tuple(dict.fromkeys(settings.only))
         return cls(chosen, groups, approximate)
 
@@ -73,8 +77,13 @@ class Selection:
 
 @dataclass(frozen=True)
 class Unit:
-    """What is read together: one matrix, or all heads of one product of two tensors."""
+    """What is read together: one matrix, or all heads of one product of two tensors.
 
+    `first` is the number of its first matrix among all of the model, in the order of rows, whatever is
+    selected: with the model it says all.
+    """
+
+    first: int
     place: Place
     product: Product
     members: int
@@ -107,27 +116,39 @@ def measure(
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices, whatever the number of threads to the same bits; others are None."""
     units = units_of(model, selection)
-    work = [(unit.product.elements, partial(_measured, model, unit)) for unit in units]
+    work = [(unit.product.elements, partial(unit_spectra, model, unit)) for unit in units]
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
-    spectra = (spectrum for found in results for spectrum in found)
-    return model.network.map(lambda place, _: next(spectra) if selection.takes(place) else None)
+    return measured_tree(model, selection, chain(*results))
+
+
+def measured_tree(
+    model: Model, selection: Selection, spectra: Iterable[Spectrum]
+) -> Network[Spectrum | None]:
+    """The tree of the spectra of the selected matrices, given in the order of rows; others are None."""
+    following = iter(spectra)
+    return model.network.map(lambda place, _: next(following) if selection.takes(place) else None)
 
 
 def units_of(model: Model, selection: Selection) -> list[Unit]:
     """The selected leaves in their order, those that differ in their head alone as one."""
-    chosen = [(place, product) for place, product in model.network.leaves() if selection.takes(place)]
+    leaves = enumerate(model.network.leaves())
+    chosen = [(number, leaf) for number, leaf in leaves if selection.takes(leaf[0])]
     if not chosen:
         raise InputError(
             f"{model.name}: has no matrices of kind {','.join(selection.groups)} "
             "(an unembedding may be tied to the embedding); choose another"
         )
     found = []
-    for (place, product), members in groupby(chosen, key=lambda leaf: (replace(leaf[0], head=None), leaf[1])):
-        found.append(Unit(place, product, len(list(members)), selection.approximates(product)))
+    for (place, product), members in groupby(
+        chosen, key=lambda one: (replace(one[1][0], head=None), one[1][1])
+    ):
+        numbers = [number for number, _ in members]
+        found.append(Unit(numbers[0], place, product, len(numbers), selection.approximates(product)))
     return found
 
 
-def _measured(model: Model, unit: Unit) -> list[Spectrum]:
+def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
+    """The spectra of a unit's matrices, in their order; its tensors are read and dropped again."""
     names = ", ".join(unit.product.tensors)
     try:
         return _spectra(model, unit)
@@ -151,7 +172,8 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
         if isinstance(block, Attention) and KINDS[kind].scores and no_sizes(block) is None:
             reader = ScoreReader(model, block)
         pairs = enumerate(block.factors(model, kind))
-        return [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
+        heads = [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
+        return _with_factors(model, unit, block, heads)
     matrix, norm = model.read(product.views[0]), product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
     if unit.approximate:
@@ -170,16 +192,27 @@ def _head(
     head: int,
     pair: tuple[Matrix, Matrix],
     reader: ScoreReader | None,
-) -> Spectrum:
+) -> tuple[Spectrum, tuple[Root, Root]]:
     """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied.
 
-    `reader` makes the sizes of queries and keys from the same factorisation.
+    The triangular factors of its stored ones stand beside it. `reader` makes the sizes of queries and keys from the same factorisation.
     """
     try:
         with np.errstate(over="raise", invalid="raise"):
             folded = block.applied(model, unit.place.kind, *pair)
     except FloatingPointError as error:
         raise OverflowError(PAST_FLOAT64) from error
-    spectrum, roots = spectrum_and_roots(*pair, folded)
+    spectrum, stored, roots = spectrum_and_roots(*pair, folded)
     scores = None if reader is None or roots is None else reader(head, pair, roots)
-    return replace(spectrum, latent=unit.product.latent, scores=scores)
+    return replace(spectrum, latent=unit.product.latent, scores=scores), stored
+
+
+def _with_factors(
+    model: Model, unit: Unit, block: Block, heads: Sequence[tuple[Spectrum, tuple[Root, Root]]]
+) -> list[Spectrum]:
+    """The spectra of a block with the sizes of their factors, which heads of a group share."""
+    spectra, roots = [spectrum for spectrum, _ in heads], [stored for _, stored in heads]
+    if not isinstance(block, Attention):
+        return spectra
+    sizes = block_factors(model, block, unit.place.kind, unit.product.shape, roots)
+    return [replace(spectrum, factors=own) for spectrum, own in zip(spectra, sizes, strict=True)]

@@ -60,6 +60,8 @@ def no_sizes(block: Attention) -> str | None:
     sides = ((block.norm, how.query_norm), (block.source_norm, how.key_norm), (block.source_norm, None))
     if any(own is None and norm.kind == NONE for norm, own in sides[: 3 if block.shared_key else 2]):
         return "no norm stands before it"
+    if how.growing:
+        return "its scores grow with the position"
     if rotary is not None and rotary.scale is None and _turned(block) is not None:
         return "its type of rotary positions is not known"
     return None

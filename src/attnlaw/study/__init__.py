@@ -3,5 +3,6 @@
 from attnlaw.study.file import Study, read_study
 from attnlaw.study.places import Place
 from attnlaw.study.run import Standing, resume, run, status
+from attnlaw.study.spread import spread
 
-__all__ = ["Place", "Standing", "Study", "read_study", "resume", "run", "status"]
+__all__ = ["Place", "Standing", "Study", "read_study", "resume", "run", "spread", "status"]

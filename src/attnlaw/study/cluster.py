@@ -75,7 +75,7 @@ class Dask:
             if not lost or isinstance(error, InputError) or getattr(error, "filename", None) is not None:
                 raise
             raise InputError(
-                "the Dask scheduler went away; all finished rows are kept: resume the study"
+                "the Dask scheduler went away; all finished rows are kept: run the same command again"
             ) from error
 
     def _run(
@@ -151,7 +151,7 @@ class Dask:
             if ending.key != pending.task.key:
                 raise InputError(
                     f"a worker that joined has another version of attnlaw than {__version__}; all finished "
-                    "rows are kept: install the same version there, and resume the study"
+                    "rows are kept: install the same version there, and run the same command again"
                 )
             counted = replace(ending, attempts=pending.attempts + 1)
             if policy.is_final(counted):

@@ -31,14 +31,22 @@ class Policy:
 
 
 class Stop:
-    """Whether the user asked to stop. While a task is computed in this process, asking interrupts it."""
+    """Whether to stop: the user asked for it, or a task failed without which the others are in vain.
+
+    While a task is computed in this process, asking interrupts it.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.by_user = False
+        self.in_vain = False
         self.computing = False
 
+    @property
+    def asked(self) -> bool:
+        return self.by_user or self.in_vain
+
     def ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.by_user = True
         if self.computing:
             raise KeyboardInterrupt
 

@@ -29,7 +29,7 @@ from typing import Any, get_origin
 
 import numpy as np
 
-from attnlaw.base.declare import Verb, grid
+from attnlaw.base.declare import Verb, expanded, grid
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.files import MEGABYTE, parse_toml, read_bounded, require_possible
 from attnlaw.base.settings import Declared, Settings, declared, known_name, setting, settings, span
@@ -157,9 +157,8 @@ class _Sweep:
                     if key in axes:
                         raise InputError(f"{key}: already given above; keep it in one place")
                     values = [one.checked(point) for point in _points(one, value, label)]
-                    axes[key] = (
-                        _on_disk([str(point) for point in values], key, folder) if one.rule.file else values
-                    )
+                    on_disk = _on_disk(values, key, folder) if one.rule.file else values
+                    axes[key] = expanded(one, on_disk)
                     self.labels[key] = label
         self.grids.append(axes)
 

@@ -1,4 +1,4 @@
-"""Where a study runs: in this process, on a local Dask cluster, on one that is already there, or on Slurm."""
+"""Where tasks are computed: in this process, on a local Dask cluster, on one that is there, or on Slurm."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Place(Settings):
     )
     slurm: str | None = setting(
         default=None,
-        help="Slurm jobs: also memory, walltime, account, interface; needs --jobs for their number.",
+        help="Slurm jobs: also memory, walltime, account, interface; as many as make N workers.",
         metavar="partition=...,cores=...",
     )
 
@@ -58,13 +58,13 @@ class Place(Settings):
         if self.dask is not None and not re.fullmatch(r"(tcp://|tls://)?[^/\s]+:\d{1,5}", self.dask):
             raise BadSetting("dask", "expected tcp://HOST:PORT, or tls://HOST:PORT", self.dask)
         if self.dask is not None and (self.slurm is not None or self.jobs is not None):
-            raise BadSetting("dask", "has workers of its own; drop {jobs} and {slurm}", self.dask)
+            raise BadSetting("dask", "has workers of its own; give it alone", self.dask)
         if self.slurm is not None:
             parse_options(self.slurm)
 
     @contextmanager
     def open(self, out: str | os.PathLike[str], stop: Stop) -> Iterator[Engine]:
-        """The engine for a study in `out`, once its workers are seen to fit; they end with the context."""
+        """The engine for a store in `out`, once its workers are seen to fit; they end with the context."""
         if self == Place():
             yield InProcess()
             return
@@ -102,7 +102,7 @@ def _local(jobs: int) -> Iterator[Any]:
                 client = stack.enter_context(Client(cluster, set_as_default=False))
         except RuntimeError as error:
             raise InputError(
-                f"the local cluster did not start ({error}); try again, or without --jobs"
+                f"the local cluster did not start ({error}); try again, or without workers"
             ) from error
         yield client
 
@@ -126,7 +126,7 @@ def _running(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask's log without the deaths of workers: the study tells what failed."""
+    """Dask's log without the deaths of workers: rows tell what failed."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -158,7 +158,7 @@ def look_around(token: str) -> tuple[str, bool]:
 
 
 def _check_workers(client: Any, folder: Path) -> None:
-    """An `InputError` where workers have another version or do not see the study's directory."""
+    """An `InputError` where workers have another version or do not see the directory of the store."""
     token = folder / f".seen-{uuid.uuid4().hex}"
     token.touch()
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,9 +112,9 @@ def run(
     """
     _require_store_of_rows(Path(out))
     with locked(out), open_store(out, create=True) as store:
-        todo = list(study.tasks) if force else _missing(study, store, retry_failed)
+        todo = list(study.tasks) if force else missing(study.tasks, store, retry_failed)
         study.check(todo)
-        _tidy(store)
+        tidy(store)
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
@@ -127,7 +127,7 @@ def run(
                         _export(study, store)
                         raise
             _export(study, store)
-        _tidy(store)
+        tidy(store)
         return _standing(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
 
 
@@ -168,8 +168,7 @@ def _compute(
 
     def keep(tasks: list[Task], first: bool) -> Iterator[Ending]:
         nonlocal computed
-        for endings in engine.run(tasks, store.folder, policy, stop, first):
-            store.add(endings)
+        for endings in kept(tasks, store, engine, policy, stop, first):
             computed += len(endings)
             if progress is not None:
                 progress(computed, len(todo))
@@ -184,6 +183,15 @@ def _compute(
     return computed
 
 
+def kept(
+    tasks: Sequence[Task], store: Store, engine: Engine, policy: Policy, stop: Stop, first: bool = False
+) -> Iterator[list[Ending]]:
+    """Compute tasks; how they ended, once it is in the store."""
+    for endings in engine.run(tasks, store.folder, policy, stop, first):
+        store.add(endings)
+        yield endings
+
+
 def _cost(todo: list[Task], firsts: Mapping[str, Ending], workers: int) -> Cost:
     if any(ending.error is not None for ending in firsts.values()):
         return Cost(len(todo), workers, None, None)
@@ -192,12 +200,12 @@ def _cost(todo: list[Task], firsts: Mapping[str, Ending], workers: int) -> Cost:
     return Cost(len(todo), workers, firsts[todo[0].verb.name].seconds, max(total / workers, longest))
 
 
-def _missing(study: Study, store: Store, retry_failed: bool) -> list[Task]:
+def missing(tasks: Iterable[Task], store: Store, retry_failed: bool) -> list[Task]:
     """The tasks that have not ended, are to be computed anew, or have lost a table."""
     errors, outdated = {key: error for key, _, error in store.ends()}, store.outdated() | store.lost().keys()
     return [
         task
-        for task in study.tasks
+        for task in tasks
         if task.key not in errors or task.key in outdated or (retry_failed and errors[task.key] is not None)
     ]
 
@@ -211,7 +219,7 @@ def _require_store_of_rows(folder: Path) -> None:
         )
 
 
-def _tidy(store: Store) -> None:
+def tidy(store: Store) -> None:
     """Remove drafts, markers, and parts that no row names. The lock is held: nobody needs them."""
     kept = {store.folder / path for parts in store.parts().values() for _, path in parts}
     for place, pattern in LEFT.items():

@@ -88,7 +88,7 @@ def slurm_cluster(text: str, folder: Path) -> Any:
             memory=job.memory or f"{4 * job.cores}GB",
             nanny=True,
             death_timeout=DEATH_TIMEOUT,
-            job_name="attnlaw-study",
+            job_name="attnlaw",
             job_script_prologue=[f"export {name}={value}" for name, value in THREADS.items()],
             log_directory=str(folder / "slurm"),
             scheduler_options={"dashboard_address": NO_DASHBOARD},

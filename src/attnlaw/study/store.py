@@ -96,8 +96,8 @@ class Store:
 
     def _damaged(self, key: str) -> InputError:
         return InputError(
-            f"{self.folder / STORE}: what it holds of task {key} cannot be read; the store is damaged: run "
-            "the study in another directory"
+            f"{self.folder / STORE}: what it holds of task {key} cannot be read; the store is damaged: "
+            "use another directory"
         )
 
 
@@ -134,8 +134,8 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
         except BlockingIOError as error:
             file.seek(0)
             raise InputError(
-                f"{path.parent}: another run of this study is at work ({file.read().strip() or 'starting'}); "
-                "wait for its end, look with attnlaw study status, or choose another directory"
+                f"{path.parent}: another run is at work ({file.read().strip() or 'starting'}); "
+                "wait for its end, or choose another directory"
             ) from error
         except OSError as error:
             raise InputError(

@@ -34,10 +34,15 @@ ONE_AT_A_TIME = threading.Lock()
 
 @dataclass(frozen=True)
 class Task:
-    """One row to be: a verb and the case that it runs."""
+    """One row to be: a verb and the case that it runs.
+
+    `count` and `work` tell a progress how many things it finds and how much work it is beside others.
+    """
 
     verb: Verb[Any, Any]
     case: Settings
+    count: int = 1
+    work: float = 1.0
 
     @cached_property
     def key(self) -> str:

@@ -22,20 +22,23 @@ VERBS: dict[str, tuple[str, str]] = {
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }
-# Verbs without a command: a study names them, and the page of the verb before the dot tells of them.
-OF_STUDIES: dict[str, str] = {"limit.spectrum": "attnlaw.verbs.limit_spectrum"}
+# Verbs without a command: studies and reports know them, Python has the functions behind them.
+STUDIED: dict[str, tuple[str, str]] = {
+    "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
+    "shift": ("attnlaw.verbs.shift", "The risk of weighted kernel ridge regression under covariate shift."),
+    "ensemble": ("attnlaw.verbs.ensemble", "The error of learners that are averaged or vote."),
+    "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
+}
 
 
 def verb(name: str) -> Verb[Any, Any]:
     """The verb of a name; `learn.simulate` is the one that `learn` has beside it."""
-    if name in OF_STUDIES:
-        alone: Verb[Any, Any] = import_module(OF_STUDIES[name]).VERB
-        return alone
     first, _, beside = name.partition(".")
-    if first in VERBS:
-        found: Verb[Any, Any] = import_module(VERBS[first][0]).VERB
+    known = VERBS | STUDIED
+    if first in known:
+        found: Verb[Any, Any] = import_module(known[first][0]).VERB
         if not beside:
             return found
         if found.beside is not None and found.beside.name == name:
             return found.beside
-    raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS)}")
+    raise InputError(f"{name!r} is no verb; expected one of {', '.join(known)}")

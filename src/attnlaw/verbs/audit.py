@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
 from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.declare import Part, Progress, Quantity, Split, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.bounds import BOUNDS
 from attnlaw.models.settings import MACHINE, ModelSettings, require_there
+from attnlaw.verbs.audit_unit import UNIT, unit_of
 
 if TYPE_CHECKING:
     from attnlaw.auditing.audit import Audit
@@ -210,6 +212,15 @@ CHARTS = (
         "each matrix at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices "
         "whose singular values, times their scale γαL, are small: they decay, or the scale is small.",
     ),
+    Own(
+        "balance",
+        "Balance of factors",
+        draw="attnlaw.report.balance_chart:balance",
+        caption="How much larger the two factors of a head are than the smallest ones with the same product, "
+        "a dot for each head (of a group of queries one); the short lines are random factors. Weight decay "
+        "drives it to zero, and the flattest factors have it zero. Rings, where queries have a bias, leave "
+        "it out: dots far above their rings are a bias that was not decayed.",
+    ),
     HEAD_MAP,
     STORED_HEAD_MAP,
     LAW_MAP,
@@ -226,8 +237,31 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.auditing.audit import audit
 
-    found = audit(case, case.samples, case.approximate, progress, case.as_stored)
-    return found.summarized(VERB.json(case, found))
+    return _summarized(case, audit(case, case.samples, case.approximate, progress, case.as_stored))
+
+
+def _summarized(case: AuditSettings, found: Audit) -> Audit:
+    """The audit with all that its JSON has, and where the model lies in the atlas."""
+    from attnlaw.auditing.atlas import atlas
+
+    return found.summarized(VERB.json(case, found) | {"atlas": atlas().beside(found)})
+
+
+def parts(case: AuditSettings) -> list[Part]:
+    """The units of a model, for workers."""
+    from attnlaw.auditing.units import selected_units
+
+    units = selected_units(case, case.approximate)
+    first = unit_of(case, case.approximate)
+    return [Part(replace(first, first=unit.first), unit.members, unit.operations) for unit in units]
+
+
+def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
+    from attnlaw.auditing.audit import Given
+    from attnlaw.auditing.units import joined
+
+    given = Given(case.samples, case.as_stored)
+    return _summarized(case, joined(case, case.approximate, given, (own["records"] for own in tables)))
 
 
 VERB = AuditVerb(
@@ -246,4 +280,5 @@ VERB = AuditVerb(
     ),
     charts=CHARTS,
     refuse=require_there,
+    split=Split(UNIT, parts, join, counted="matrices"),
 )

@@ -1,38 +1,29 @@
 """A model that is watched while it is measured: every tensor and every map is looked at when it is read.
 
-Nothing is read for the findings' sake but what no measured map reads (norms, biases, embeddings), tensors
-whose samples agree, and pairs of heads whose sketches are near: these are compared exactly. Of a layer the
-watch keeps numbers only, and while it is measured the Gram matrices of some coordinates.
+What reading shows goes out as notes (see `notes`), to who gathers them (see `gather`): the notes of a part of
+the model depend on that part alone, whoever reads it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.auditing.findings.alike import (
-    CROSS,
-    SELF,
-    Sketch,
-    heads_alike,
-    layers_alike,
-    projected,
-    sketches,
-)
-from attnlaw.auditing.findings.balance import PAIRS, rms
-from attnlaw.auditing.findings.evidence import Balance, Evidence, Spot, Stored, Turned
-from attnlaw.auditing.findings.orientation import TOUCHING, Single, sides, turned
-from attnlaw.auditing.findings.roles import MAP, OTHER, known_tensors
+from attnlaw.auditing.findings.alike import CROSS, SELF, Sketch, projected, sketches
+from attnlaw.auditing.findings.balance import rms
+from attnlaw.auditing.findings.evidence import Spot
+from attnlaw.auditing.findings.notes import Note, SideNote, SizeNote, SketchNote, TensorNote
+from attnlaw.auditing.findings.orientation import TOUCHING, Single, sides
+from attnlaw.auditing.findings.roles import OTHER, Known, known_tensors
 from attnlaw.auditing.findings.scan import FLOATS, LARGEST_FLOAT16, decibels, is_float, is_mask, scan
-from attnlaw.base.errors import InputError, printable
 from attnlaw.models.model import Attention, FeedForward, Matrix, Model, View
 from attnlaw.models.tensors import Tensors
 
@@ -77,34 +68,44 @@ class Use:
     spot: Spot
 
 
-class Watch:
-    """Notes of one model; measure `model`, then ask for the `evidence`."""
+@dataclass(frozen=True)
+class Index:
+    """What the tensors of a model are for, and where its maps are used."""
 
-    def __init__(self, model: Model) -> None:
-        self._plain, self._roles = model, known_tensors(model)
+    roles: Known
+    uses: Mapping[View, Sequence[Use]]
+
+    @classmethod
+    def of(cls, model: Model) -> Index:
+        uses: dict[View, list[Use]] = defaultdict(list)
+        for use in uses_of(model):
+            uses[getattr(use.block, use.field)].append(use)
+        return cls(known_tensors(model), uses)
+
+
+class Watch:
+    """Takes notes while `model` is read, each tensor once, and gives them to `take`, from any thread.
+
+    `seconds` is the CPU time that noting took.
+    """
+
+    def __init__(self, model: Model, take: Callable[[Note], None], index: Index | None = None) -> None:
+        self._plain, self._take, self._index = model, take, index or Index.of(model)
         self.model = WatchedModel(
             **{**vars(model), "tensors": Watched(model.tensors, self._tensor)}, show=self._map
         )
-        self._uses: dict[View, list[Use]] = defaultdict(list)
-        for use in _uses(model):
-            self._uses[getattr(use.block, use.field)].append(use)
         self._lock = Lock()
         self._seen: set[Name] = set()
-        self._stored: dict[Name, Stored] = {}
-        self._digests: dict[bytes, list[Name]] = defaultdict(list)
         self._projected: dict[tuple[int, str], dict[View, Sketch]] = defaultdict(dict)
-        self._sketches: dict[tuple[int, str], Sketch] = {}
-        self._sides: dict[int, dict[str, tuple[Single | None, Single | None]]] = defaultdict(dict)
-        self._turned: dict[int, list[Turned]] = {}
-        self._sizes: dict[tuple[Spot, str], float] = {}
-        self._seconds = 0.0
+        self.seconds = 0.0
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def timed(self) -> Iterator[None]:
+        """Count the CPU time of this thread inside."""
         began = time.thread_time()
         yield
         with self._lock:
-            self._seconds += time.thread_time() - began
+            self.seconds += time.thread_time() - began
 
     def _tensor(self, name: str, member: int | None, array: NDArray[Any]) -> None:
         with self._lock:
@@ -112,41 +113,29 @@ class Watch:
             self._seen.add((name, member))
         if known or array.size == 0 or not is_float(array):
             return
-        with self._timed():
+        with self.timed():
             seen = scan(array)
-            role, spot = self._roles(name, member)
+            role, _ = self._index.roles(name, member)
             dtype = self._plain.tensors.dtype(name)
-            own_code = dtype not in FLOATS
             strange = seen.not_finite or (seen.peak or 0.0) > LARGEST_FLOAT16
-            stored = Stored(
-                replace(spot, tensor=printable(spot.tensor or name)),
-                role,
+            note = TensorNote(
+                name,
+                member,
                 array.shape,
-                dtype,
-                own_code,
-                seen.not_finite,
-                seen.peak,
-                seen.constant,
-                seen.zero_rows,
-                seen.zero_columns,
-                seen.distinct,
-                decibels(array, dtype) if own_code else None,
+                seen,
+                None if dtype in FLOATS else decibels(array, dtype),
                 mask=bool(strange and role == OTHER and is_mask(array)),
             )
-            with self._lock:
-                self._stored[name, member] = stored
-                if role == MAP and array.ndim > 1:
-                    self._digests[seen.digest].append((name, member))
+        self._take(note)
 
     def _map(self, view: View, matrix: Matrix) -> None:
-        uses = self._uses.get(view)
+        uses = self._index.uses.get(view)
         if not uses:
             return
-        with self._timed(), np.errstate(over="ignore", invalid="ignore"):
+        with self.timed(), np.errstate(over="ignore", invalid="ignore"):
             size = rms(matrix)
             for use in uses:
-                with self._lock:
-                    self._sizes[use.spot, use.field] = size
+                self._take(SizeNote(use.spot, use.field, size))
                 if isinstance(use.block, Attention):
                     self._sketch(use, use.block, view, matrix.astype(np.float32))
                 self._orient(use, matrix)
@@ -160,80 +149,17 @@ class Watch:
                 if all(own in maps for own in views):
                     found = sketches(attention, kind, self._projected.pop((use.layer, kind)))
                     if np.isfinite(found).all():
-                        self._sketches[use.layer, kind] = found
+                        self._take(SketchNote(use.layer, kind, found))
 
     def _orient(self, use: Use, matrix: Matrix) -> None:
         cross = isinstance(use.block, Attention) and use.block.cross
         if use.field not in TOUCHING or cross or use.spot.expert is not None:
             return
-        found = sides(use.field, matrix)
-        with self._lock:
-            own = self._sides[use.layer]
-            own[use.field] = found
-            if len(own) == len(TOUCHING):
-                self._turned[use.layer] = self._finished(use.layer)
-
-    def _finished(self, layer: int) -> list[Turned]:
-        block = self._plain.layers[layer]
-        views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
-        noted = self._sides.pop(layer)
-        own = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
-        spots = {field: self._roles(views[field].tensor, views[field].member)[1] for field in own}
-        named = {field: replace(spot, tensor=printable(spot.tensor or "")) for field, spot in spots.items()}
-        return turned(own, named)
-
-    def evidence(self, whole: bool) -> Evidence:
-        """What was noted; with `whole` all other tensors of the file are looked at, too."""
-        if whole:
-            self._rest()
-        with self._timed():
-            for layer in list(self._sides):
-                self._turned[layer] = self._finished(layer)
-            layers, heads = (tuple(find(self._plain, self._sketches)) for find in (layers_alike, heads_alike))
-            self._twins()
-        return Evidence(
-            tuple(self._stored[name] for name in sorted(self._stored, key=str)),
-            layers,
-            heads,
-            tuple(one for layer in sorted(self._turned) for one in self._turned[layer]),
-            tuple(self._balances()),
-            self._seconds,
-        )
-
-    def _rest(self) -> None:
-        read = {name for name, _ in self._seen}
-        for name in self._plain.tensors.shapes:
-            if name not in read:
-                try:
-                    self.model.tensors.read(name)
-                except InputError:
-                    continue  # no map needs it, and it is no plain array
-
-    def _twins(self) -> None:
-        """Compare tensors whose samples of bits agree."""
-        for names in self._digests.values():
-            first, *others = sorted(names, key=str)
-            for name in others:
-                if self._equal(first, name):
-                    twin = self._stored[first].spot.tensor
-                    self._stored[name] = replace(self._stored[name], twin=twin)
-
-    def _equal(self, first: Name, second: Name) -> bool:
-        one, other = (self._plain.tensors.read(*name) for name in (first, second))
-        return one.shape == other.shape and one.tobytes() == other.tobytes()
-
-    def _balances(self) -> Iterator[Balance]:
-        for use in _uses(self._plain):
-            for pair, (above, below, kind) in PAIRS.items():
-                if use.field != above or _free(use.block, pair):
-                    continue
-                first, second = (self._sizes.get((use.spot, field), 0.0) for field in (above, below))
-                if 0 < first < np.inf and 0 < second < np.inf:
-                    prefix = "cross_" if isinstance(use.block, Attention) and use.block.cross else ""
-                    yield Balance(replace(use.spot, kind=f"{prefix}{kind}"), pair, first / second)
+        self._take(SideNote(use.layer, use.field, *sides(use.field, matrix)))
 
 
-def _uses(model: Model) -> Iterator[Use]:
+def uses_of(model: Model) -> Iterator[Use]:
+    """Every use of a map, block by block."""
     for layer in model.layers:
         for attention, kind in ((layer.attention, None), (layer.cross, "cross")):
             if attention is not None:
@@ -248,9 +174,3 @@ def _uses(model: Model) -> Iterator[Use]:
                 for field, view in vars(block).items():
                     if isinstance(view, View):
                         yield Use(layer.index, block, field, spot)
-
-
-def _free(block: Attention | FeedForward, pair: str) -> bool:
-    """Whether norms of queries or keys free a ratio."""
-    scores = block.scores if isinstance(block, Attention) else None
-    return pair == "Q/K" and scores is not None and (scores.query_norm or scores.key_norm) is not None

@@ -14,47 +14,93 @@ and B is no part of the product.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.assembly.scores import scores_of
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.families import LayerTable, Roles
 from attnlaw.models.model import Attention, View
+from attnlaw.models.norms import Norm
 
 
-def build_attention(
-    shapes: Shapes, prefix: str, stack: LayerTable, given_heads: int | None, depth: int, cross: bool = False
-) -> Attention:
-    """One block of the layer at `depth` of its stack, self attention unless `cross`, and how it scores."""
-    roles = stack.cross if cross else stack.attention
-    output = prefix + roles["output"]
+@dataclass(frozen=True)
+class Place:
+    """Where a block stands: the prefix of its layer, its depth, the layer whose keys and values it reads."""
+
+    prefix: str
+    depth: int
+    source: str
+    source_depth: int
+    cross: bool = False
+
+
+def build_attention(shapes: Shapes, place: Place, given_heads: int | None) -> Attention:
+    """One block of a layer, and how it scores."""
+    stack = shapes.stack
+    roles = stack.cross if place.cross else stack.attention
+    output = place.prefix + roles["output"]
     width = shapes.matrix(output)[0]  # heads * head size, however query, key and value are stored
     heads = _heads(shapes, output, width, stack.heads, given_heads)
     if any("latent" in keys.split(",") for keys in roles):
-        block = _latent(shapes, prefix, stack, heads, width)
+        block = _latent(shapes, place.prefix, stack, heads, width)
     else:
-        block = _plain(shapes, prefix, roles, stack, heads, width, cross)
-    return replace(block, scores=scores_of(shapes, stack, prefix, block, depth))
+        block = _plain(shapes, place, roles, heads, width)
+    return replace(block, scores=scores_of(shapes, place.prefix, place.source, block, place.depth))
 
 
-def _plain(
-    shapes: Shapes, prefix: str, roles: Roles, stack: LayerTable, heads: int, width: int, cross: bool
-) -> Attention:
+def _plain(shapes: Shapes, place: Place, roles: Roles, heads: int, width: int) -> Attention:
     """The maps of a block, and how they split into heads."""
+    stack, prefix, cross = shapes.stack, place.prefix, place.cross
     output = prefix + roles["output"]
     size = width // heads
-    kv_heads = _key_value_heads(shapes, prefix, roles, heads, size)
-    sizes = {"query": width, "key": kv_heads * size, "value": kv_heads * size}
-    runs = stack.runs or (kv_heads if stack.interleaved else 1)
-    views = shapes.views(prefix, roles, sizes, runs, biases=stack.biases)
+    kv_heads = _key_value_heads(shapes, place.source, roles, heads, size)
+    sizes = {"query": width, "gate": width, "key": kv_heads * size, "value": kv_heads * size}
+    gated = any("gate" in keys.split(",") for keys in roles)
+    runs = stack.runs or (1 if not stack.interleaved else heads if gated else kv_heads)
+    views: dict[str, View] = {}
+    for at, own in _by_layer(shapes, place, roles):
+        views |= shapes.views(at, own, sizes, runs, biases=stack.biases)
+    views.setdefault("value", views["key"])
     if not cross:
         shapes.agree(views["key"].tensor, "key/value heads", kv_heads, "num_key_value_heads")
     shapes.agree(output, "inputs per head", size, "head_dim")
     for role in ("query",) if cross else ("query", "key", "value"):
         _check_inputs(shapes, views[role], views["output"])
     query, key, value = (views[role] for role in ("query", "key", "value"))
-    return Attention(query, key, value, views["output"], heads, kv_heads, cross)
+    return Attention(
+        query,
+        key,
+        value,
+        views["output"],
+        heads,
+        kv_heads,
+        cross,
+        source=None if place.source == prefix else place.source_depth,
+        gate=views.get("gate"),
+        value_norm=None if cross else _inner_norm(shapes, prefix, "value"),
+        output_norm=None if cross else shapes.feeds(_inner_norm(shapes, prefix, "output"), views["output"]),
+    )
+
+
+def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
+    name = shapes.stack.inner_norms.get(role)
+    return None if name is None else shapes.norm(name and prefix + name)
+
+
+def _by_layer(shapes: Shapes, place: Place, roles: Roles) -> Iterator[tuple[str, Roles]]:
+    """The roles of the block's own layer, and those of the layer whose keys and values it reads.
+
+    Gemma 4 has no values where `attention_k_eq_v` makes them the keys.
+    """
+    if shapes.config.values.get("attention_k_eq_v") is True and place.source + roles["value"] not in shapes:
+        roles = {role: name for role, name in roles.items() if role != "value"}
+    if place.source == place.prefix:
+        yield place.prefix, roles
+        return
+    yield place.prefix, {role: name for role, name in roles.items() if role not in ("key", "value")}
+    yield place.source, {role: name for role, name in roles.items() if role in ("key", "value")}
 
 
 def _latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, width: int) -> Attention:

@@ -8,6 +8,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.families import LayerTable, Roles
 from attnlaw.models.model import FeedForward
+from attnlaw.models.norms import NO_NORM
 
 EXPERT = "{expert}"
 
@@ -32,7 +33,8 @@ def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedF
     if any(EXPERT in name for name in roles.values()):
         return tuple(_block(shapes, prefix, _of_expert(roles, number)) for number in range(count))
     experts = tuple(_block(shapes, prefix, roles, member=number) for number in range(count))
-    for view in (view for view in vars(experts[0]).values() if view):
+    first = experts[0]
+    for view in (view for view in (first.inner, first.gate, first.outer) if view):
         shapes.match(view, "experts", shapes.tensors.shapes[view.tensor][0], count)
     return experts
 
@@ -79,4 +81,11 @@ def _block(
         shapes.agree(views["out"].tensor, "inputs", width, inner_size)
     shapes.agree(views["in"].tensor, "inputs", views["in"].shape[0], shapes.family.hidden_size)
     shapes.match(views["in"], "inputs", views["in"].shape[0], views["out"].shape[1])
-    return FeedForward(inner=views["in"], outer=views["out"], gate=views.get("gate"))
+    between = shapes.stack.inner_norms.get("out")
+    norm = shapes.norm(prefix + between) if between else None
+    return FeedForward(
+        inner=views["in"],
+        outer=views["out"],
+        gate=views.get("gate"),
+        outer_norm=shapes.feeds(norm, views["out"]) or NO_NORM,
+    )

@@ -7,8 +7,9 @@ from dataclasses import replace
 from math import prod
 
 from attnlaw.base.errors import InputError, printable
-from attnlaw.models.assembly.attention import build_attention
+from attnlaw.models.assembly.attention import Place, build_attention
 from attnlaw.models.assembly.feed_forward import build_experts, build_feed_forward, missing
+from attnlaw.models.assembly.head_axis import with_joined_heads
 from attnlaw.models.assembly.match import (
     Match,
     MatchedStack,
@@ -17,7 +18,15 @@ from attnlaw.models.assembly.match import (
     stranger_of,
 )
 from attnlaw.models.assembly.norms import StackNorms, stack_norms
-from attnlaw.models.assembly.remarks import extensions, matrices_left_out, unread_layers, warnings
+from attnlaw.models.assembly.own_sizes import key_source, layer_config
+from attnlaw.models.assembly.remarks import (
+    extensions,
+    matrices_left_out,
+    not_in_the_tree,
+    ranges,
+    unread_layers,
+    warnings,
+)
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
@@ -39,29 +48,34 @@ def build_model(
     """Read names, shapes and sizes (no weights) into a `Model` of one of the families."""
     match = match_family(tensors, config, families)
     family = match.family
+    tensors = with_joined_heads(tensors, match)
     stranger = stranger_of(family, config, families)
-    shapes_of = [Shapes(tensors, config.part(stack.stack.config), family, stranger) for stack in match.stacks]
+    shapes_of = [
+        Shapes(tensors, config.part(found.stack.config), family, found.stack, stranger)
+        for found in match.stacks
+    ]
     for shapes, stack in zip(shapes_of, match.stacks, strict=True):
         _check_depth(shapes, stack)
     applications = _applications(match, config)
     layers: list[Blocks] = []
     towers: list[Tower] = []
+    others: list[int] = []
     memory: Norm | None = None
     for shapes, stack in zip(shapes_of, match.stacks, strict=True):
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
         order = applications if family.shared_layers else range(len(stack.layers))
         norms = stack_norms(shapes, stack, order)
-        own = _layers(shapes, stack, heads, label and printable(label), len(layers), norms, memory)
+        first = len(layers) + len(others)
+        own = _layers(shapes, stack, heads, label and printable(label), first, norms, memory)
         if family.towers:
             places = tuple(range(len(layers), len(layers) + len(own)))
             towers.append(Tower(label or "", places, widths(own), _activation(shapes)))
         layers += own
+        others += sorted({*range(first, first + len(own) + len(stack.linear))} - {one.index for one in own})
         memory = norms.last
     left_out = matrices_left_out(match, layers, tensors)
     unread = unread_layers(match, layers, tensors, config)
-    # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
-    whole = not left_out or all(layer.feed_forward or layer.experts for layer in layers)
-    complete = whole and not any(part.of_network for part in unread)
+    obstacle = not_in_the_tree(match, layers, tensors, others, left_out, unread)
     embedding = _first(tensors, family.embedding, stored_out_in=False)
     unembedding = _first(tensors, family.unembedding, stored_out_in=True)
     return Model(
@@ -76,14 +90,15 @@ def build_model(
                 "embedding": None if embedding is None else Product.of(embedding, NO_NORM),
                 "unembedding": None if unembedding is None else Product.of(unembedding, None),
             },
-            complete,
+            obstacle,
             towers,
+            others,
         ),
         layers=tuple(layers),
         embedding_view=embedding,
         unembedding_view=unembedding,
-        extensions=extensions(match, layers, config, complete),
-        warnings=warnings(match, layers, tensors, config, left_out, unread, stranger),
+        extensions=extensions(match, layers, config, obstacle is None),
+        warnings=warnings(match, layers, tensors, config, left_out, unread, others, stranger),
     )
 
 
@@ -106,42 +121,59 @@ def _layers(
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
     layers = []
-    for depth, (prefix, fed) in enumerate(zip(matched.layers, norms.layers, strict=True)):
-        experts = build_experts(shapes, prefix, stack)
+    prefixes = dict(zip(matched.numbers, matched.layers, strict=True))
+    fed = dict(zip(matched.numbers, norms.layers, strict=True))
+    for number, prefix in prefixes.items():
+        own = replace(shapes, config=layer_config(shapes.config, number, stack.inner_size))
+        source = key_source(shapes.config, number)
+        place = Place(prefix, number, prefixes.get(source, prefix), first + source)
+        experts = build_experts(own, prefix, stack)
         blocks = Blocks(
-            index=first + depth,
-            attention=build_attention(shapes, prefix, stack, heads, depth),
-            cross=build_attention(shapes, prefix, stack, heads, depth, cross=True) if has_cross else None,
-            feed_forward=build_feed_forward(shapes, prefix, stack, bool(experts)),
+            index=first + number,
+            attention=build_attention(own, place, heads),
+            cross=build_attention(own, replace(place, cross=True), heads) if has_cross else None,
+            feed_forward=build_feed_forward(own, prefix, stack, bool(experts)),
             stack=label,
             experts=experts,
-            router_sum=_router_sum(shapes, len(experts)),
+            router_sum=_router_sum(own, len(experts)),
         )
-        layers.append(_fed(shapes, blocks, fed, memory))
+        earlier = fed.get(source, fed[number])["attention"]
+        layers.append(_fed(own, blocks, fed[number], memory, earlier))
     having = [bool(layer.feed_forward or layer.experts) for layer in layers]
     if any(having) and not all(having):
         raise missing(shapes, matched.layers[having.index(False)], stack)
     return layers
 
 
-def _fed(shapes: Shapes, layer: Blocks, norms: Mapping[str, Norm | None], memory: Norm | None) -> Blocks:
-    """The layer with the norm that each of its blocks reads."""
+def _fed(
+    shapes: Shapes,
+    layer: Blocks,
+    norms: Mapping[str, Norm | None],
+    memory: Norm | None,
+    earlier: Norm | None,
+) -> Blocks:
+    """The layer with the norm that each of its blocks reads; keys and values of other layers read others."""
 
-    def reading(block: FeedForward) -> FeedForward:
-        return replace(block, norm=shapes.feeds(norms["feed_forward"], block.inner))
+    def reading(block: FeedForward, norm: Norm | None) -> FeedForward:
+        return replace(block, norm=shapes.feeds(norm, block.inner))
 
+    routed = norms["experts"] or norms["feed_forward"]
     own, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
     return replace(
         layer,
-        attention=replace(own, norm=shapes.feeds(norms["attention"], own.query)),
+        attention=replace(
+            own,
+            norm=shapes.feeds(norms["attention"], own.query),
+            memory_norm=None if own.source is None else shapes.feeds(earlier, own.key),
+        ),
         cross=cross
         and replace(
             cross,
             norm=shapes.feeds(norms["cross"], cross.query),
             memory_norm=shapes.feeds(memory, cross.key),
         ),
-        feed_forward=feed_forward and reading(feed_forward),
-        experts=tuple(reading(expert) for expert in layer.experts),
+        feed_forward=feed_forward and reading(feed_forward, norms["feed_forward"]),
+        experts=tuple(reading(expert, routed) for expert in layer.experts),
     )
 
 
@@ -149,11 +181,14 @@ def _router_sum(shapes: Shapes, experts: int) -> float:
     """The most that a router's weights add up to: a softmax to one, plain sigmoids to one per expert."""
     config = shapes.config
     scale = config.number("routed_scaling_factor") or 1.0
+    chosen = min(config.size("num_experts_per_tok") or experts, experts)
+    if shapes.is_among(shapes.family.scaled_experts):
+        return float(max(chosen, 1))
     sigmoid_type = shapes.is_among(shapes.family.sigmoid_routers)
     sigmoids = sigmoid_type or config.text("scoring_func") == "sigmoid"
     if not experts or not sigmoids or config.values.get("norm_topk_prob", True):
         return scale
-    return scale * min(config.size("num_experts_per_tok") or experts, experts)
+    return scale * chosen
 
 
 def _first(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:
@@ -168,13 +203,14 @@ def _first(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> Vie
 def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     if not matched.positions[0]:
         return
-    found = [max(axis) + 1 for axis in zip(*matched.positions, strict=True)]
+    positions = sorted((*matched.positions, *matched.linear))
+    found = [max(axis) + 1 for axis in zip(*positions, strict=True)]
     keys = matched.stack.depth
     expected = [shapes.config.size(key) or top for key, top in zip(keys, found, strict=True)]
-    if found != expected or len(matched.positions) != prod(expected):
+    if found != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
         raise InputError(
-            f"{shapes.tensors.source}: expected {count} layers, found layers {_ranges(matched.positions)}; "
+            f"{shapes.tensors.source}: expected {count} layers, found layers {ranges(positions)}; "
             + (
                 shapes.unsupported
                 or "the checkpoint is incomplete or its config.json belongs to another model"
@@ -198,16 +234,3 @@ def _applications(match: Match, config: Config) -> tuple[int, ...]:
     return tuple(
         int(step / (depth / groups)) * inner + member for step in range(depth) for member in range(inner)
     )
-
-
-def _ranges(positions: tuple[tuple[int, ...], ...]) -> str:
-    """0-3, 5 for layers 0, 1, 2, 3, 5; 0.0, 1.0 for layer 0 of the groups 0 and 1."""
-    if len(positions[0]) > 1:
-        return ", ".join(".".join(map(str, position)) for position in positions)
-    runs: list[list[int]] = []
-    for (number,) in sorted(positions):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -13,6 +13,8 @@ from attnlaw.models.tensors import Tensors
 
 Position = tuple[int, ...]
 NUMBER = "[0-9]{1,9}"
+# Prefixes of layers beside a language model: those that predict further tokens, towers of images and sounds.
+BESIDE = re.compile(r"(^|[._])(mtp|vision|visual|audio)[._]")
 # Ways of quantising to float8, which is read; codes of other kinds among them are refused by their names.
 FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
 
@@ -21,14 +23,22 @@ FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
 class MatchedStack:
     """A stack found in a checkpoint: the full layer prefixes in order, and the stack's table.
 
-    `predicting` counts the layers after the last that only predict further tokens; they are left out.
+    `linear` are the positions of layers between them that have linear attention. `predicting` counts the
+    layers after the last that only predict further tokens; both are left out.
     """
 
     stack: LayerTable
     prefix: str
     layers: tuple[str, ...]
     positions: tuple[Position, ...]
+    linear: tuple[Position, ...] = ()
     predicting: int = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The number of each layer, counted through all of its stack."""
+        order = {position: number for number, position in enumerate(sorted((*self.positions, *self.linear)))}
+        return tuple(order[position] for position in self.positions)
 
 
 @dataclass(frozen=True)
@@ -47,8 +57,6 @@ def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -
     """
     refuse_unreadable(tensors, config)
     named = config.text("model_type")
-    if len(families) > 1:  # and not by the user's own map
-        refuse_unsupported(tensors, config)
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
         matches = [Match(family, stacks) for family in group if (stacks := _stacks(family, tensors, whole))]
@@ -93,16 +101,11 @@ def _stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[MatchedStack
 
 
 def _named_tensors(match: Match, tensors: Tensors) -> int:
-    """How many tensors of its layers, and embeddings, a family names (of experts: the first's)."""
-    names = {
-        at + name.replace("{expert}", "0")
-        for found in match.stacks
-        for at in found.layers
-        for roles in found.stack.tables
-        for name in roles.values()
-    }
+    """How many tensors of its layers, and embeddings, a family names (of experts the first's)."""
+    names = {at + name for found in match.stacks for at in found.layers for name in found.stack.names}
+    linear = sum(len(found.linear) for found in match.stacks)  # each by one name at least
     endings = (*match.family.embedding, *match.family.unembedding)
-    return sum(name in names or name.endswith(endings) for name in tensors.shapes)
+    return linear + sum(name in names or name.endswith(endings) for name in tensors.shapes)
 
 
 def _oriented(match: Match, tensors: Tensors) -> bool:
@@ -127,12 +130,13 @@ def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
 
 
 def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) -> str:
-    known = ", ".join(dict.fromkeys(family.name for family in families))
+    names = {family.name for family in families}
+    known = f"any of the {len(names)} known families" if len(names) > 1 else f"the family {min(names)}"
     kind = f" (model_type {named})" if named else ""
     example = next(iter(tensors.shapes), "none")
     return (
-        f"{tensors.source}: unknown architecture{kind}, none of the tensor names fit (first: {example}); "
-        f"known families: {known}; describe another with --map"
+        f"{tensors.source}: unknown architecture{kind}: its tensor names (first: {example}) do not fit "
+        f"{known}; describe them with --map"
     )
 
 
@@ -150,31 +154,6 @@ def stranger_of(family: Family, config: Config, families: Sequence[Family]) -> s
     if len(families) == 1 or set(config.model_types) & set(family.model_types):
         return None
     return config.text("model_type")
-
-
-# Models that have the names of a family and compute otherwise, and what is different in them.
-UNSUPPORTED = {
-    "bitnet": "a norm stands between the values of its heads and the output map",
-    "gemma4": "layers differ in their heads, and values may be the keys",
-    "gemma4_text": "layers differ in their heads, and values may be the keys",
-    "gpt_oss": "heads may attend to nothing (sinks), and experts are stored with gate and input alternating",
-    "llama4": "experts read what the router has scaled, and are stored (in, out)",
-    "llama4_text": "experts read what the router has scaled, and are stored (in, out)",
-    "minimax": "layers of linear attention stand between those of softmax attention",
-    "qwen3_5": "layers of linear attention stand between those of softmax attention, which are gated",
-    "qwen3_5_text": "layers of linear attention stand between those of softmax attention, which are gated",
-    "qwen3_next": "layers of linear attention stand between those of softmax attention, which are gated",
-}
-
-
-def refuse_unsupported(tensors: Tensors, config: Config) -> None:
-    """Refuse what would be read wrongly by its names."""
-    for name in config.model_types:
-        if name in UNSUPPORTED:
-            raise InputError(
-                f"{tensors.source}: unsupported layout: in model type {name} {UNSUPPORTED[name]}; "
-                "attnlaw has no such layer yet, audit another model"
-            )
 
 
 def refuse_unreadable(tensors: Tensors, config: Config) -> None:
@@ -208,11 +187,7 @@ def _find(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack
 
     With `whole`, some layer must have them all: families share some names, but not all of them.
     """
-    layer = re.escape(stack.layer)
-    for placeholder in ("group", "layer"):
-        layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
-    attention = "|".join(re.escape(name) for name in stack.attention.values())
-    pattern = re.compile(rf"((?:.*\.)?){layer}({attention})", re.DOTALL)
+    pattern = _pattern(stack, stack.attention.values())
     found: dict[str, dict[Position, str]] = {}
     for name in tensors.shapes:
         if hit := pattern.fullmatch(name):
@@ -221,14 +196,40 @@ def _find(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack
             other = found.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
             if other != at:
                 raise InputError(f"{tensors.source}: {other} and {at} are one layer; keep one of them")
+    linear = _linear(stack, tensors)
     return [
-        MatchedStack(stack, prefix, tuple(layers[key] for key in sorted(layers)), tuple(sorted(layers)))
+        MatchedStack(
+            stack,
+            prefix,
+            tuple(layers[key] for key in sorted(layers)),
+            tuple(sorted(layers)),
+            tuple(sorted(linear.get(prefix, set()) - layers.keys())),
+        )
         for prefix, layers in found.items()
         if not whole
         or any(
             all(at + name in tensors.shapes for name in stack.attention.values()) for at in layers.values()
         )
     ]
+
+
+def _linear(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
+    """By prefix, the positions of layers that have a tensor by which linear attention is known."""
+    found: dict[str, set[Position]] = {}
+    if stack.linear:
+        pattern = _pattern(stack, stack.linear)
+        for hit in filter(None, map(pattern.fullmatch, tensors.shapes)):
+            prefix, *position, _ = hit.groups()
+            found.setdefault(prefix, set()).add(tuple(map(int, position)))
+    return found
+
+
+def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
+    """Names of these tensors of any layer: the prefix, the layer's numbers, the tensor."""
+    layer = re.escape(stack.layer)
+    for placeholder in ("group", "layer"):
+        layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
+    return re.compile(rf"((?:.*\.)?){layer}({'|'.join(map(re.escape, tensors))})", re.DOTALL)
 
 
 def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
@@ -238,6 +239,8 @@ def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
 
 def _ordered(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
     """The stacks in the order in which data pass them: encoders before decoders."""
+    if not family.separate_prefixes:
+        stacks = [stack for stack in stacks if not BESIDE.search(stack.prefix)] or stacks
     prefixes = sorted({stack.prefix for stack in stacks})
     if not family.separate_prefixes and len(prefixes) > 1:
         raise InputError(

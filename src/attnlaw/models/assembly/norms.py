@@ -21,7 +21,8 @@ from attnlaw.models.config import Config
 from attnlaw.models.families import Family, Roles
 from attnlaw.models.norms import NO_NORM, Norm
 
-BLOCKS = ("attention", "cross", "feed_forward")
+IN_TURN = ("attention", "cross", "feed_forward")
+BLOCKS = (*IN_TURN, "experts")  # which have the norm of the feed-forward block unless they have their own
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,13 @@ def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> St
         if way is None:
             fed, layers[number] = None, dict.fromkeys(BLOCKS)
         elif before:
-            layers[number] = {}
-            for block in BLOCKS:
+            layers[number] = {"experts": _of(shapes, at, way, "experts")}
+            for block in IN_TURN:
                 layers[number][block] = _of(shapes, at, way, block) or fed or NO_NORM
                 fed = NO_NORM  # the first block has added to the stream
         else:
-            layers[number] = {}
-            for block in BLOCKS:
+            layers[number] = {"experts": None}
+            for block in IN_TURN:
                 layers[number][block] = fed
                 fed = _of(shapes, at, way, block) or fed
     in_place = tuple(layers[number] for number in range(len(found.layers)))

@@ -35,6 +35,10 @@ def extensions(match: Match, layers: Sequence[Blocks], config: Config, complete:
         "gated feed-forward": any(block.gate for layer in layers for block in layer.feed_forwards),
         "mixture of experts": any(layer.experts for layer in layers),
         "latent attention": any(block.shared_key for block in blocks),
+        "gated attention": any(block.gate for block in blocks),
+        "attention sinks": any(block.scores.sinks for block in blocks),
+        "keys as values": any(block.key == block.value for block in blocks),
+        "norms inside blocks": any(block.value_norm or block.output_norm for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
         "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
         "parallel attention and feed-forward": any(map(_parallel, layers)) or beside,
@@ -63,6 +67,35 @@ class Unread:
     of_network: bool
 
 
+def not_in_the_tree(
+    match: Match,
+    layers: Sequence[Blocks],
+    tensors: Tensors,
+    others: Sequence[int],
+    left_out: Sequence[str],
+    unread: Sequence[Unread],
+) -> str | None:
+    """What data pass and formulas of whole networks do not know; None where there is nothing."""
+    if others:
+        return _linear(others)
+    # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
+    whole = not left_out or all(layer.feed_forwards for layer in layers)
+    if not whole or any(part.of_network for part in unread):
+        return "layers, or feed-forward matrices of layers, could not be read"
+    if any(layer.attention.gate for layer in layers):
+        return "gates multiply what heads mix, which no formula here knows"
+    if earlier := sorted({layer.attention.source for layer in layers if layer.attention.source is not None}):
+        return f"layers read keys and values of the layers {ranges([(one,) for one in earlier])}"
+    names = (name for at in match.stacks for name in at.stack.unread if at.layers[0] + name in tensors.shapes)
+    return next((f"layers have blocks that no formula here knows (tensor {name})" for name in names), None)
+
+
+def _linear(others: Sequence[int]) -> str:
+    if len(others) == 1:
+        return f"layer {others[0]} uses linear attention and is not audited"
+    return f"layers {ranges([(one,) for one in others])} use linear attention and are not audited"
+
+
 def unread_layers(match: Match, layers: Sequence[Blocks], tensors: Tensors, config: Config) -> list[Unread]:
     """Stacks of layers with attention that no table of the family names."""
     read = tuple(at for stack in match.stacks for at in stack.layers)
@@ -88,10 +121,12 @@ def warnings(
     config: Config,
     left_out: Sequence[str],
     unread: Sequence[Unread],
+    others: Sequence[int],
     stranger: str | None,
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
-    found = []
+    found = [_linear(others)] if others else []
+    found += _inside_attention(layers)
     if any(layer.attention.scores.query_norm for layer in layers):
         found.append(
             "queries and keys are normalised before their product: QK is the map of the weights, "
@@ -145,6 +180,27 @@ def warnings(
     return tuple(printable(text) for text in found)
 
 
+def _inside_attention(layers: Sequence[Blocks]) -> list[str]:
+    """What stands between the maps of attention, and is no part of QK and VO."""
+    blocks = [layer.attention for layer in layers]
+    sources = [(block.source,) for block in blocks if block.source is not None]
+    said = {
+        "softmax has one more score in every head that no token has (sinks): the weights of tokens add up to "
+        "less than one, QK and VO are without it": any(block.scores.sinks for block in blocks),
+        "what heads mix is multiplied by a gate, a sigmoid of the stream, before the output map: VO is the "
+        "map of an open gate": any(block.gate for block in blocks),
+        "values are normalised before heads mix them: VO is the map of the weights, not what a head "
+        "adds": any(block.value_norm for block in blocks),
+        "a norm stands between the heads and their output map: VO is the map of the weights, without its "
+        "gain": any(block.output_norm for block in blocks),
+        f"layers read keys and values of earlier layers ({ranges(sorted({*sources}))}): QK and VO are maps "
+        "between two streams": bool(sources),
+        "scores grow with the position in layers without rotary positions (attn_temperature_tuning), which "
+        "is no part of QK": any(block.scores.growing for block in blocks),
+    }
+    return [text for text, there in said.items() if there]
+
+
 def _holds(match: Match, stack: LayerTable) -> bool:
     return any(found.stack == stack for found in match.stacks)
 
@@ -180,8 +236,9 @@ def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
 
 
 def matrices_left_out(match: Match, layers: Sequence[Blocks], tensors: Tensors) -> list[str]:
-    """Matrices (or stacks of them) in a layer that its family's table does not name."""
-    known = {name for layer in layers for view in layer.views for name in view.tensors}
+    """Matrices (or stacks of them, or of biases) in a layer that its family's table does not name."""
+    views = [view for layer in layers for view in layer.views]
+    known = {name for view in views for name in (*view.tensors, view.bias)}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
     matrices = [name for name, shape in tensors.shapes.items() if len(shape) in (2, 3) and name not in known]
     return _beginning_with([layer for stack in match.stacks for layer in stack.layers], matrices)
@@ -197,3 +254,16 @@ def _beginning_with(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
         if not roots or not prefix.startswith(roots[-1]):
             roots.append(prefix)
     return [name for name in names if (at := bisect_right(roots, name)) and name.startswith(roots[at - 1])]
+
+
+def ranges(positions: Sequence[tuple[int, ...]]) -> str:
+    """0-3, 5 for layers 0, 1, 2, 3, 5; 0.0, 1.0 for layer 0 of the groups 0 and 1."""
+    if positions and len(positions[0]) > 1:
+        return ", ".join(".".join(map(str, position)) for position in positions)
+    runs: list[list[int]] = []
+    for (number,) in sorted(positions):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

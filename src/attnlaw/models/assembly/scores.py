@@ -11,7 +11,8 @@
 | `scale_attn_by_inverse_layer_idx` true | besides, 1 / (layer + 1) | GPT-2 |
 | `mscale_all_dim` m, `factor` f of yarn | besides, (m ln(f) / 10 + 1)^2 | DeepSeek |
 
-Other keys (of muP, of unknown model types) are not followed, and headers of GGUF files are not asked.
+What yarn and longrope multiply turned numbers by besides is part of `Rotary`. Other keys (of muP, of unknown
+model types) are not followed, and headers of GGUF files are not asked.
 """
 
 from __future__ import annotations
@@ -19,34 +20,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import log
 
+from attnlaw.models.assembly.own_sizes import layer_type
 from attnlaw.models.assembly.shapes import Shapes
 from attnlaw.models.config import Config
-from attnlaw.models.families import Family, LayerTable
+from attnlaw.models.families import Family
 from attnlaw.models.model import Attention
-from attnlaw.models.norms import Rotary, Scores
+from attnlaw.models.norms import Norm, Rotary, Scores
 
 
-def scores_of(shapes: Shapes, stack: LayerTable, prefix: str, attention: Attention, depth: int) -> Scores:
-    """How the layer at `depth` of its stack makes scores; cross attention has no positions and no norms."""
+def scores_of(shapes: Shapes, prefix: str, source: str, attention: Attention, depth: int) -> Scores:
+    """How the layer at `depth` of its stack makes scores with the keys of the layer `source`.
+
+    Cross attention has no positions and no norms. Norms behind positions are there only with these.
+    """
     scale = score_scale(shapes.config, shapes.family, attention, depth)
     cap = shapes.config.number("attn_logit_softcapping")
     if attention.cross:
         return Scores(scale, cap)
-    d = attention.head_size
-    norms = {
-        role: shapes.norm(prefix + stack.inner_norms[role], size=d * heads)
-        for role, heads in (("query", attention.heads), ("key", attention.kv_heads))
-        if role in stack.inner_norms
-    }
-    return Scores(
-        scale,
-        cap,
-        _rotary(shapes, attention, depth),
-        norms.get("query"),
-        norms.get("key"),
-        shapes.is_among(shapes.family.norms_after_rotary),
-        clip_of(shapes.config),
+    stack, rotary = shapes.stack, _rotary(shapes, attention, depth)
+    last = shapes.is_among(shapes.family.norms_after_rotary)
+    query, key = (
+        None if last and rotary is None else _head_norm(shapes, at, role, attention.head_size * heads)
+        for at, role, heads in ((prefix, "query", attention.heads), (source, "key", attention.kv_heads))
     )
+    sinks = None if stack.sinks is None or prefix + stack.sinks not in shapes else prefix + stack.sinks
+    behind = last and query is not None
+    growing = is_growing(shapes.config, rotary)
+    return Scores(scale, cap, rotary, query, key, behind, sinks, clip_of(shapes.config), growing)
+
+
+def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
+    """The norm of queries or keys; `use_qk_norm` says whether there are any without tensors."""
+    name = shapes.stack.inner_norms.get(role)
+    if not name:
+        there = name is not None and shapes.config.values.get("use_qk_norm", True)
+        return shapes.norm("") if there else None
+    return shapes.norm(prefix + name, size=size)
+
+
+def is_growing(config: Config, rotary: Rotary | None) -> bool:
+    """Whether scores grow with the position: in layers of LLaMA 4 without rotary positions."""
+    return rotary is None and bool(config.values.get("attn_temperature_tuning"))
 
 
 def clip_of(config: Config) -> float | None:
@@ -65,15 +79,11 @@ def _turns(family: Family, config: Config, depth: int) -> bool:
     chosen = config.values.get("no_rope_layers")  # of which 0 stands for a layer without
     if isinstance(chosen, list) and depth < len(chosen):
         return bool(chosen[depth])
+    if chosen == []:
+        return (depth + 1) % (config.size("no_rope_layer_interval") or 4) != 0
     if family.rotary_layers is None or "sliding_window" not in config:
         return True
-    return _layer_type(config, depth) in (None, family.rotary_layers)
-
-
-def _layer_type(config: Config, depth: int) -> str | None:
-    types = config.values.get("layer_types")
-    kind = types[depth] if isinstance(types, list) and depth < len(types) else None
-    return kind if isinstance(kind, str) else None
+    return layer_type(config, depth) in (None, family.rotary_layers)
 
 
 def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
@@ -92,6 +102,8 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
         shared = attention.shared_key.shape[1]
         return Rotary(shared, neighbours, base, d - shared, stretch)
     share = values.number("partial_rotary_factor") or config.number("rotary_pct") or family.rotary_share
+    if values.text("rope_type", "type") == "proportional":
+        share = 1.0  # pairs of the whole head, of which many stand still
     size = min(config.size("rotary_dim") or int(d * share), d)
     return Rotary(size + size % 2, neighbours, base, scale=stretch)  # in pairs
 
@@ -126,7 +138,7 @@ def _rope(config: Config, depth: int) -> Config:
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
         own = config.values.get(key)
-        kind = _layer_type(config, depth)
+        kind = layer_type(config, depth)
         if isinstance(own, Mapping) and isinstance(own.get(kind), Mapping):
             own = own[kind]
         if isinstance(own, Mapping):

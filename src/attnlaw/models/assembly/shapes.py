@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.config import Config
-from attnlaw.models.families import Family, Roles
+from attnlaw.models.families import Family, LayerTable, Roles
 from attnlaw.models.model import View
 from attnlaw.models.norms import Norm
 from attnlaw.models.tensors import Tensors
@@ -23,6 +23,7 @@ class Shapes:
     tensors: Tensors
     config: Config
     family: Family
+    stack: LayerTable
     stranger: str | None = None
 
     def __contains__(self, name: str) -> bool:
@@ -38,7 +39,11 @@ class Shapes:
                 f"{self.tensors.source}: tensor {name} has shape {list(shape)}, expected "
                 f"{'a stack of matrices' if stacked else 'a matrix'}; save the unsharded, unflattened weights"
             )
-        return (shape[-1], shape[-2]) if self.family.stored_out_in else (shape[-2], shape[-1])
+        return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
+
+    def stored_out_in(self, name: str) -> bool:
+        """Whether a tensor is stored (out, in): as the family's are, unless it is one of the turned ones."""
+        return self.family.stored_out_in != name.endswith(self.stack.turned)
 
     def views(
         self,
@@ -51,18 +56,21 @@ class Shapes:
     ) -> dict[str, View]:
         """One `View` per role; fused parts lie one after the other along the output axis.
 
-        With several `runs`, the output axis of a fused tensor is that many runs of all its parts. `biases`
-        are those that do not stand beside their weights.
+        With several `runs`, the output axis of a fused tensor is that many runs of all its parts, as many as
+        outputs of a part where these alternate. `biases` are those that do not stand beside their weights.
         """
         views = {}
         for keys, name in roles.items():
             inputs, outputs = self.matrix(prefix + name, stacked=member is not None)
             parts = keys.split(",")
             several = runs if len(parts) > 1 else 1
+            if name in self.stack.alternating:
+                several = outputs // len(parts)
             start = 0
             for role in parts:
                 size = sizes.get(role, outputs)
-                view = View(prefix + name, (inputs, size), self.family.stored_out_in, start, member=member)
+                turned = self.stored_out_in(prefix + name)
+                view = View(prefix + name, (inputs, size), turned, start, member=member)
                 own = None if biases is None or role not in biases else prefix + biases[role]
                 bias = self._bias(prefix + name, outputs, stacked=member is not None, given=own)
                 view = replace(view, bias=bias)
@@ -107,8 +115,8 @@ class Shapes:
         return Norm(kind, gain, bias, epsilon, offset, joint)
 
     def is_among(self, model_types: Sequence[str]) -> bool:
-        """Whether the config names one of these types."""
-        return any(name in model_types for name in self.config.model_types)
+        """Whether the config names one of these types; where it names none, the family's name counts."""
+        return any(name in model_types for name in self.config.model_types or (self.family.name,))
 
     def feeds(self, norm: Norm | None, view: View) -> Norm | None:
         """The norm, if it gives what the map reads."""

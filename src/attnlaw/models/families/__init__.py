@@ -8,11 +8,12 @@ names the parts fused in one tensor, in the order in which they lie along its ou
 
 | table | roles |
 |---|---|
-| `attention`, `cross` | `query`, `key`, `value`, `output` |
+| `attention`, `cross` | `query`, `key`, `value`, `output`; `gate`, whose sigmoid multiplies what heads mix |
 | latent attention, besides | `query_latent` before `query`, `latent` before `key` and `value`, `shared_key` |
 | `feed_forward`, `experts` | `in`, `out`, and `gate` where there is one |
-| `norms` | `attention`, `cross`, `feed_forward`: of each block; `after_...`: of what it adds to the stream |
-| `inner_norms` | `query`, `key` of every head; `query_latent`, `latent` between latent maps |
+| `norms` | `attention`, `cross`, `feed_forward`, `experts`: of each block; `after_...`: of what it adds |
+| `inner_norms` | `query`, `key`, `value` of every head; `query_latent`, `latent` behind these maps; |
+| | `output`, `out` before these maps |
 
 Norms are named without `.weight` and `.bias`; the name "" is a norm that has neither.
 
@@ -38,7 +39,13 @@ class LayerTable:
     `feed_forward` lists the ways in which a layer may store the block that every token passes; `experts`
     those of a router's experts, with `{expert}` for the index or stacked in one tensor. `interleaved`
     parts of a fused tensor lie head by head: query, key and value of head 0, then of head 1, and so on.
-    `ignored` are matrices inside a layer that are known and no part of these maps (routers).
+    `ignored` are matrices inside a layer that are known and no part of these maps (routers); `unread` are
+    tensors of blocks that no formula here knows: a model that has them has no proxies.
+
+    Tensors that are `turned` are stored the other way round than the family's; with `head_axis`, those of
+    attention have heads as an axis of their own; parts of `alternating` ones lie output by output. `sinks`
+    are scores, one of each head, that no token has. A layer with a tensor of `linear` has linear attention
+    and is not read.
 
     `norms` lists the ways in which a layer may be normalised; the first whose tensors are all there is taken.
     The norm of a block stands before it (`pre_norm`), or after its sum with the stream, where the next block
@@ -61,6 +68,12 @@ class LayerTable:
     runs: int | None = None
     biases: Roles = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    turned: tuple[str, ...] = ()
+    head_axis: bool = False
+    alternating: tuple[str, ...] = ()
+    sinks: str | None = None
+    linear: tuple[str, ...] = ()
     norms: tuple[Roles, ...] = ()
     inner_norms: Roles = field(default_factory=dict)
     first_norm: str | None = None
@@ -76,13 +89,22 @@ class LayerTable:
         """Every table of roles."""
         return (self.attention, self.cross, *self.feed_forward, *self.experts)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Every tensor of a layer that it names, but norms of blocks; of experts the first's."""
+        named = [name.replace("{expert}", "0") for roles in self.tables for name in roles.values()]
+        inner = [f"{name}.weight" for name in self.inner_norms.values() if name]
+        sinks = [self.sinks] if self.sinks else []
+        return frozenset((*named, *inner, *sinks, *self.ignored, *self.unread))
+
 
 @dataclass(frozen=True)
 class Family:
     """One family of models.
 
     `model_types` are the values of `model_type` in config.json; `sigmoid_routers` those of them whose
-    routers weigh experts by sigmoids. `stored_out_in` is False for weights stored (in, out); `scaled_scores`
+    routers weigh experts by sigmoids, `scaled_experts` those whose routers multiply what experts read, and
+    not what they give. `stored_out_in` is False for weights stored (in, out); `scaled_scores`
     is False where scores are not divided by the root of the head's size; `shared_layers` are applied several
     times each; `separate_prefixes` lets several prefixes be stacks of one model.
 
@@ -125,6 +147,7 @@ class Family:
     scaled_scores: bool = True
     shared_layers: bool = False
     sigmoid_routers: tuple[str, ...] = ()
+    scaled_experts: tuple[str, ...] = ()
     separate_prefixes: bool = False
     towers: bool = False
 

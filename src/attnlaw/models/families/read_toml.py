@@ -31,17 +31,17 @@ PLAIN = {"query", "key", "value", "output"}
 LATENT = {*PLAIN, "latent", "shared_key"}
 # Sets of roles that make a whole table.
 WHOLE: dict[str, tuple[set[str], ...]] = {
-    "attention": (PLAIN, LATENT, {*LATENT, "query_latent"}),
+    "attention": (PLAIN, {*PLAIN, "gate"}, LATENT, {*LATENT, "query_latent"}),
     "cross": (PLAIN, set()),
     "feed_forward": ({"in", "out"}, {"gate", "in", "out"}),
     "experts": ({"in", "out"}, {"gate", "in", "out"}),
 }
-BLOCKS = ("attention", "cross", "feed_forward")
+BLOCKS = ("attention", "cross", "feed_forward", "experts")
 OWN = ("name", "model_types", "priority")  # keys that no file takes from another
 # Roles of which a table may have any.
 ANY: dict[str, set[str]] = {
     "norms": {*BLOCKS, *(f"after_{block}" for block in BLOCKS)},
-    "inner_norms": {"query", "key", "query_latent", "latent"},
+    "inner_norms": {"query", "key", "value", "query_latent", "latent", "output", "out"},
     "biases": {*PLAIN},
 }
 Fits = Callable[[Any], bool]

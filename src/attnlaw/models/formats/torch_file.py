@@ -1,4 +1,10 @@
-"""PyTorch pickles (`.bin .pt .pth .ckpt`), only ever read with `weights_only=True`."""
+"""PyTorch pickles (`.bin .pt .pth .ckpt`), only ever read with `weights_only=True`.
+
+Besides what PyTorch itself takes for plain, `argparse.Namespace` is: Lightning and fairseq keep the arguments
+of a training in one. It is a bag of attributes: making one, and filling it, calls nothing that a file could
+not call without it. What came out of a pickle is a weight only if it is a `torch.Tensor`, not if it has the
+attributes of one: with those of its own choice a bag could pass for an array at any address.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +12,24 @@ import pickle
 import re
 import struct
 import warnings
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
+from attnlaw.models.formats.fairseq import current_name, fairseq_sizes
 from attnlaw.models.formats.pickle_screen import Suspect, screen_file
-from attnlaw.models.tensors import Tensors, as_numpy, is_tensor
+from attnlaw.models.formats.plain import plain_entries
+from attnlaw.models.tensors import Tensors, as_numpy
 
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
+ALLOWED = (Namespace,)
+LOADING = Lock()  # what PyTorch takes for plain is a setting of the whole process
 OLDEST_SAFE = "2.10"  # CVE-2025-32434 and CVE-2026-24747 are in older ones
 # What `torch.load` raises on files that are cut, damaged, or something else altogether.
 DAMAGE = (
@@ -45,7 +57,7 @@ class TorchFile(Tensors):
         self.source = str(path)
         _require_closed_holes(torch, self.source)
         loaded = _load(path, torch)
-        self._tensors, self.metadata = _weights(loaded, self.source)
+        self._tensors, self.metadata = _weights(loaded, torch.Tensor, self.source)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
     def dtype(self, name: str) -> str:
@@ -94,7 +106,7 @@ def _load(path: Path, torch: Any) -> Any:
         raise InputError(f"{path}: {_reason(error)}") from error
     for mapped in (True, False):
         try:
-            with warnings.catch_warnings(action="ignore"):
+            with warnings.catch_warnings(action="ignore"), LOADING, _allowing(torch.serialization):
                 return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         except PermissionError:
             raise
@@ -103,6 +115,12 @@ def _load(path: Path, torch: Any) -> Any:
             if not mapped:
                 raise InputError(f"{path}: {_reason(error)}") from error
     raise AssertionError("both attempts return or raise")
+
+
+def _allowing(serialization: Any) -> Any:
+    """What is plain besides, for as long as a file is loaded; what the user has allowed stays so."""
+    before = serialization.get_safe_globals()
+    return serialization.safe_globals([kind for kind in ALLOWED if kind not in before])
 
 
 def _reason(error: BaseException) -> str:
@@ -120,28 +138,26 @@ def _reason(error: BaseException) -> str:
     return f"not a complete PyTorch checkpoint of plain tensors{said}; copy, download or save it again"
 
 
-def _weights(loaded: Any, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The innermost mapping of names to tensors, and the plain values found beside it."""
     metadata: dict[str, Any] = {}
+    rename: Callable[[str], str] = str
     current = loaded
     for _ in range(4):
         if not isinstance(current, Mapping):
             break
-        tensors = {str(name): value for name, value in current.items() if is_tensor(value)}
+        tensors = {str(name): value for name, value in current.items() if isinstance(value, tensor)}
         inside = [key for key in NESTED_UNDER if isinstance(current.get(key), Mapping)]
         if tensors and not inside:
-            return tensors, metadata
+            return {rename(name): value for name, value in tensors.items()}, metadata
         if not inside:
             break
-        metadata |= {str(key): value for key, value in current.items() if _is_sizes(value)}
+        metadata |= {str(key): sizes for key, value in current.items() if (sizes := plain_entries(value))}
+        if sizes := fairseq_sizes(current):
+            metadata |= sizes
+            rename = current_name
         current = current[inside[0]]
     raise InputError(
         f"{source}: holds no named tensors (looked at the top and under {', '.join(NESTED_UNDER)}); "
         "save the model's state_dict"
     )
-
-
-def _is_sizes(value: Any) -> bool:
-    """Whether a value beside the weights is a table of plain values, such as a model's sizes."""
-    plain = (str, int, float, bool, type(None))
-    return isinstance(value, Mapping) and all(isinstance(entry, plain) for entry in value.values())

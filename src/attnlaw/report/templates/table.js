@@ -6,7 +6,7 @@ class Table {
   constructor(data, onChoose) {
     this.data = data;
     this.onChoose = onChoose;
-    this.shown = data.shown.filter(([name]) => data.columns[name]?.some((value) => value !== null) && (name !== "model" || data.several));
+    this.shown = data.shown.filter(([name]) => data.columns[name]?.some((value) => value !== null) && (name !== "model" || data.several || !data.models));
     this.aligned = Object.fromEntries(this.shown.map(([name]) => [name, aligner(data.columns, name)]));
     this.order = data.worst ? { name: data.leading, down: true } : null;
     this.page = 0;

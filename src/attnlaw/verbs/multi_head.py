@@ -1,4 +1,4 @@
-"""`limit.spectrum`, a verb of studies: the spectrum of random multi-head attention beside its law."""
+"""`multi_head`, a verb of studies: the spectrum of random multi-head attention beside its law."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_TOKENS = 32_768
 
 
 @settings
-class LimitSpectrum(Settings):
+class MultiHead(Settings):
     """The squared singular values of random multi-head attention beside their law (arXiv 2610.10033).
 
     All n of them, zeros included, of the matrix that is meant, without its mean; tokens are orthogonal.
@@ -143,7 +143,7 @@ QUANTITIES = (
 )
 
 
-def find(case: LimitSpectrum, progress: Progress) -> FoundSpectrum:
+def find(case: MultiHead, progress: Progress) -> FoundSpectrum:
     from attnlaw.laws.multi_head_draws import multi_head_draws
     from attnlaw.laws.readout import arrival_time, readout
 
@@ -156,7 +156,7 @@ def find(case: LimitSpectrum, progress: Progress) -> FoundSpectrum:
     return FoundSpectrum(drawn, read.coefficient_error, read.degrees_of_freedom, arrival)
 
 
-def _layer(case: LimitSpectrum) -> RandomLayer:
+def _layer(case: MultiHead) -> RandomLayer:
     from attnlaw.laws.attention_shape import AttentionShape
     from attnlaw.laws.random_layer import RandomLayer
 
@@ -212,11 +212,19 @@ CHARTS = (
         caption="Of ridge regression on the output of a random layer, by theory: where lines cross, another "
         "shape becomes the better one.",
     ),
+    Curves(
+        "arrival",
+        "Time of a readout",
+        unless="readout",
+        x="head_size",
+        y="arrival_time",
+        caption="At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
+    ),
 )
 VERB = Verb(
-    "limit.spectrum",
+    "multi_head",
     "The spectrum of multi-head attention",
-    LimitSpectrum,
+    MultiHead,
     QUANTITIES,
     each(find),
     tables=(

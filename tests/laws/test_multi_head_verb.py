@@ -1,4 +1,4 @@
-"""`limit.spectrum`, a verb of studies: its rows, tables, refusals, and what a study of it draws."""
+"""`multi_head`, a verb of studies: its rows, tables, refusals, and what a study of it draws."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from command.in_process import invoke
 
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting
 from attnlaw.laws.multi_head import MultiHeadLaw
 from attnlaw.report.charts import figures_of
 from attnlaw.report.read import read_saved
 from attnlaw.study import read_study
-from attnlaw.verbs import VERBS, verb
+from attnlaw.verbs import verb
 
-VERB = verb("limit.spectrum")
+VERB = verb("multi_head")
 STUDIES = Path(__file__).resolve().parents[2] / "studies"
 SMALL = {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2}
 
@@ -25,13 +25,6 @@ SMALL = {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2}
 @pytest.fixture(scope="module")
 def found() -> object:
     return VERB(**SMALL)
-
-
-def test_it_is_a_verb_of_studies_alone() -> None:
-    assert "limit.spectrum" not in VERBS
-    assert "spectrum" not in invoke("--help").stdout.split("Commands")[-1]
-    with pytest.raises(InputError, match=r"'limit.spectra' is no verb"):
-        verb("limit.spectra")
 
 
 def test_a_row_has_law_draws_and_readout(found: object) -> None:
@@ -95,10 +88,12 @@ def test_bad_settings_are_one_line(given: dict[str, object], told: str) -> None:
 def test_the_study_of_readouts_has_the_published_numbers() -> None:
     """arXiv 2610.10033: errors cross at beta .559; a tenth of the loss at times 41.22, 7.80, 7.76."""
     tasks = read_study(STUDIES / "limit-readout.toml").tasks
-    times = [VERB(**task.case.plain()).arrival_time for task in tasks[-3:]]
+    arrivals = read_study(STUDIES / "limit-arrival.toml").tasks
+    sizes = {task.case.head_size: task.case.plain() for task in arrivals}
+    times = [VERB(**sizes[size]).arrival_time for size in (64, 105, 106)]
     assert times == pytest.approx([41.22, 7.80, 7.76], abs=5.1e-3)
-    near = [task for task in tasks[:-3] if task.case.beta == pytest.approx(0.55)]
-    next_ = [task for task in tasks[:-3] if task.case.beta == pytest.approx(0.6)]
+    near = [task for task in tasks if task.case.beta == pytest.approx(0.55)]
+    next_ = [task for task in tasks if task.case.beta == pytest.approx(0.6)]
     ratios = [
         np.log(VERB(**wide.case.plain()).coefficient_error / VERB(**equal.case.plain()).coefficient_error)
         for wide, equal in (near, next_)
@@ -111,7 +106,7 @@ def test_the_study_of_readouts_has_the_published_numbers() -> None:
 def test_a_study_draws_a_panel_a_layer(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(
-        'verb = "limit.spectrum"\n[fixed]\ndraws = 1\nhead_size = 8\ncentring = "mean"\n'
+        'verb = "multi_head"\n[fixed]\ndraws = 1\nhead_size = 8\ncentring = "mean"\n'
         '[[list]]\nname = "zeros"\ntokens = 80\nheads = 4\n'
         "[[list]]\ntokens = 60\nheads = 16\n"
     )

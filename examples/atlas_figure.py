@@ -1,0 +1,85 @@
+"""The figure of docs/atlas.md: every column of the atlas over its models, trained against fresh.
+
+    python examples/atlas_figure.py [FILE.svg]
+
+writes docs/screenshots/atlas.svg unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import attnlaw
+from attnlaw.auditing.atlas.columns import APPLIED, COLUMNS, Column
+from attnlaw.base.files import replace_all
+from attnlaw.report.style import PALETTE, drawn_svg, inline, styled
+
+ROOT = Path(__file__).parents[1]
+ACROSS = 5  # panels side by side
+FRESH = {"rxnfp-pretrained": "fresh-rxnfp", "rxnfp-finetuned": "fresh-rxnfp", "rxnfp-10k": "fresh-rxnfp"}
+TICKS = [factor * 10.0**power for power in range(-2, 3) for factor in (1, 3)]  # of logarithmic axes
+TRAINED, DRAWN = "trained", "fresh, of its shape"
+
+
+def points(values: pl.DataFrame) -> list[dict[str, Any]]:
+    """One row per trained model and one for the fresh model of its shape, on the same line."""
+    rows = {row["model"]: row for row in values.iter_rows(named=True)}
+    found = []
+    for name, row in rows.items():
+        if row["trained"]:
+            fresh = rows[FRESH.get(name, f"fresh-{name}")]
+            found += [{"line": name, "state": TRAINED, **row}, {"line": name, "state": DRAWN, **fresh}]
+    return found
+
+
+def chart(values: pl.DataFrame) -> Any:
+    """A panel per column: models on lines, a dot for the trained and a ring for the fresh one."""
+    import altair as alt
+
+    rows = points(values)
+    shown = [one for one in COLUMNS.values() if one.norms in (None, APPLIED)]
+    order = list(dict.fromkeys(row["line"] for row in rows))
+    panels = [_panel(one, rows, order, first=not place % ACROSS) for place, one in enumerate(shown)]
+    lines = [alt.hconcat(*panels[at : at + ACROSS], spacing=14) for at in range(0, len(panels), ACROSS)]
+    return alt.vconcat(*lines, background="white")
+
+
+def _panel(column: Column, rows: list[dict[str, Any]], order: list[str], first: bool) -> Any:
+    import altair as alt
+
+    drawn = [{"line": row["line"], "state": row["state"], "value": row[column.name]} for row in rows]
+    log = "norm" in column.label
+    scale = alt.Scale(type="log" if log else "linear", zero=False, padding=10, nice=False)
+    ticks = {"values": TICKS} if log else {"tickCount": 3}
+    axis = alt.Axis(format="%" if column.form.endswith("%") else "~f", labelOverlap=True, **ticks)
+    y = alt.Y(
+        "line:N",
+        title="",
+        sort=order,
+        axis=alt.Axis(labels=first, ticks=False, domain=False, grid=True, labelLimit=120),
+    )
+    colour = alt.Color(
+        "state:N",
+        scale=alt.Scale(domain=[TRAINED, DRAWN], range=[PALETTE[0], PALETTE[1]]),
+        legend=alt.Legend(title="", orient="bottom"),
+    )
+    shape = alt.Shape("state:N", scale=alt.Scale(domain=[TRAINED, DRAWN], range=["circle", "diamond"]))
+    x = alt.X("value:Q", title="", scale=scale, axis=axis)
+    dots = alt.Chart(inline(drawn)).mark_point(filled=True, size=48, opacity=0.9)
+    return dots.encode(x=x, y=y, color=colour, shape=shape).properties(
+        title=alt.TitleParams(column.label, fontSize=11), width=136, height=150
+    )
+
+
+def main() -> None:
+    file = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots" / "atlas.svg"
+    replace_all({file: drawn_svg(styled(chart(attnlaw.atlas().values)).to_dict()).encode()})
+    print("wrote", file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What training prefers among factors of the same product: balance, flatness."""

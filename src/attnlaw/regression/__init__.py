@@ -1,0 +1,1 @@
+"""Sharp asymptotics of regression: ridge and kernel ridge, interpolation, covariate shift, ensembles."""

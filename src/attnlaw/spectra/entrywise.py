@@ -1,0 +1,76 @@
+"""The worst entry of a low-rank approximation: what the truncated singular value decomposition leaves.
+
+| here | formula, with A = U S V^T of n rows and m columns, E = A - A_r |
+|---|---|
+| largest | max |E_ij| |
+| rms | (sum_{l>r} s_l^2 / (n m))^(1/2), what Frobenius optimality controls |
+| tail | sum_{l>r} s_l / (n m)^(1/2), what the spectrum alone predicts of the worst entry |
+| bound | max_ij (P_i R_j)^(1/2), P = U_>^2 s_>, R = V_>^2 s_>, never below `largest` |
+| coherence | largest / tail; at least 1 for a positive semidefinite A |
+
+Entrywise bounds for kernel matrices: arXiv 2405.14494. The identities are ours: of a positive semidefinite
+A the largest error stands on the diagonal, and by Cauchy and Schwarz `|E_ij| <= (P_i R_j)^(1/2)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
+
+
+@dataclass(frozen=True)
+class EntrywiseError:
+    """What rank `rank` leaves of a matrix; `coherence` is None where nothing but round-off is left."""
+
+    rank: int
+    largest: float
+    rms: float
+    tail: float
+    bound: float
+    coherence: float | None
+
+
+def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[EntrywiseError, ...]:
+    """The errors of the best approximations in Frobenius norm of some ranks, a record for each in order.
+
+    `matrix` is n x m, such as the attention weights of a head (queries in rows): after the softmax, because
+    scores have the rank of the head anyway. Rank 0 leaves the matrix itself. One singular value decomposition
+    serves all ranks. The decomposition is not the best approximation of its rank entry by entry, and
+    `bound` needs all of it: it explains the error and guarantees nothing for another matrix.
+
+    >>> found = entrywise_errors(np.diag([3.0, 2.0, 1.0]), [0, 1, 3])
+    >>> [(one.rank, one.largest, round(one.tail, 6), one.coherence) for one in found]
+    [(0, 3.0, 2.0, 1.5), (1, 2.0, 1.0, 2.0), (3, 0.0, 0.0, None)]
+    """
+    A = np.asarray(matrix, dtype=float)
+    if A.ndim != 2 or not A.size or not np.isfinite(A).all():
+        raise InputError(
+            f"entrywise errors: found an array of shape {A.shape}, expected one matrix of finite numbers; "
+            "give the weights of one head at a time"
+        )
+    wanted = [require("ranks", rank, int, least=0, most=min(A.shape)) for rank in ranks]
+    U, s, Vt = np.linalg.svd(A, full_matrices=False)
+    noise = np.finfo(float).eps * max(A.shape) * float(s[0])
+    found: dict[int, EntrywiseError] = {}
+    left, done = A.copy(), 0
+    for rank in sorted(set(wanted)):
+        left -= (U[:, done:rank] * s[done:rank]) @ Vt[done:rank]
+        done = rank
+        rest = s[rank:]
+        rows, columns = U[:, rank:] ** 2 @ rest, rest @ Vt[rank:] ** 2
+        largest, tail = float(np.abs(left).max()), float(rest.sum() / np.sqrt(A.size))
+        found[rank] = EntrywiseError(
+            rank=rank,
+            largest=largest,
+            rms=float(np.sqrt(np.sum(rest**2) / A.size)),
+            tail=tail,
+            bound=float(np.sqrt(rows.max() * columns.max())),
+            coherence=largest / tail if rest.size and rest[0] > noise else None,
+        )
+    return tuple(found[rank] for rank in wanted)

@@ -1,0 +1,105 @@
+"""`ensemble`, for studies: learners with random features of their own that are averaged, or vote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import Curves
+from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.settings import declared, setting, settings
+from attnlaw.regression.ensemble import Ensemble
+
+if TYPE_CHECKING:
+    from attnlaw.regression.evolution import EnsemblePrediction
+    from attnlaw.regression.learners import MeasuredEnsemble
+
+
+@settings
+class Learners(Ensemble):
+    """Learners on the same samples, each with random features of its own, averaged or voting.
+
+    Labels are a linear teacher's with noise (square loss), or its signs (logistic, hinge).
+    """
+
+    learners: float = setting(1, "Learners together.", symbol="K", least=1, infinite=True)
+
+
+@settings
+class Simulate(Ensemble):
+    """Train learners on drawn samples."""
+
+    learners: int = setting(2, "Learners together.", symbol="K", least=1)
+    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", least=1)
+    seed: int = setting(0, "Seed of the draws.", least=0)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The overlaps of an ensemble, and the errors of so many learners."""
+
+    prediction: EnsemblePrediction
+    learners: float
+
+    @property
+    def quantities(self) -> Mapping[str, Any]:
+        own, K = self.prediction, self.learners
+        overlaps = {name: getattr(own, name) for name in ("m", "q", "q1", "V", "residual")}
+        limit = own.error(math.inf)
+        return overlaps | {"mean_error": own.error(K), "vote_error": own.vote_error(K), "limit_error": limit}
+
+
+def solve(case: Learners, progress: Progress) -> Found:
+    from attnlaw.regression.evolution import ensemble_evolution
+
+    return Found(ensemble_evolution(_alike(case)), case.learners)
+
+
+def simulate(case: Simulate, progress: Progress) -> MeasuredEnsemble:
+    from attnlaw.regression.learners import simulate_ensemble
+
+    return simulate_ensemble(_alike(case), case.learners, case.seeds, case.seed)
+
+
+def _alike(case: Ensemble) -> Ensemble:
+    """What all learners share."""
+    return Ensemble(**{name: getattr(case, name) for name in declared(Ensemble)})
+
+
+MEASURED = (
+    Quantity(
+        "mean_error",
+        "mean square, or share of wrong signs",
+        called="error of the mean",
+        error=True,
+        brief=True,
+    ),
+    Quantity("vote_error", "share of wrong signs of the majority", error=True),
+    Quantity("m", "overlap of a learner with the teacher", error=True),
+    Quantity("q", "of a learner with itself", error=True),
+    Quantity("q1", "of two learners", error=True),
+)
+QUANTITIES = (
+    *MEASURED,
+    Quantity("V", "response of a score to its own label"),
+    Quantity("limit_error", "of the mean of infinitely many"),
+    Quantity("residual", "what the equations miss", quiet=True),
+)
+CHARTS = (
+    Curves(
+        "ensemble",
+        "Averaging learners",
+        caption="Error of the mean of K learners against their features. The peak, where a learner just fits "
+        "its samples, is variance between learners: their mean does not have it.",
+        x="features",
+        y="mean_error",
+        by="learners",
+        points="inputs",
+    ),
+)
+SIMULATE = Verb("ensemble.simulate", "Trained learners", Simulate, MEASURED, each(simulate), draws=True)
+VERB = Verb(
+    "ensemble", "Ensembles of learners", Learners, QUANTITIES, each(solve), charts=CHARTS, beside=SIMULATE
+)

@@ -1,0 +1,156 @@
+"""`shift`, for studies: weighted kernel ridge regression on groups with other shares in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import Curves
+from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.regression.variants import KERNELS, WEIGHTINGS
+
+if TYPE_CHECKING:
+    from attnlaw.base.estimate import Outcome
+    from attnlaw.regression.problem import Regression
+    from attnlaw.regression.risk import RidgeRisk
+    from attnlaw.regression.simulate import MeasuredRisk
+
+
+@settings
+class Shift(Settings):
+    """Kernel ridge regression under covariate shift: two groups of samples, in other shares in the target.
+
+    The variances of the p inputs run evenly from 0.5 to 1.5 in the first group and from 4 to 0.4 in the
+    second, whose inputs are longer. The signal is p^(-1/2) in each.
+    """
+
+    ridge: float = setting(0.1, "Of kernel ridge, K + λ W⁻¹.", symbol="λ", above=0)
+    weighting: str = setting("importance", "How groups are weighted.", choices=WEIGHTINGS)
+    largest: float = setting(2.0, "The largest weight.", above=0, where=("weighting", "truncated"))
+    kernel: str = setting("exp", "Of x·x'/p.", choices=KERNELS)
+    samples: int = setting(300, "Samples.", symbol="n", least=2)
+    dimension: int = setting(200, "Dimension of the inputs.", symbol="p", least=2)
+    share: float = setting(0.8, "Of the first group among the samples.", above=0, most=0.999)
+    target_share: float = setting(0.2, "Of the first group in the target.", above=0, most=0.999)
+    noise: float = setting(0.3, "Variance of the noise of labels.", symbol="σ²", least=0)
+
+    @property
+    def problem(self) -> Regression:
+        import numpy as np
+
+        from attnlaw.regression.problem import Group, Regression, importance_weights
+
+        p, choice = self.dimension, WEIGHTINGS[self.weighting]
+        first, second = np.linspace(0.5, 1.5, p), np.linspace(4.0, 0.4, p)
+        shares, wanted = (self.share, 1 - self.share), (self.target_share, 1 - self.target_share)
+        weights = importance_weights(shares, wanted, self.largest if choice.truncated else None)
+        if not choice.weighted:
+            weights = np.ones(2)
+        groups = [
+            Group(share, covariance, weight, self.noise)
+            for share, covariance, weight in zip(shares, (first, second), weights, strict=True)
+        ]
+        target = wanted[0] * first + wanted[1] * second
+        return Regression(groups, np.full(p, p**-0.5), self.samples, self.ridge, target)
+
+
+@settings
+class Simulate(Shift):
+    """Fit kernel ridge to drawn samples."""
+
+    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", least=1)
+    seed: int = setting(0, "Seed of the draws.", least=0)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """The risk, and what is left of the weights."""
+
+    risk: RidgeRisk
+    weight_ratio: float
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.risk.outcome
+
+    @property
+    def remark(self) -> str | None:
+        return self.risk.remark
+
+    @property
+    def quantities(self) -> Mapping[str, Any]:
+        names = ("excess", "bias", "variance", "degrees", "residual")
+        return {name: getattr(self.risk, name) for name in names} | {"weight_ratio": self.weight_ratio}
+
+
+def solve(case: Shift, progress: Progress) -> Shifted:
+    from attnlaw.regression.kernels import kernel_weights, linear_equivalent
+    from attnlaw.regression.risk import ridge_risk
+
+    problem = case.problem
+    first, second = kernel_weights(problem, case.kernel)
+    return Shifted(ridge_risk(linear_equivalent(problem, case.kernel)), float(second / first))
+
+
+def simulate(case: Simulate, progress: Progress) -> MeasuredRisk:
+    from attnlaw.regression.simulate import simulate_kernel_ridge
+
+    return simulate_kernel_ridge(case.problem, case.kernel, case.seeds, case.seed)
+
+
+def drawable(case: Simulate) -> None:
+    """An `InputError` where the shares of the samples do not come out whole."""
+    from attnlaw.regression.simulate import members
+
+    members(case.problem)
+
+
+MEASURED = (
+    Quantity(
+        "excess", "risk on clean labels of the target", called="excess risk", error=True, brief=True, log=True
+    ),
+    Quantity("bias", "of it", error=True),
+    Quantity("variance", "of it", error=True),
+)
+QUANTITIES = (
+    *MEASURED,
+    Quantity(
+        "weight_ratio", "effective weight of the second group over that of the first", brief=True, log=True
+    ),
+    Quantity("degrees", "degrees of freedom of the fit"),
+    Quantity("residual", "what the fixed point misses", quiet=True),
+)
+CHARTS = (
+    Curves(
+        "weights",
+        "What is left of the weights",
+        caption="Effective weight of the second group over that of the first. The nonlinearity of the kernel "
+        "is a ridge of its own, so weights act only where the given ridge is not small against it.",
+        x="ridge",
+        y="weight_ratio",
+        by="weighting",
+        log=True,
+    ),
+    Curves(
+        "risk",
+        "Risk under covariate shift",
+        caption="Lines: the limit of large n and p. At finite p the risk is a few per cent higher.",
+        x="ridge",
+        y="excess",
+        by="weighting",
+        points="dimension",
+        log_x=True,
+    ),
+)
+SIMULATE = Verb("shift.simulate", "Fitted", Simulate, MEASURED, each(simulate), draws=True, refuse=drawable)
+VERB = Verb(
+    "shift",
+    "Kernel ridge under covariate shift",
+    Shift,
+    QUANTITIES,
+    each(solve),
+    charts=CHARTS,
+    beside=SIMULATE,
+)

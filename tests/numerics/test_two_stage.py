@@ -1,0 +1,49 @@
+"""Eigenvalues by two stages against the one-stage route, and against a spectrum that was put in."""
+
+import numpy as np
+import pytest
+
+from attnlaw.numerics import two_stage
+from attnlaw.numerics.two_stage import symmetric_eigenvalues
+
+
+def made(values: np.ndarray, seed: int = 0) -> np.ndarray:
+    """A symmetric matrix with these eigenvalues."""
+    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((values.size, values.size)))[0]
+    found = (basis * values) @ basis.T
+    return (found + found.T) / 2
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    if two_stage._library() is None:
+        pytest.skip("this build of scipy has no two-stage routines")
+    monkeypatch.setattr(two_stage, "LARGE", 1)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [130, 257, 400])
+def test_two_stages_find_the_spectrum_that_was_put_in(n: int, dtype: str) -> None:
+    values = np.sort(np.random.default_rng(n).standard_normal(n) * 3)
+    matrix = made(values).astype(dtype)
+    found = symmetric_eigenvalues(matrix.copy())
+    # Both routes are backward stable: an error of at most about n eps |A| in every eigenvalue.
+    bound = n * np.finfo(dtype).eps * np.abs(values).max()
+    assert found.dtype == dtype
+    assert np.abs(found - np.linalg.eigvalsh(matrix.astype(np.float64))).max() < bound
+    assert np.abs(found - values).max() < 2 * bound
+
+
+@pytest.mark.usefixtures("always")
+def test_rows_and_columns_in_either_order_are_read() -> None:
+    matrix = made(np.arange(1.0, 201))
+    in_columns = np.asfortranarray(matrix)
+    assert np.array_equal(symmetric_eigenvalues(in_columns), symmetric_eigenvalues(matrix))
+
+
+def test_without_the_routines_the_plain_route_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_stage, "LARGE", 1)
+    monkeypatch.setattr(two_stage, "_library", lambda: None)
+    matrix = made(np.arange(1.0, 21))
+    assert np.array_equal(symmetric_eigenvalues(matrix), np.linalg.eigvalsh(matrix))

@@ -1,0 +1,121 @@
+"""Entrywise errors: a kernel by its diagonal, a naive route, published exponents, the chaos of exp."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from attnlaw.base.errors import InputError
+from attnlaw.spectra.entrywise import entrywise_errors
+
+
+def periodic(points: np.ndarray, a: int) -> np.ndarray:
+    """`2 sum_l l^-a cos 2 pi l t` in closed form, t the distance of two points."""
+    t = np.abs(points[:, None] - points)
+    if a == 2:
+        return 2 * np.pi**2 * (t**2 - t + 1 / 6)
+    return -((2 * np.pi) ** 4) / 24 * (t**4 - 2 * t**3 + t**2 - 1 / 30)
+
+
+def poisson(points: np.ndarray, q: float) -> np.ndarray:
+    """`2 sum_l q^l cos 2 pi l t`."""
+    angle = 2 * np.pi * (points[:, None] - points)
+    return (1 - q * q) / (1 - 2 * q * np.cos(angle) + q * q) - 1
+
+
+def test_a_kernel_matrix_by_its_leading_eigenvectors() -> None:
+    """Of a positive semidefinite matrix the worst entry is on the diagonal: the top r pairs tell it."""
+    K = periodic(np.random.default_rng(1).random(400), 2)
+    (found,) = entrywise_errors(K, [20])
+    values, vectors = np.linalg.eigh(K)
+    diagonal = np.diagonal(K) - vectors[:, -20:] ** 2 @ values[-20:]
+    assert found.largest == pytest.approx(diagonal.max(), rel=1e-10)
+    # Reference values: 0.330042, 0.0239017 and the mean 0.1792567 of the diagonal, which is the tail.
+    assert found.largest == pytest.approx(0.330042, abs=5e-7)
+    assert found.rms == pytest.approx(0.0239017, abs=5e-8)
+    assert found.tail == pytest.approx(0.1792567, abs=5e-8)
+    assert found.tail == pytest.approx(diagonal.mean(), rel=1e-10)
+    assert found.coherence == pytest.approx(0.330042 / 0.1792567, rel=1e-5)
+
+
+def test_against_a_naive_route() -> None:
+    """Projections on eigenvectors of A^T A, rank by rank; ranks come back in the order of the asking."""
+    rng = np.random.default_rng(0)
+    A = softmax(3 * rng.standard_normal((20, 4)) @ rng.standard_normal((4, 30)), axis=1)
+    vectors = np.linalg.eigh(A.T @ A)[1][:, ::-1]
+    ranks = [7, 0, 3]
+    for one, rank in zip(entrywise_errors(A, ranks), ranks, strict=True):
+        left = A - A @ vectors[:, :rank] @ vectors[:, :rank].T
+        s = np.linalg.svd(left, compute_uv=False)
+        assert one.rank == rank
+        assert one.largest == pytest.approx(np.abs(left).max(), rel=1e-9)
+        assert one.rms == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-9)
+        assert one.tail == pytest.approx(s.sum() / np.sqrt(600), rel=1e-9)
+        assert one.largest <= one.bound <= one.tail * np.sqrt(600)
+
+
+def test_what_round_off_leaves_has_no_coherence() -> None:
+    rng = np.random.default_rng(0)
+    low = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 30))
+    full, beyond = entrywise_errors(low, [2, 3])
+    assert full.coherence is not None
+    assert beyond.coherence is None
+    assert beyond.largest < 1e-13
+
+
+@pytest.mark.parametrize(
+    ("matrix", "ranks", "message"),
+    [
+        (np.eye(3), [4], "ranks: found 4, expected a whole number of at least 0 and of at most 3"),
+        (np.zeros((2, 3, 3)), [1], r"found an array of shape \(2, 3, 3\), expected one matrix"),
+        (np.full((2, 2), np.nan), [1], "expected one matrix of finite numbers"),
+    ],
+)
+def test_bad_input_is_one_line(matrix: np.ndarray, ranks: list[int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        entrywise_errors(matrix, ranks)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rank", "exponent"),
+    [
+        (lambda x: periodic(x, 2), lambda n: 2 * n**0.5, -0.5),
+        (lambda x: periodic(x, 4), lambda n: 2 * n**0.25, -0.75),
+        (lambda x: poisson(x, 0.6), lambda n: 2 * math.log(n) / math.log(1 / 0.6), -1.0),
+    ],
+    ids=["i^-2", "i^-4", "0.6^i"],
+)
+def test_the_worst_entry_falls_with_the_size(kernel, rank, exponent: float) -> None:
+    """arXiv 2405.14494: as n^exponent up to a logarithm, 1/ln n = 0.2 of slope here, in single draws.
+
+    The mean of the diagonal is below the population's tail, in expectation, and near it.
+    """
+    sizes = (125, 250, 500, 1000)
+    found = []
+    for n in sizes:
+        K = kernel(np.random.default_rng(n).random(n))
+        r = round(rank(n))
+        found.append(entrywise_errors(K, [r])[0])
+        assert 1 <= found[-1].coherence <= 6
+    slope = np.polyfit(np.log(sizes), np.log([one.largest for one in found]), 1)[0]
+    assert exponent - 0.3 < slope < exponent + 0.3
+    if exponent == -0.5:
+        # 2 sum_{l > r/2} l^-2, each frequency twice; one draw of n = 1000 points.
+        tail = 2 * (np.pi**2 / 6 - sum(l**-2.0 for l in range(1, round(rank(1000)) // 2 + 1)))
+        assert 0.85 * tail < found[-1].tail < 1.05 * tail
+
+
+@pytest.mark.long
+def test_the_chaos_of_exp() -> None:
+    """exp of Gaussian scores, d = 64: rms after rank 1 + d is that of Hermite levels above 1, up to 1/d."""
+    rng = np.random.default_rng(0)
+    Q, K = rng.standard_normal((2, 1500, 64)) / 64**0.25
+    one, level = entrywise_errors(np.exp(Q @ K.T), [1, 65])
+    chaos = [math.sqrt(math.e * (math.e - sum(1 / math.factorial(j) for j in range(m + 1)))) for m in (0, 1)]
+    assert chaos == pytest.approx([2.161, 1.397], abs=5e-4)
+    # Corrections of order 1/d, and a heavy tail: exp of a Gaussian has kurtosis 114.
+    assert 1 < one.rms / chaos[0] < 1.12
+    assert 0.97 < level.rms / chaos[1] < 1.06
