@@ -23,8 +23,6 @@ TASKS = {
     "checkpoints": {"audit": 1, "fit": 1},
     "complete-connectivity": {"complete": 10, "complete.simulate": 1152},
     "early-stopping": {"early_stopping": 54, "early_stopping.simulate": 528},
-    "complete-connectivity": {"complete": 10, "complete.simulate": 1152},
-    "early-stopping": {"early_stopping": 54, "early_stopping.simulate": 528},
     "learn-curves": {"learn": 240, "learn.simulate": 80},
     "learn-phase-diagram": {"learn": 1600},
     "learn-scaling": {"learn": 42},

@@ -85,7 +85,7 @@ class Greedy:
 
     @property
     def rank(self) -> int:
-        return self.A.shape[1]
+        return int(self.A.shape[1])
 
 
 def greedy(M: Reals, mask: Reals, latent: int) -> Greedy:
