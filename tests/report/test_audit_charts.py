@@ -1,5 +1,6 @@
 """Charts of an audit: their specifications hold the rows they were given, and they render."""
 
+import json
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from attnlaw import audit
 from attnlaw.auditing.rows import with_sizes
 from attnlaw.report.audit_charts import compare, contribution_curves, spectrum_decay
 from attnlaw.report.audited import audit_figures
+from attnlaw.report.balance_chart import excesses
 from attnlaw.report.style import whole_axis
 
 
@@ -124,6 +126,28 @@ def test_compare_shows_both_models_layer_by_layer(family):
     own = matrices.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-8-1") & (pl.col("layer") == 1))
     assert drawn["after", 1] == own["spectral_norm"].median()
     assert set(drawn) == {(model, layer) for model in labels.values() for layer in (0, 1)}
+    assert_renders(spec)
+
+
+def test_the_balance_of_every_head_stands_beside_random_factors():
+    """Rings where queries have a bias; a dead head has no dot."""
+    weights = state(2, 8, 0)
+    bias = "bert.encoder.layer.1.attention.self.query.bias"
+    weights[bias] = np.ones(8)
+    weights["bert.encoder.layer.0.attention.self.value.weight"][:4] = 0
+    matrices = audit(weights, heads=2, jobs=1, name="a").matrices
+    spec = spec_of(excesses(matrices, {"a": "short"}))
+    (dots, rings, lines), (others, plain) = (
+        [json.loads(layer["data"]["values"]) for layer in panel["layer"]] for panel in spec["concat"]
+    )
+    qk, vo = (matrices.filter(pl.col("kind") == kind) for kind in ("qk", "vo"))
+    assert [row["excess"] for row in dots] == qk["factor_excess"].to_list()
+    assert [(row["layer"], row["excess"]) for row in rings] == [
+        (1, value) for value in qk.filter(pl.col("layer") == 1)["factor_excess_weights"]
+    ]
+    assert [row["excess"] for row in lines] == [pytest.approx(1 / 7)] * 2
+    assert len(others) == 3 == vo["factor_excess"].count()
+    assert {row["series"] for row in plain} == {"short"}
     assert_renders(spec)
 
 

@@ -28,7 +28,7 @@ TASKS = {
     "learn-scaling": {"learn": 42},
     "learn-spectrum": {"learn": 1, "learn.simulate": 6},
     "learn-tokens": {"learn": 180},
-    "limit-arrival": {"multi_head": 3},
+    "limit-arrival": {"multi_head": 8},
     "limit-depth": {"limit": 4},
     "limit-heads": {"limit": 80},
     "limit-low-rank": {"limit": 30},
@@ -38,6 +38,9 @@ TASKS = {
     "limit-spectrum": {"multi_head": 5},
     "limit-spectrum-large": {"multi_head": 2},
     "limit-width": {"limit": 50},
+    "regression-ensemble": {"ensemble": 81, "ensemble.simulate": 384},
+    "regression-scale": {"two_layer": 26, "two_layer.simulate": 240},
+    "regression-shift": {"shift": 48, "shift.simulate": 288},
 }
 
 
@@ -84,7 +87,7 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
     "learn-spectrum": ({}, {"simulate": 20}, ["spectrum"]),
     "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["learning"]),
-    "limit-arrival": ({}, {}, []),
+    "limit-arrival": ({"head_size": (64, 105)}, {}, ["arrival"]),
     "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path"]),
     "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian"]),
     "limit-low-rank": ({}, FEW, DENSITIES_AND_DISTANCES),
@@ -115,8 +118,8 @@ def small(name: str, kept: dict[str, tuple[Any, ...]], changes: dict[str, Any]) 
     return replace(study, tasks=tuple(tasks))
 
 
-# Laws of other layers, drawn by the same charts as limit-width.
-SLOW = ("limit-heads", "limit-relu", "limit-scaling")
+# Laws of other layers, drawn by the same charts as limit-width and limit-spectrum.
+SLOW = ("limit-heads", "limit-relu", "limit-scaling", "limit-spectrum-large")
 
 
 @pytest.mark.parametrize(

@@ -157,13 +157,17 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
         # The tails of many spectra are fitted at once here and one by one there: sums in another order.
         alphas = [matrix["alpha"] for matrix in own]
         assert row[f"alpha_{group}"] == pytest.approx(statistics.median(alphas), rel=1e-12)
+    for kind in ("qk", "vo"):
+        excesses = [matrix["factor_excess"] for matrix in by_hand if matrix["kind"] == kind]
+        assert row[f"factor_excess_{kind}"] == statistics.median(excesses) > 0
     assert row["outliers_ffn"] > 0
     assert row["overhead"] is None  # there was no training yet
     assert row["stable_rank_cross"] is row["alpha_cross"] is row["outliers_cross"] is None
 
     matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet")
     assert matrices.schema == STEP_MATRICES_SCHEMA
-    for name in ("layer", "head", "kind", "spectral_norm", "stable_rank", "log10_contribution", "outliers"):
+    same = ("layer", "head", "kind", "spectral_norm", "stable_rank", "log10_contribution", "outliers")
+    for name in (*same, "factor_excess"):
         assert matrices[name].to_list() == [matrix[name] for matrix in by_hand]
 
 
@@ -179,7 +183,7 @@ def test_outliers_of_heads_of_low_rank_are_missing(tmp_path):
 
 def test_only_the_chosen_quantities_are_there(tmp_path):
     model = TimedEncoder()
-    for quantity in ("proxies", "stable_rank", "outliers", "alpha", "scores"):
+    for quantity in ("proxies", "stable_rank", "outliers", "alpha", "factor_excess", "scores"):
         row = SpectralMonitor(model, tmp_path / quantity, quantities=[quantity]).step(0).row
         prefix = {"proxies": "log10"}.get(quantity, quantity)
         named = {name for panel in PANELS.values() for name in panel}
@@ -189,7 +193,7 @@ def test_only_the_chosen_quantities_are_there(tmp_path):
         assert all(name.startswith(own) for name in known)
         matrices = pl.read_parquet(tmp_path / quantity / "step_matrices.parquet")
         column = {"proxies": "log10_contribution"}.get(quantity, quantity)
-        for name in ("log10_contribution", "stable_rank", "outliers", "alpha"):
+        for name in ("log10_contribution", "stable_rank", "outliers", "alpha", "factor_excess"):
             assert (matrices[name].count() > 0) == (name == column)
 
 

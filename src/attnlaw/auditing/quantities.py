@@ -97,6 +97,26 @@ MATRICES = (
         "largest logit of 512 isotropic tokens but for a chance of 0.05, of QK: an estimate",
         log=True,
     ),
+    Quantity(
+        "factor_excess",
+        "how much larger the factors of a head are than the smallest ones with its product; of a group of "
+        "queries, and of stored factors",
+        called="excess of the factors",
+    ),
+    Quantity(
+        "factor_excess_weights",
+        "the same without the bias of queries, which few models decay",
+        called="excess of the weights",
+    ),
+    Quantity(
+        "factor_excess_null", "the same of random factors of this shape", called="excess, random factors"
+    ),
+    Quantity("factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"),
+    Quantity(
+        "gauge",
+        "what may change in the factors of a head and leave its product: full, rotary (planes apart) or none",
+        kind="text",
+    ),
     Quantity("route", "how the values were computed: gram, svd, qr or lanczos (approximate)", kind="text"),
     P_VALUE,
     OUTLIERS,

@@ -19,9 +19,11 @@ from attnlaw.bounds.logits import head_logits
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.bounds.spectrum_adaptive import Contribution
 from attnlaw.fits.null import NullTest
+from attnlaw.implicit.balance import balance_of
 from attnlaw.models.model import Attention, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.numerics.logs import LN10, log_sum
+from attnlaw.spectra.factor_sizes import gauge_of
 from attnlaw.spectra.spectrum import Applied, Spectrum
 
 Row = dict[str, Any]
@@ -78,6 +80,7 @@ def matrix_table(
             "family": model.family,
             **_spectrum_values(product, spectrum),
             **_logit_values(model, place, product, spectrum),
+            **_balance_values(place, product, spectrum),
             **({} if test is None else _test_values(test)),
             **({} if part is None else _contribution_values(part, total)),
             "attnlaw_version": __version__,
@@ -134,6 +137,22 @@ def _logit_values(model: Model, place: Place, product: Product, spectrum: Spectr
         return {}
     found = head_logits(model, place, product.block, spectrum.scores)
     return {f"logit_{name}": getattr(found, name) for name in ("bound", "typical", "probable")}
+
+
+def _balance_values(place: Place, product: Product, spectrum: Spectrum) -> Row:
+    if not isinstance(product.block, Attention):
+        return {}
+    gauge = gauge_of(product.block, place.kind)
+    if spectrum.factors is None:
+        return {"gauge": gauge}
+    found = balance_of(spectrum.factors)
+    return {
+        "factor_excess": found.excess,
+        "factor_excess_weights": balance_of(spectrum.factors.weights or spectrum.factors).excess,
+        "factor_excess_null": found.null_excess,
+        "factor_imbalance": found.imbalance,
+        "gauge": gauge,
+    }
 
 
 def _known(value: float | None, error: float | None) -> Estimate | None:

@@ -30,11 +30,12 @@ from attnlaw.models.model import Model
 from attnlaw.models.network import GROUPS
 from attnlaw.models.open import local
 from attnlaw.models.settings import ModelSettings
+from attnlaw.spectra.factor_sizes import FactorSizes
 from attnlaw.spectra.measure import Selection, Unit, measured_tree, unit_spectra, units_of
 from attnlaw.spectra.score_sizes import Lengths, Part, ScoreSizes
 from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
 
-RECORDS = (Spectrum, Multiplicities, Applied, Estimate, ScoreSizes, Part, Lengths, *NOTED)
+RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes, Part, Lengths, *NOTED)
 
 
 def selected_units(settings: ModelSettings, approximate: bool) -> list[Unit]:

@@ -37,8 +37,8 @@ def product_spectrum(left: Matrix, right: Matrix, folded: tuple[Matrix, Matrix] 
 
 def spectrum_and_roots(
     left: Matrix, right: Matrix, folded: tuple[Matrix, Matrix] | None
-) -> tuple[Spectrum, tuple[Root, Root] | None]:
-    """The same, with the triangular factors of the folded ones (of the second transposed)."""
+) -> tuple[Spectrum, tuple[Root, Root], tuple[Root, Root] | None]:
+    """The same, with the triangular factors of both, and of the folded ones (of the second transposed)."""
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
     left_root, right_root = _triangle(scaled_left), _triangle(scaled_right.T)
@@ -52,12 +52,13 @@ def spectrum_and_roots(
         inner=left.shape[1],
     )
     found = rescaled(spectrum, left_scale * right_scale)
+    roots = (left_root, left_scale), (right_root, right_scale)
     if folded is None:
-        return found, None
+        return found, roots, None
     # A factor that nothing was folded into is triangular already.
-    first = (left_root, left_scale) if folded[0] is left else triangular(folded[0])
-    second = (right_root, right_scale) if folded[1] is right else triangular(folded[1].T)
-    return replace(found, applied=_applied(first, second)), (first, second)
+    first = roots[0] if folded[0] is left else triangular(folded[0])
+    second = roots[1] if folded[1] is right else triangular(folded[1].T)
+    return replace(found, applied=_applied(first, second)), roots, (first, second)
 
 
 def _applied(left: Root, right: Root) -> Applied:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -20,7 +20,8 @@ from attnlaw.models.settings import ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factored import spectrum_and_roots
+from attnlaw.spectra.factor_sizes import block_factors
+from attnlaw.spectra.factored import Root, spectrum_and_roots
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.scores import ScoreReader, no_sizes
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
@@ -171,7 +172,8 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
         if isinstance(block, Attention) and KINDS[kind].scores and no_sizes(block) is None:
             reader = ScoreReader(model, block)
         pairs = enumerate(block.factors(model, kind))
-        return [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
+        heads = [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
+        return _with_factors(model, unit, block, heads)
     matrix, norm = model.read(product.views[0]), product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
     if unit.approximate:
@@ -190,16 +192,28 @@ def _head(
     head: int,
     pair: tuple[Matrix, Matrix],
     reader: ScoreReader | None,
-) -> Spectrum:
+) -> tuple[Spectrum, tuple[Root, Root]]:
     """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied.
 
-    `reader` makes the sizes of queries and keys from the same factorisation.
+    The triangular factors of its stored ones stand beside it. `reader` makes the sizes of queries and keys
+    from the same factorisation.
     """
     try:
         with np.errstate(over="raise", invalid="raise"):
             folded = block.applied(model, unit.place.kind, *pair)
     except FloatingPointError as error:
         raise OverflowError(PAST_FLOAT64) from error
-    spectrum, roots = spectrum_and_roots(*pair, folded)
+    spectrum, stored, roots = spectrum_and_roots(*pair, folded)
     scores = None if reader is None or roots is None else reader(head, pair, roots)
-    return replace(spectrum, latent=unit.product.latent, scores=scores)
+    return replace(spectrum, latent=unit.product.latent, scores=scores), stored
+
+
+def _with_factors(
+    model: Model, unit: Unit, block: Block, heads: Sequence[tuple[Spectrum, tuple[Root, Root]]]
+) -> list[Spectrum]:
+    """The spectra of a block with the sizes of their factors, which heads of a group share."""
+    spectra, roots = [spectrum for spectrum, _ in heads], [stored for _, stored in heads]
+    if not isinstance(block, Attention):
+        return spectra
+    sizes = block_factors(model, block, unit.place.kind, unit.product.shape, roots)
+    return [replace(spectrum, factors=own) for spectrum, own in zip(spectra, sizes, strict=True)]

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Estimate
+from attnlaw.spectra.factor_sizes import FactorSizes
 from attnlaw.spectra.score_sizes import ScoreSizes
 
 RANK_TOLERANCE = 1e-10
@@ -90,7 +91,8 @@ class Spectrum:
     `multiplicities` says how often each of `values` counts). `inner` is the d of a product, None of a matrix;
     `latent` says that a factor of it is a product itself (latent attention). `applied` has its sizes with the
     norm before it folded in; None where that norm is not known. `scores` has the sizes of queries and keys;
-    None where they are not known, and of what is no QK.
+    None where they are not known, and of what is no QK. `factors` has those of the factors of a head; None
+    where it has no gauge.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -107,6 +109,7 @@ class Spectrum:
     latent: bool = False
     applied: Applied | None = None
     scores: ScoreSizes | None = None
+    factors: FactorSizes | None = None
 
     @property
     def counts(self) -> Reals:

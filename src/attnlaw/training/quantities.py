@@ -17,12 +17,14 @@ from attnlaw.base.tables import read_table, require_columns, schema_of, without_
 from attnlaw.bounds import BOUNDS
 from attnlaw.models.network import LAYER_GROUPS
 
+HEADS = ("qk", "vo")
 # Columns of the steps by what they tell, with the names of their lines in a chart.
 PANELS = {
     "log10 proxy": {f"log10_{bound.name}": bound.short for bound in BOUNDS.values() if bound.monitored},
     "stable rank, median": {f"stable_rank_{group}": group for group in LAYER_GROUPS},
     "outliers, total": {f"outliers_{group}": group for group in LAYER_GROUPS},
     "exponent α, median": {f"alpha_{group}": group for group in LAYER_GROUPS},
+    "excess of the factors, median": {f"factor_excess_{group}": group for group in HEADS},
     "spread of logits, median": {"score_spread_qk": "qk"},
     "bound of logits, largest": {"logit_bound": "qk"},
 }
@@ -40,6 +42,10 @@ STEPS = (
         for group in LAYER_GROUPS
     ),
     *(Quantity(f"alpha_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
+    *(
+        Quantity(f"factor_excess_{group}", f"of the factors, median over the heads of {group}")
+        for group in HEADS
+    ),
     Quantity("score_spread_qk", "spread of logits over isotropic tokens (logit_typical), median over heads"),
     Quantity("logit_bound", "the largest bound of logits over the heads that have one"),
     Quantity("seconds", "that the measurement took"),
@@ -56,6 +62,7 @@ STEP_MATRICES = (
     Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", log=True),
     Quantity("outliers", OUTLIERS.meaning, kind="int"),
     Quantity("alpha", "exponent of a power law of the upper eigenvalues", "α"),
+    Quantity("factor_excess", "of the factors of a head over the smallest ones with its product"),
 )
 STEPS_SCHEMA, STEP_MATRICES_SCHEMA = schema_of(columns(STEPS)), schema_of(columns(STEP_MATRICES))
 

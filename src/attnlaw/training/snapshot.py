@@ -6,6 +6,7 @@
 | `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
 | `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
 | `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
+| `factor_excess` | of the factors of a head (`implicit.balance`) | median over the heads of QK and of VO |
 | `scores` | | of `bounds.logits`: the median `typical` and the largest `bound` over heads |
 
 The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (bootstraps) are left out.
@@ -32,12 +33,13 @@ from attnlaw.fits.null import null_for
 from attnlaw.fits.tail import power_law_tails
 from attnlaw.fits.values import eigenvalues, without_round_off
 from attnlaw.gating.verdicts import Verdicts
+from attnlaw.implicit.balance import balance_of
 from attnlaw.models.model import Attention, Model
 from attnlaw.models.network import LAYER_GROUPS, Network, Place
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.quantities import HEADS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,11 +150,16 @@ def _alphas(spectra: Sequence[Spectrum]) -> list[float | None]:
     return [None if tail is None else tail.alpha for tail in tails]
 
 
+def _excesses(spectra: Sequence[Spectrum]) -> list[float | None]:
+    return [None if one.factors is None else balance_of(one.factors).excess for one in spectra]
+
+
 # What is found in the spectra, beside the proxies; null where one was approximated, but for the stable rank.
 FOUND: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
     "stable_rank": _stable_ranks,
     "outliers": _outliers,
     "alpha": _alphas,
+    "factor_excess": _excesses,
 }
 QUANTITIES = ("proxies", *FOUND, "scores")
 
@@ -197,4 +204,6 @@ def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:
         row[f"stable_rank_{group}"] = own["stable_rank"].median()
         row[f"outliers_{group}"] = outliers.sum() if outliers.len() else None
         row[f"alpha_{group}"] = own["alpha"].median()
+    for group in HEADS:
+        row[f"factor_excess_{group}"] = matrices.filter(pl.col("kind") == group)["factor_excess"].median()
     return row

@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "diff": ("attnlaw.verbs.diff", "What changed between checkpoints, tensor by tensor and head by head."),
     "check": ("attnlaw.verbs.check", "Rules over a checkpoint's numbers, and an exit status."),
     "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
+    "margins": ("attnlaw.verbs.margins", "What ranks trained models of one task, on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }

@@ -212,6 +212,15 @@ CHARTS = (
         "each matrix at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices "
         "whose singular values, times their scale γαL, are small: they decay, or the scale is small.",
     ),
+    Own(
+        "balance",
+        "Balance of factors",
+        draw="attnlaw.report.balance_chart:balance",
+        caption="How much larger the two factors of a head are than the smallest ones with the same product, "
+        "a dot for each head (of a group of queries one); the short lines are random factors. Weight decay "
+        "drives it to zero, and the flattest factors have it zero. Rings, where queries have a bias, leave "
+        "it out: dots far above their rings are a bias that was not decayed.",
+    ),
     HEAD_MAP,
     STORED_HEAD_MAP,
     LAW_MAP,

@@ -80,10 +80,8 @@ def simulate(case: Simulate, progress: Progress) -> Trained:
     from attnlaw.numerics.draws import mean_of
 
     runs = [train_completion(case.problem, case.seed + place) for place in range(case.seeds)]
-    corner, rank, nuclear = (
-        mean_of(column)
-        for column in zip(*((abs(one.matrix[0, 0]), one.rank, one.nuclear) for one in runs), strict=True)
-    )
+    corner = mean_of([abs(run.matrix[0, 0]) for run in runs])
+    rank, nuclear = mean_of([run.rank for run in runs]), mean_of([run.nuclear for run in runs])
     worst = next((run for run in runs if run.outcome != Outcome.DONE), runs[0])
     return Trained(corner, rank, nuclear, worst.outcome, worst.remark)
 

@@ -212,6 +212,14 @@ CHARTS = (
         caption="Of ridge regression on the output of a random layer, by theory: where lines cross, another "
         "shape becomes the better one.",
     ),
+    Curves(
+        "arrival",
+        "Time of a readout",
+        unless="readout",
+        x="head_size",
+        y="arrival_time",
+        caption="At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
+    ),
 )
 VERB = Verb(
     "multi_head",

@@ -1,0 +1,69 @@
+"""The balance of the factors of every head against the layer, beside that of random factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.report.audited import KINDS
+from attnlaw.report.marks import EXTENT, Figure, colour, over, palette
+from attnlaw.report.style import inline, whole_axis
+
+if TYPE_CHECKING:
+    from attnlaw.base.charts import Own
+    from attnlaw.report.source import Source
+
+COLUMNS = ("factor_excess", "factor_excess_weights", "factor_excess_null")
+HALF = 0.35  # of the line of random factors, in layers
+
+
+def balance(chart: Own, source: Source) -> Iterator[Figure]:
+    """The figure, where some head has an excess above zero: an older audit has none."""
+    matrices = source.frame("matrices")
+    if {*COLUMNS} <= {*matrices.columns} and matrices.filter(pl.col("factor_excess") > 0).height:
+        yield source.figure(chart, {}, partial(excesses, matrices, source.names.short["model"]))
+
+
+def excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> Any:
+    """Dots of the excess of each head by kind, logarithmic; rings without the bias of queries."""
+    import altair as alt
+
+    known = matrices.filter(pl.col("factor_excess") > 0).with_columns(
+        series=pl.col("model").replace_strict(labels)
+    )
+    shade = colour(palette(labels[model] for model in dict.fromkeys(known["model"])))
+    numbers = known["layer"].to_list()
+    scale = alt.Scale(domain=[min(numbers) - 0.5, max(numbers) + 0.5], nice=False)
+    x = alt.X("layer:Q", title="layer", scale=scale, axis=whole_axis(known["layer"]))
+    panels = []
+    for kind in (kind for kind in KINDS if kind in set(known["kind"])):
+        own = known.filter(pl.col("kind") == kind).rename({"factor_excess": "excess"})
+        up = alt.Scale(type="log", domain=_domain(own), nice=False)
+        axis = alt.Axis(format="~g", minExtent=EXTENT, tickCount=4)
+        y = alt.Y("excess:Q", title="excess", scale=up, axis=axis)
+        dots = alt.Chart(inline(own.select("series", "layer", "excess").to_dicts()))
+        layers = [dots.mark_point(filled=True, size=20, opacity=0.7).encode(x=x, y=y, color=shade)]
+        biased = own.filter(pl.col("factor_excess_weights") != pl.col("excess"))
+        if biased.height:
+            rings = biased.select("series", "layer", excess="factor_excess_weights").to_dicts()
+            hollow = alt.Chart(inline(rings)).mark_point(filled=False, size=20, strokeWidth=0.8)
+            layers.append(hollow.encode(x=x, y=y, color=shade))
+        nulls = own.filter(pl.col("factor_excess_null") > 0).select(
+            "series", start=pl.col("layer") - HALF, end=pl.col("layer") + HALF, excess="factor_excess_null"
+        )
+        rules = alt.Chart(inline(nulls.unique(maintain_order=True).to_dicts())).mark_rule(strokeWidth=1.5)
+        layers.append(
+            rules.encode(x=alt.X("start:Q", title="layer", scale=scale), x2="end:Q", y=y, color=shade)
+        )
+        panel = alt.layer(*layers).properties(title=over(KINDS[kind].label), width=250, height=180)
+        panels.append(panel)
+    return alt.concat(*panels, columns=2)
+
+
+def _domain(own: pl.DataFrame) -> list[float]:
+    """What a logarithmic axis spans, with some room at both ends."""
+    drawn = [value for name in ("excess", *COLUMNS[1:]) for value in own[name].drop_nulls() if value > 0]
+    return [min(drawn) / 1.3, max(drawn) * 1.3]
