@@ -45,20 +45,14 @@ def test_the_trained_student_is_better() -> None:
 
 @pytest.mark.parametrize(("k0", "a", "tau"), [(0.3, 1.6, 3.2), (0.5, 0.4, 0.3), (2.0, 1.0, 0.0)])
 def test_the_distance_by_adaptive_quadrature(k0: float, a: float, tau: float) -> None:
-    """`int (f - xi)^2 + Q - int xi^2`, xi the conditional mean; 0.3 cuts off both ends of a spectrum."""
+    """`Q + int f^2 - 2 f xi`, xi the conditional mean; 0.3 cuts off both ends of a spectrum."""
 
-    def kept(x: float) -> float:
-        return x if abs(x) > tau else 0.0
+    def part(above: float | None) -> float:
+        cut = {} if above is None else {"above": above}
+        return integral(k0, a, lambda x, g: x * x - 2 * x * (x - 2 * a * a * g.real), **cut)
 
-    pieces = [
-        integral(k0, a, lambda x, g: kept(x) ** 2 - 2 * kept(x) * (x - 2 * a * a * g.real), above=b)
-        for b in (tau, -tau)
-    ]
-    whole = integral(k0, a, lambda x, g: x * x - 2 * x * (x - 2 * a * a * g.real))
-    upper = pieces[0]
     # Between the cuts f is 0: what lies below -tau is the whole less what lies above it.
-    above = integral(k0, a, lambda x, g: x * x - 2 * x * (x - 2 * a * a * g.real), above=-tau)
-    expected = 1 + k0 + upper + (whole - above)
+    expected = 1 + k0 + part(tau) + part(None) - part(-tau)
     assert Thresholded(FreeConvolution(MarchenkoPastur(k0), a), tau).distance == pytest.approx(
         expected, abs=1e-8
     )
