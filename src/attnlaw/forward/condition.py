@@ -61,6 +61,13 @@ class Condition:
         """The layer that has most."""
         return int(np.argmax(self.by_layer)) if self.by_layer else None
 
+    @property
+    def worst_place(self) -> str:
+        """The layer that has most, or the map outside of blocks that has more."""
+        places = {f"layer {layer}": kappa for layer, kappa in enumerate(self.by_layer)}
+        places |= {row.name: row.kappa for row in self.rows if row.layer is None}
+        return max(places, key=lambda name: places[name])
+
 
 @dataclass(frozen=True, eq=False)
 class _Map:
@@ -220,8 +227,8 @@ def _rows_norm(tensor: Any, batch: Batch) -> Any:
         tensor = tensor.where(visible, 0.0)
     if len(tensor) != count:
         raise InputError(
-            f"a linear map was given {len(tensor)} rows for {count} inputs; its condition is defined for maps "
-            "that are applied input by input"
+            f"a linear map was given {len(tensor)} rows for {count} inputs; its condition is defined for "
+            "maps that are applied input by input"
         )
     return tensor.flatten(1).norm(dim=1)
 
