@@ -1,4 +1,4 @@
-"""Balance of two factors: its least by formulas and descent, its null by closed forms and draws, its decay."""
+"""Balance of two factors: its least by formula and descent, its null by closed form and draws, its decay."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def drawn(depth, seed=0, rows=5, cols=4):
     """Factors of unequal widths."""
     rng = np.random.default_rng([depth, seed])
     sizes = [rows, *rng.integers(2, 7, depth - 1), cols]
-    return [rng.standard_normal(shape) for shape in zip(sizes, sizes[1:], strict=False)]
+    return [rng.standard_normal(shape) for shape in pairwise(sizes)]
 
 
 def jacobian(factors):

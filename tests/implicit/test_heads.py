@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -12,6 +14,7 @@ from real_checkpoints import real_checkpoint
 
 import attnlaw
 from attnlaw.implicit.balance import null_excess
+from attnlaw.models.norms import Rotary
 from attnlaw.models.open import open_model
 from attnlaw.spectra.factor_sizes import gauge_of
 from attnlaw.spectra.measure import Selection, measure
@@ -40,7 +43,7 @@ def rows_of(model, layer, kind):
 
 
 def test_grouped_queries_with_a_bias_under_rotary_positions():
-    """Queries of a group stacked with their biases; planes are columns i and i + d/2; values face all outputs."""
+    """Queries of a group are stacked with their biases, outputs too; columns i and i + d/2 are a plane."""
     model = tiny_model("llama", **WIDE)
     block = model.model.layers[1].self_attn
     (query, bias), (key, _), (value, _), (output, _) = map(
@@ -135,6 +138,13 @@ def test_what_shares_its_gauge_with_other_factors_is_left_out():
     opened = open_model(model)
     assert [gauge_of(opened.layers[0].attention, kind) for kind in ("qk", "vo")] == [None, None]
     assert all(row["factor_excess"] is row["gauge"] is None for row in rows_of(model, 0, "qk"))
+
+
+def test_planes_that_do_not_fit_into_a_head_leave_it_out():
+    model = tiny_model("gpt2", n_embd=12)
+    block = open_model(model).layers[0].attention
+    assert gauge_of(replace(block, scores=replace(block.scores, rotary=Rotary(2))), "qk") == "rotary"
+    assert gauge_of(replace(block, scores=replace(block.scores, rotary=Rotary(4))), "qk") is None
 
 
 def test_a_dead_head_has_no_excess():

@@ -21,6 +21,8 @@ TASKS = {
     "atlas": {"audit": 16},
     "atlas-hub": {"audit": 26},
     "checkpoints": {"audit": 1, "fit": 1},
+    "complete-connectivity": {"complete": 10, "complete.simulate": 1152},
+    "early-stopping": {"early_stopping": 54, "early_stopping.simulate": 528},
     "learn-curves": {"learn": 240, "learn.simulate": 80},
     "learn-phase-diagram": {"learn": 1600},
     "learn-scaling": {"learn": 42},
@@ -36,6 +38,9 @@ TASKS = {
     "limit-spectrum": {"multi_head": 5},
     "limit-spectrum-large": {"multi_head": 2},
     "limit-width": {"limit": 50},
+    "regression-ensemble": {"ensemble": 81, "ensemble.simulate": 384},
+    "regression-scale": {"two_layer": 26, "two_layer.simulate": 240},
+    "regression-shift": {"shift": 48, "shift.simulate": 288},
 }
 
 

@@ -227,8 +227,8 @@ def _rows_norm(tensor: Any, batch: Batch) -> Any:
         tensor = tensor.where(visible, 0.0)
     if len(tensor) != count:
         raise InputError(
-            f"a linear map was given {len(tensor)} rows for {count} inputs; its condition is defined for "
-            "maps that are applied input by input"
+            f"a linear map was given {len(tensor)} rows for {count} inputs; its condition is that of maps "
+            "that are applied input by input"
         )
     return tensor.flatten(1).norm(dim=1)
 

@@ -149,8 +149,8 @@ def measure_margins(
 
     `model` is a directory (BERT and RoBERTa with a classifier, GPT-2 and LLaMA-like language models) or a
     torch module; `inputs` lists of ids, or a tensor (`attnlaw.forward.headed`). `at` takes what that block
-    reads for h0; `positions` and `seed` choose the token of a causal model. At least 12 inputs, held out
-    from training.
+    reads for h0; `positions` and `seed` choose the token of a causal model. At least 12 inputs, held out from
+    training.
 
     >>> import torch
     >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))

@@ -41,8 +41,8 @@ NO_PRODUCT = "not defined: the product is zero, or exceeds float64"
 class FactorBalance:
     """The balance of a head; None where it is not defined, and `status` says why.
 
-    `excess_scaled` is the excess over `null_excess`, that of random factors of this shape. `nuclear` is |M|_*;
-    `least` is what half the sum of squares is compared with: the same, or under rotary positions more.
+    `excess_scaled` is the excess over `null_excess`, that of random factors of this shape. `nuclear` is
+    |M|_*; `least` is what half the sum of squares is compared with: the same, or under rotary positions more.
     """
 
     excess: float | None

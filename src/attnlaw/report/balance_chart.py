@@ -35,8 +35,8 @@ def excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> Any:
         series=pl.col("model").replace_strict(labels)
     )
     shade = colour(palette(labels[model] for model in dict.fromkeys(known["model"])))
-    ends = known["layer"].min(), known["layer"].max()
-    scale = alt.Scale(domain=[ends[0] - 0.5, ends[1] + 0.5], nice=False)
+    numbers = known["layer"].to_list()
+    scale = alt.Scale(domain=[min(numbers) - 0.5, max(numbers) + 0.5], nice=False)
     x = alt.X("layer:Q", title="layer", scale=scale, axis=whole_axis(known["layer"]))
     panels = []
     for kind in (kind for kind in KINDS if kind in set(known["kind"])):

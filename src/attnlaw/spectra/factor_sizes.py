@@ -5,8 +5,10 @@ Scores, or outputs, stay what they are where A becomes A G and B becomes B G^(-T
 | gauge | G | least \|A G\|_F^2 + \|B G^(-T)\|_F^2, halved |
 |---|---|---|
 | `full` | any invertible matrix | \|A B^T\|_* |
-| `rotary` | one complex number for each plane that positions turn, any matrix on what they leave | sum over planes of \|A_j\|_F \|B_j\|_F, and \|A B^T\|_* of the rest |
-| `none` | norms, clipping or gates between the factors leave no such freedom | |
+| `rotary` | a complex number for each plane, any matrix on the rest | sum_j \|A_j\| \|B_j\| + \|A B^T\|_* |
+| `none` | nothing: norms, clipping or gates stand between the factors | |
+
+j runs over planes that positions turn; beside them A B^T is of the columns that they do not turn.
 
 D = A^T A - B^T B vanishes on the directions in which G can move exactly where the least is reached: all of
 it, or the trace of each plane and all of the rest. Its size and those of both Gram matrices are taken there
@@ -14,8 +16,8 @@ it, or the trace of each plane and all of the rest. Its size and those of both G
 
 Under grouped queries B is shared: A is made of the queries of a group, one below the other (of VO the outputs
 are stacked), and every head of the group has the sizes of the group. The bias of queries is one more row of
-A: D = 0 then holds under a decay of it too. Factors are those that are stored. Latent attention and keys of an earlier layer are left out: there other
-factors share the gauge.
+A: D = 0 then holds under a decay of it too. Factors are those that are stored. Latent
+attention and keys of an earlier layer are left out: there other factors share the gauge.
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 
 
 def gauge_of(block: Attention, kind: str) -> str | None:
-    """The gauge of a block's heads; None where other factors share it."""
+    """The gauge of a block's heads; None where other factors share it, or planes do not fit."""
     how = block.scores
     clipped = how.clip is not None
     between = clipped or block.value_norm or block.output_norm or block.gate
@@ -111,13 +113,15 @@ def gauge_of(block: Attention, kind: str) -> str | None:
         return NO_GAUGE if between else FULL
     if how.query_norm or how.key_norm or clipped:
         return NO_GAUGE
-    return FULL if how.rotary is None else ROTARY
+    if how.rotary is None:
+        return FULL
+    return ROTARY if how.rotary.start + how.rotary.size <= block.head_size else None
 
 
 def block_factors(
     model: Model, block: Attention, kind: str, shape: tuple[int, int], roots: Sequence[tuple[Root, Root]]
 ) -> list[FactorSizes | None]:
-    """The sizes of the factors of every head, from the roots of its factors as stored and the product's shape."""
+    """The sizes of the factors of every head, from the roots of the stored ones and the product's shape."""
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads
     scores = KINDS[kind].scores

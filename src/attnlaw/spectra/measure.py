@@ -195,7 +195,8 @@ def _head(
 ) -> tuple[Spectrum, tuple[Root, Root]]:
     """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied.
 
-    The triangular factors of its stored ones stand beside it. `reader` makes the sizes of queries and keys from the same factorisation.
+    The triangular factors of its stored ones stand beside it. `reader` makes the sizes of queries and keys
+    from the same factorisation.
     """
     try:
         with np.errstate(over="raise", invalid="raise"):

@@ -27,6 +27,11 @@ STUDIED: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
     "shift": ("attnlaw.verbs.shift", "The risk of weighted kernel ridge regression under covariate shift."),
     "ensemble": ("attnlaw.verbs.ensemble", "The error of learners that are averaged or vote."),
+    "early_stopping": (
+        "attnlaw.verbs.early_stopping",
+        "The risk of factors that start small and stop early.",
+    ),
+    "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
     "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 
