@@ -34,7 +34,7 @@ _PUBLIC: dict[str, str] = {
     "Problem": "attnlaw.learning.problem",
     "RandomInputs": "attnlaw.limits",
     "Regression": "attnlaw.regression.problem",
-    "SingleIndex": "attnlaw.implicit.single_index",
+    "SingleIndex": "attnlaw.implicit.index_problem",
     "Target": "attnlaw.learning.target",
     "TiedValuesLaw": "attnlaw.laws.tied_values",
     "Verdicts": "attnlaw.gating.verdicts",

@@ -247,6 +247,7 @@ def test_the_shipped_decoder():
     assert found.median.value == pytest.approx(0.006517495, rel=DIGITS)
     assert found.mean_log.value == pytest.approx(-5.292800, abs=1e-6)
     assert "nothing is established" in found.remark
+    assert condition(EXAMPLE, windows()).worst_place == "lm_head"
     assert condition(EXAMPLE, windows()).total == pytest.approx(8861.65, abs=0.01)
     rows = amplification(EXAMPLE, windows()[:12]).rows
     # Four digits at the default tolerance, which is no error bound: a tenth of a percent is asked for.
@@ -275,6 +276,7 @@ def test_rxnfp_on_reactions():
     assert found.confidence == pytest.approx(0.9894, abs=5e-5)
     where = condition(folder, inputs)
     assert (len(where.rows), where.total) == (74, pytest.approx(183.5793, abs=1e-4))
+    assert where.worst_place == "layer 11"
     layers = [3.0, 4.5, 6.6, 7.8, 9.3, 13.9, 15.7, 16.4, 19.8, 23.7, 26.7, 35.6]
     np.testing.assert_allclose(where.by_layer, layers, atol=0.051)
     kinds = [10.0, 18.1, 19.0, 17.0, 78.7, 36.7, 1.5, 3.7]

@@ -50,7 +50,7 @@ def _headline(found: Any) -> str:
     if own.ties or own.flat:
         words.append(f"{own.ties} ties, {own.flat} flat")
     if found.condition is not None:
-        words.append(f"kappa {found.condition.total:.3g}, most in layer {found.condition.worst_layer}")
+        words.append(f"kappa {found.condition.total:.3g}, most in {found.condition.worst_place}")
     return "  ".join(words)
 
 

@@ -61,6 +61,13 @@ class Condition:
         """The layer that has most."""
         return int(np.argmax(self.by_layer)) if self.by_layer else None
 
+    @property
+    def worst_place(self) -> str:
+        """The layer that has most, or the map outside of blocks that has more."""
+        places = {f"layer {layer}": kappa for layer, kappa in enumerate(self.by_layer)}
+        places |= {row.name: row.kappa for row in self.rows if row.layer is None}
+        return max(places, key=lambda name: places[name])
+
 
 @dataclass(frozen=True, eq=False)
 class _Map:

@@ -17,7 +17,6 @@ for normal and |y|^2 for its mean (ours): at finite n it is some per cent off, m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -25,10 +24,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from attnlaw.base.declare import named
-from attnlaw.base.errors import BadSetting
 from attnlaw.base.estimate import Estimate
-from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.implicit.early_stopping import descend, stopping_time
+from attnlaw.implicit.index_problem import SingleIndex
 from attnlaw.implicit.variants import LINKS, RULES
 from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.numerics.quadrature import gauss_legendre
@@ -36,51 +34,6 @@ from attnlaw.numerics.quadrature import gauss_legendre
 Reals = NDArray[np.float64]
 FAR = 10.0  # standard deviations; what lies beyond is below the floats
 NODES = 400
-
-
-@settings
-class SingleIndex(Settings):
-    """Labels of one hidden direction with few coefficients, and how it is estimated.
-
-    >>> round(SingleIndex(link="identity", noise=0.5).power, 6)  # E y^2
-    1.5
-    """
-
-    link: str = setting("tanh:2", "The function of <x, β>; f in the page.", choices=LINKS)
-    samples: int = setting(1000, "Samples.", symbol="n", least=1)
-    dimension: int = setting(2000, "Dimension of the inputs.", symbol="p", least=2)
-    signals: int = setting(10, "Coefficients that are not zero, all equal.", symbol="s", least=1)
-    noise: float = setting(0.25, "Variance of the noise of labels.", symbol="σ²", least=0)
-    rule: str = setting("flow", "How coefficients are kept.", choices=RULES)
-    threshold: float = setting(1.0, "Threshold, in units of √(2 ln p) ‖y‖/n.", symbol="c", above=0)
-    init: float = setting(
-        1e-6, "Scale of the factors at the start.", symbol="a", above=0, where=("rule", "starts")
-    )
-
-    def check(self) -> None:
-        if self.signals > self.dimension:
-            raise BadSetting("signals", "expected at most {dimension}", self.signals)
-
-    @cached_property
-    def moments(self) -> tuple[float, float, float]:
-        """mu, E y^2 and E y^2 g^2."""
-        g, w = normal_nodes(0.0, 1.0, (0.0,))
-        f = self.values(g)
-        return float(w @ (g * f)), float(w @ f**2) + self.noise, float(w @ (g * f) ** 2) + self.noise
-
-    @property
-    def power(self) -> float:
-        return self.moments[1]
-
-    def values(self, z: Reals) -> Reals:
-        """f(z), entry by entry."""
-        chosen = LINKS[self.link]
-        found: Reals = named(chosen.function)(z, *chosen.parameters)
-        return found
-
-    def tau(self, length: float) -> float:
-        """The threshold for labels of this |y|."""
-        return self.threshold * float(np.sqrt(2 * np.log(self.dimension))) * length / self.samples
 
 
 @dataclass(frozen=True)
@@ -108,15 +61,38 @@ class MeasuredIndex:
     seeds: int
 
 
+def moments(problem: SingleIndex) -> tuple[float, float, float]:
+    """mu, E y^2 and E y^2 g^2.
+
+    >>> [round(moment, 6) for moment in moments(SingleIndex(link="identity", noise=0.5))]
+    [1.0, 1.5, 3.5]
+    """
+    g, w = normal_nodes(0.0, 1.0, (0.0,))
+    f, noise = linked(problem, g), problem.noise
+    return float(w @ (g * f)), float(w @ f**2) + noise, float(w @ (g * f) ** 2) + noise
+
+
+def linked(problem: SingleIndex, z: Reals) -> Reals:
+    """f(z), entry by entry."""
+    chosen = LINKS[problem.link]
+    found: Reals = named(chosen.function)(z, *chosen.parameters)
+    return found
+
+
+def threshold(problem: SingleIndex, length: float) -> float:
+    """tau, for labels of this |y|."""
+    return problem.threshold * float(np.sqrt(2 * np.log(problem.dimension))) * length / problem.samples
+
+
 def predict_index(problem: SingleIndex) -> IndexPrediction:
     """The risk by one integral for the support and one for the rest.
 
     >>> round(predict_index(SingleIndex(link="tanh:2")).risk, 6)
     0.010904
     """
-    mu, power, squared = problem.moments
+    mu, power, squared = moments(problem)
     n, s, others = problem.samples, problem.signals, problem.dimension - problem.signals
-    tau, beta = problem.tau(float(np.sqrt(n * power))), s**-0.5
+    tau, beta = threshold(problem, float(np.sqrt(n * power))), s**-0.5
     spread = np.sqrt(np.array([power + beta**2 * (squared - power - mu**2), power]) / n)
     rule = named(RULES[problem.rule].function)
     risk = kept = false = 0.0
@@ -137,16 +113,16 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
     >>> simulate_index(SingleIndex(rule="hard", samples=400), seeds=4).kept.value > 5
     True
     """
-    mu, s, n = problem.moments[0], problem.signals, problem.samples
+    mu, s, n = moments(problem)[0], problem.signals, problem.samples
     beta = np.full(s, s**-0.5)
     drawn, taus = [], []
     for rng in generators(seed, seeds):
         X = rng.standard_normal((n, s))
-        y = problem.values(X @ beta) + np.sqrt(problem.noise) * rng.standard_normal(n)
+        y = linked(problem, X @ beta) + np.sqrt(problem.noise) * rng.standard_normal(n)
         length = float(np.linalg.norm(y))
         rest = length / n * rng.standard_normal(problem.dimension - s)
         drawn.append(np.append(X.T @ y / n, rest))
-        taus.append(problem.tau(length))
+        taus.append(threshold(problem, length))
     phi, tau = np.array(drawn), np.array(taus)[:, None]
     choice = RULES[problem.rule]
     if choice.starts:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attnlaw.base.charts import Curves
 from attnlaw.base.declare import Progress, Quantity, Verb, each
 from attnlaw.base.settings import setting, settings
-from attnlaw.implicit.single_index import SingleIndex
+from attnlaw.implicit.index_problem import SingleIndex
 
 if TYPE_CHECKING:
     from attnlaw.implicit.single_index import IndexPrediction, MeasuredIndex

@@ -40,7 +40,8 @@ class MarginsSettings(InputSettings, LocalModel):
 QUANTITIES = (
     Quantity(
         "geometric_mean",
-        "exp of the mean log D: what ranks models of one task, trained to a similar loss",
+        "exp of the mean log D: ranks models of one task, trained to a similar loss, on the same inputs; "
+        "not an error rate",
         "D",
         error=True,
         brief=True,
@@ -56,7 +57,9 @@ QUANTITIES = (
     Quantity("confidence", "mean of the largest probability: it ranks worse than D"),
     Quantity("extension", "a causal language model, where nothing is established", kind="bool"),
     Quantity("total_kappa", "median over inputs of the condition, summed over maps", "κ", brief=True),
-    Quantity("kappa_layer", "the layer that has most of it", kind="int"),
+    Quantity(
+        "kappa_layer", "the layer that has most of it; maps outside of layers may have more", kind="int"
+    ),
     Quantity("compared_with", "the first model", kind="text"),
     Quantity("log_ratio", "mean difference of log D from the first model, in pairs", error=True, brief=True),
     Quantity("comparison", "what the pairs say", kind="text"),
