@@ -66,7 +66,7 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
     >>> found = factor_balance(left, rng.standard_normal((16, 64)))
     >>> round(found.excess, 3), round(found.null_excess, 3)
     (0.06, 0.067)
-    >>> factor_balance(left, left.T).excess < 1e-12, factor_balance(left, 4 * left.T).excess
+    >>> factor_balance(left, left.T).excess < 1e-12, round(factor_balance(left, 4 * left.T).excess, 9)
     (True, 1.125)
     """
     a, b = np.asarray(left, dtype=float), np.asarray(right, dtype=float)
