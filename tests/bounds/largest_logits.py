@@ -51,7 +51,7 @@ def largest_logits(model: Model, run: Run) -> list[Largest]:
 
 
 def small_model(kind: str, sizes: dict[str, Any], inputs: Callable[[], Any], seed: int = 0) -> list[Largest]:
-    """A random small model that runs once, is saved and opened; empty where it is refused.
+    """A random small model that runs once.
 
     Seeds other than 0 draw its parameters anew: matrices up to twice as large, gains of both signs.
     """
@@ -64,6 +64,11 @@ def small_model(kind: str, sizes: dict[str, Any], inputs: Callable[[], Any], see
                 parameter.mul_(2 * torch.rand(()))
                 if parameter.ndim == 1:
                     parameter.add_(torch.randn_like(parameter) * torch.rand(()))
+    return run_once(module, inputs)
+
+
+def run_once(module: Any, inputs: Callable[[], Any]) -> list[Largest]:
+    """A pass of a model, which is then saved and opened; empty where it is refused."""
     with recording(module, pytest.MonkeyPatch()) as run:
         module(**inputs())
     with tempfile.TemporaryDirectory() as folder:

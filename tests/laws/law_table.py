@@ -17,6 +17,7 @@ from attnlaw.laws.power_law import PowerLaw
 from attnlaw.laws.rectified import Rectified
 from attnlaw.laws.semicircle import Semicircle
 from attnlaw.laws.shrunk import Shrunk
+from attnlaw.laws.thresholded import Thresholded
 from attnlaw.laws.tied_values import TiedValuesLaw
 
 
@@ -49,6 +50,7 @@ CASES = {
     "free convolution, two intervals": Case(FreeConvolution(MarchenkoPastur(0.1), 0.2)),
     "free convolution, discrete": Case(FreeConvolution(Discrete((0.0, 1.0, 4.0), (0.5, 0.3, 0.2)), 0.7)),
     "rectified": Case(Rectified(BLURRED, 0.6, 1.2), error=2e-6),
+    "thresholded": Case(Thresholded(BLURRED, 0.9), error=2e-6),
     "shrunk": Case(Shrunk(BLURRED), error=2e-6),
     "discrete": Case(Discrete((0.5, 1.0, 4.0), (0.5, 0.3, 0.2))),
     "head null": Case(HeadNull(0.25)),

@@ -30,6 +30,8 @@ def test_no_command_and_no_function(name: str) -> None:
         ("two_layer", {"scale": 1.0}, "excess", 0.07784),
         ("shift", {"ridge": 0.01}, "weight_ratio", 0.1301),
         ("ensemble", {"ridge": 0.01, "learners": 4}, "mean_error", 0.60753),
+        ("early_stopping", {}, "risk", 0.010904),
+        ("complete", {"entry": 0.5}, "corner", 2.0),
     ],
 )
 def test_a_row(name: str, settings: dict, quantity: str, value: float) -> None:
@@ -48,6 +50,8 @@ def test_the_simulation_beside_it(name: str) -> None:
         "two_layer": {"weak": 120},
         "shift": {"dimension": 20, "samples": 30},
         "ensemble": {"inputs": 20, "samples": 40, "features": 30},
+        "early_stopping": {"samples": 100, "dimension": 50},
+        "complete": {"graph": "disconnected"},
     }
     one = verb(f"{name}.simulate")
     (case,) = one.cases(small[name] | {"seeds": 2})

@@ -21,6 +21,8 @@ TASKS = {
     "atlas": {"audit": 16},
     "atlas-hub": {"audit": 26},
     "checkpoints": {"audit": 1, "fit": 1},
+    "complete-connectivity": {"complete": 10, "complete.simulate": 1152},
+    "early-stopping": {"early_stopping": 54, "early_stopping.simulate": 528},
     "learn-curves": {"learn": 240, "learn.simulate": 80},
     "learn-phase-diagram": {"learn": 1600},
     "learn-scaling": {"learn": 42},
@@ -36,6 +38,9 @@ TASKS = {
     "limit-spectrum": {"multi_head": 5},
     "limit-spectrum-large": {"multi_head": 2},
     "limit-width": {"limit": 50},
+    "regression-ensemble": {"ensemble": 81, "ensemble.simulate": 384},
+    "regression-scale": {"two_layer": 26, "two_layer.simulate": 240},
+    "regression-shift": {"shift": 48, "shift.simulate": 288},
 }
 
 
@@ -77,6 +82,8 @@ FEW = {"draws": 400}
 TINY = {"draws": 1, "tokens": 40, "heads": 3, "head_size": 10}
 DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
+    "complete-connectivity": ({"init": (0.0001, 0.01)}, {}, ["connectivity"]),
+    "early-stopping": ({"threshold": (0.5, 1.0)}, {}, ["stopping"]),
     "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning"]),
     "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases"]),
     "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
@@ -92,6 +99,9 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "limit-spectrum": ({}, TINY, ["spectra"]),
     "limit-spectrum-large": ({}, TINY, ["spectra"]),
     "limit-width": ({}, FEW, DENSITIES_AND_DISTANCES),
+    "regression-ensemble": ({"features": (20, 100, 300)}, {}, ["ensemble"]),
+    "regression-scale": ({"scale": (0.03, 1.0)}, {}, ["scale"]),
+    "regression-shift": ({"ridge": (0.01, 1.0)}, {"samples": 60, "dimension": 40}, ["weights", "risk"]),
 }
 
 

@@ -68,7 +68,7 @@ def read_matrices(model: Model) -> None:
                 for _ in block.factors(model, kind):
                     pass
         for maps in (layer.feed_forward, *layer.experts):
-            for view in vars(maps).values() if maps else ():
+            for view in (maps.inner, maps.outer, maps.gate) if maps else ():
                 if view is not None:
                     model.read(view)
     for view in (model.embedding_view, model.unembedding_view):

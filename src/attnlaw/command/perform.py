@@ -24,6 +24,7 @@ TABLES = {
     "diff": "attnlaw.command.diff_table",
     "fit": "attnlaw.command.fit_table",
     "lens": "attnlaw.command.lens_table",
+    "margins": "attnlaw.command.margins_table",
 }
 OUTPUT = "Output"
 Done = list[tuple[Any, Any]]  # settings and result of each case that came to its end

@@ -13,8 +13,8 @@ logits, since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
 An extension: the theory has Gaussian queries and keys, a checkpoint has tokens. Left out, because a `Model`
 is its matrices: the weights of the norm, norms of queries and keys (Qwen 3, Gemma 3) and inside latent
 attention, caps on scores, biases of queries (a key's bias shifts whole rows and changes nothing), positions.
-Deeper layers see other inputs than embeddings: on real text beta is 1.5 to 15 times this in rxnfp. Where a text
-is at hand, `lens` measures it.
+Deeper layers see other inputs than embeddings: on real text beta is 1.5 to 15 times this in rxnfp. Where a
+text is at hand, `lens` measures it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ Affine = tuple[Array, Array]
 class Reader:
     """Names of the classes in `transformers`, and the functions that read the blocks and scores of a pass.
 
-    `after_padding`: its positions start after the padding token's.
+    `after_padding`: its positions start after the padding token's. `classifier` and `causal` are its classes
+    with a head, None where there is none that margins are read from; `labels` the classifier's last tensor.
     """
 
     config: str
@@ -40,6 +41,9 @@ class Reader:
     scores: Callable[[Any, Seen], Iterator[Scores]]
     options: Mapping[str, Any] = field(default_factory=dict)
     after_padding: bool = False
+    classifier: str | None = None
+    labels: str = "classifier.weight"
+    causal: str | None = None
 
 
 def _bert(model: Any, seen: Seen, probabilities: Sequence[Array]) -> Iterator[Block]:
@@ -102,12 +106,20 @@ def _llama_scores(model: Any, seen: Seen) -> Iterator[Scores]:
 _ENCODER = {"add_pooling_layer": False}
 # A new family with one of these shapes is a line here; `bert` and `gpt2` stand in checkpoints of old too.
 FAMILIES: dict[str, Reader] = {
-    "bert": Reader("BertConfig", "BertModel", _bert, _bert_scores, _ENCODER),
-    "roberta": Reader("RobertaConfig", "RobertaModel", _bert, _bert_scores, _ENCODER, after_padding=True),
-    "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2, _gpt2_scores),
-    "llama": Reader("LlamaConfig", "LlamaModel", _llama, _llama_scores),
-    "mistral": Reader("MistralConfig", "MistralModel", _llama, _llama_scores),
-    "qwen2": Reader("Qwen2Config", "Qwen2Model", _llama, _llama_scores),
+    "bert": Reader(
+        *("BertConfig", "BertModel", _bert, _bert_scores, _ENCODER),
+        classifier="BertForSequenceClassification",
+    ),
+    "roberta": Reader(
+        *("RobertaConfig", "RobertaModel", _bert, _bert_scores, _ENCODER),
+        after_padding=True,
+        classifier="RobertaForSequenceClassification",
+        labels="classifier.out_proj.weight",
+    ),
+    "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2, _gpt2_scores, causal="GPT2LMHeadModel"),
+    "llama": Reader("LlamaConfig", "LlamaModel", _llama, _llama_scores, causal="LlamaForCausalLM"),
+    "mistral": Reader("MistralConfig", "MistralModel", _llama, _llama_scores, causal="MistralForCausalLM"),
+    "qwen2": Reader("Qwen2Config", "Qwen2Model", _llama, _llama_scores, causal="Qwen2ForCausalLM"),
 }
 
 

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,20 @@ NOT_PASSED = "reorder_and_upcast_attn"
 
 def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
     """The model type and the model (`BertModel`, `GPT2Model`, ...) in float64, for evaluation."""
-    transformers = _import_transformers()
+    return _load(path, lambda reader, named, checkpoint: (reader, {}))
+
+
+def load_headed(path: str | os.PathLike[str]) -> tuple[str, Any]:
+    """The model type and the model with its head (a classifier's, or a causal language model's)."""
+    return _load(path, _with_head)
+
+
+# From a reader, the classes that config.json names and the checkpoint: what is built, what its config adds.
+Choice = Callable[[Reader, list[str], Model], tuple[Reader, dict[str, Any]]]
+
+
+def _load(path: str | os.PathLike[str], choose: Choice) -> tuple[str, Any]:
+    transformers = import_transformers()
     folder = one_model(require_possible(Path(path)))
     if not (folder / "config.json").is_file():
         raise InputError(
@@ -59,14 +73,15 @@ def load(path: str | os.PathLike[str]) -> tuple[str, Any]:
             f"{folder / 'config.json'}: its layers have configs of their own (per_layer_config), which the "
             "lens does not read; give a model whose layers are alike"
         )
-    build = _builder(transformers, FAMILIES[kind], values, len(checkpoint.layers), folder)
+    reader, added = choose(FAMILIES[kind], list(values.get("architectures") or []), checkpoint)
+    build = _builder(transformers, reader, values, added, len(checkpoint.layers), folder)
     _compare(build("meta"), checkpoint)  # shapes alone: a wrong size must not fill the memory
     model = build("cpu")
     _fill(model, checkpoint)
     return kind, model.eval()
 
 
-def _import_transformers() -> Any:
+def import_transformers() -> Any:
     with needing("the lens", "lens"):
         import torch  # noqa: F401
         import transformers
@@ -86,14 +101,19 @@ def _classes(transformers: Any, reader: Reader) -> tuple[Any, Any]:
 
 
 def _builder(
-    transformers: Any, reader: Reader, values: dict[str, Any], layers: int, folder: Path
+    transformers: Any,
+    reader: Reader,
+    values: dict[str, Any],
+    added: dict[str, Any],
+    layers: int,
+    folder: Path,
 ) -> Callable[[str], Any]:
     """A function from a device to the model there, with fresh weights, in float64 throughout."""
     import torch
 
     make_config, make_model = _classes(transformers, reader)
     known = _parameters(transformers, make_config)
-    sizes = {key: value for key, value in values.items() if key in known}
+    sizes = {key: value for key, value in values.items() if key in known} | added
 
     def build(device: str) -> Any:
         try:
@@ -111,7 +131,7 @@ def _builder(
                 f"{folder / 'config.json'}: no {reader.model} can be built from it ({reason}); "
                 "restore the model's config.json"
             ) from error
-        _normalise_in_float64(model)
+        normalise_in_float64(model)
         return model
 
     return build
@@ -141,7 +161,7 @@ def _silent(transformers: Any) -> Iterator[None]:
         logger.set_verbosity(level)
 
 
-def _normalise_in_float64(model: Any) -> None:
+def normalise_in_float64(model: Any) -> None:
     """Put torch's RMSNorm in the place of those that transformers computes in float32 at any precision."""
     import torch
 
@@ -152,15 +172,45 @@ def _normalise_in_float64(model: Any) -> None:
                 setattr(parent, name, torch.nn.RMSNorm(size, eps=eps, dtype=torch.float64))
 
 
+def _with_head(reader: Reader, named: list[str], checkpoint: Model) -> tuple[Reader, dict[str, Any]]:
+    """The class with a head that config.json names; without one, that whose tensors the checkpoint has.
+
+    The rows of a classifier decide how many labels there are; a head that is not stored is the embedding.
+    """
+    shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
+    if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
+        if reader.labels not in shapes:
+            raise InputError(f"{source}: tensor {reader.labels} is missing; use a complete checkpoint")
+        own = replace(reader, model=str(reader.classifier), options={})
+        return own, {"num_labels": shapes[reader.labels][0]}
+    if reader.causal in named or (not named and reader.causal and "lm_head.weight" in shapes):
+        tied = "lm_head.weight" not in shapes
+        return replace(reader, model=str(reader.causal), options={}), {"tie_word_embeddings": tied}
+    known = " or ".join(filter(None, (reader.classifier, reader.causal)))
+    raise InputError(
+        f"{source}: is a {named[0] if named else 'model without a head'}, and margins are read from {known}; "
+        "give the checkpoint that was saved with its head"
+    )
+
+
 def _stored(model: Any, checkpoint: Model) -> dict[str, str]:
-    """From the names of the model's tensors to those in the checkpoint, which may carry a prefix."""
-    prefix = model.base_model_prefix + "."
-    return {name.removeprefix(prefix): name for name in checkpoint.tensors.shapes}
+    """From the names of the model's tensors to those in the checkpoint; either may carry a prefix."""
+    prefix, wanted = model.base_model_prefix + ".", _wanted(model)
+    return {
+        next((one for one in (name, prefix + name) if one in wanted), name.removeprefix(prefix)): name
+        for name in checkpoint.tensors.shapes
+    }
+
+
+def _wanted(model: Any) -> dict[str, Any]:
+    """The tensors that a model needs, by name; a head that is the embedding is not one of its own."""
+    tied = getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings
+    return {name: one for name, one in model.state_dict().items() if not (tied and name == "lm_head.weight")}
 
 
 def _compare(model: Any, checkpoint: Model) -> None:
     """Every weight of the model and of the checkpoint must have its counterpart, of the same shape."""
-    source, stored, wanted = checkpoint.tensors.source, _stored(model, checkpoint), model.state_dict()
+    source, stored, wanted = checkpoint.tensors.source, _stored(model, checkpoint), _wanted(model)
     for name in stored:
         part = name.split(".")[0]
         if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):
@@ -184,10 +234,12 @@ def _fill(model: Any, checkpoint: Model) -> None:
     import torch
 
     source, stored = checkpoint.tensors.source, _stored(model, checkpoint)
-    for name, target in model.state_dict().items():
+    for name, target in _wanted(model).items():
         array = require_real(checkpoint.tensors.read(stored[name]), source, stored[name]).astype(np.float64)
         if not np.isfinite(array).all():
             raise InputError(
                 f"{source}: tensor {stored[name]} has NaN or infinite entries; use an earlier checkpoint"
             )
         target.copy_(torch.from_numpy(array))
+    if getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings:
+        model.lm_head.weight = model.get_input_embeddings().weight

@@ -16,10 +16,10 @@ from attnlaw.base.declare import named
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.settings import require
+from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.numerics.prox import Loss
 from attnlaw.regression.ensemble import Ensemble
 from attnlaw.regression.features import apply, moments
-from attnlaw.regression.simulate import generators, mean_of
 from attnlaw.regression.variants import LOSSES
 
 Reals = NDArray[np.float64]

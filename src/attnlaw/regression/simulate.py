@@ -6,7 +6,7 @@ draws of the inputs come with their standard errors. Seeds are children of one s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate
-from attnlaw.base.settings import require
+from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.regression.kernels import kernel_matrix
 from attnlaw.regression.problem import Regression
 
@@ -71,19 +71,6 @@ def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed
         bias = float(np.mean((A @ (X @ theta) - test @ theta) ** 2))
         pairs.append((bias, float(np.mean(A**2, axis=0) @ problem.noises[belongs])))
     return _measured(pairs, seeds)
-
-
-def generators(seed: int, seeds: int) -> Iterator[np.random.Generator]:
-    """One for each draw: the children of a seed, in order."""
-    count = require("seeds", seeds, int, least=1)
-    return (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(count))
-
-
-def mean_of(values: Sequence[float]) -> Estimate:
-    """The mean with its standard error, which one value does not have."""
-    many = np.asarray(values, dtype=float)
-    error = float(many.std(ddof=1) / np.sqrt(many.size)) if many.size > 1 else None
-    return Estimate(float(many.mean()), error)
 
 
 def members(problem: Regression) -> NDArray[np.intp]:

@@ -23,9 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.settings import require
+from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.regression.problem import Regression
 from attnlaw.regression.risk import ending, solve
-from attnlaw.regression.simulate import draw, generators, length, mean_of
+from attnlaw.regression.simulate import draw, length
 
 Reals = NDArray[np.float64]
 

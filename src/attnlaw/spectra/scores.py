@@ -130,7 +130,7 @@ def _turned(block: Attention) -> slice | None:
         return slice(0, block.head_size)
     if how.rotary is None or (how.normed_last and how.query_norm and how.key_norm):
         return None
-    return slice(how.rotary.start, how.rotary.start + how.rotary.size)
+    return slice(how.rotary.start, min(how.rotary.start + how.rotary.size, block.head_size))
 
 
 def _side(model: Model, view: View, norm: Norm | None, own: Norm | None, heads: int) -> SideOf:

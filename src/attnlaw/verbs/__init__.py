@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "diff": ("attnlaw.verbs.diff", "What changed between checkpoints, tensor by tensor and head by head."),
     "check": ("attnlaw.verbs.check", "Rules over a checkpoint's numbers, and an exit status."),
     "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
+    "margins": ("attnlaw.verbs.margins", "What ranks trained models of one task, on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
 }
@@ -26,6 +27,11 @@ STUDIED: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
     "shift": ("attnlaw.verbs.shift", "The risk of weighted kernel ridge regression under covariate shift."),
     "ensemble": ("attnlaw.verbs.ensemble", "The error of learners that are averaged or vote."),
+    "early_stopping": (
+        "attnlaw.verbs.early_stopping",
+        "The risk of factors that start small and stop early.",
+    ),
+    "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
     "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 

@@ -1,0 +1,242 @@
+"""Where a margin could be lost: the condition of every linear map of a network, on inputs without labels.
+
+For a map y = z W with Z its input and G = dm/dy, over the visible tokens,
+
+    kappa_W(x) = |W|_op |Z|_F |G|_F / m.
+
+A change |dW|_op <= eps |W|_op moves the margin m by at most eps kappa_W m, to first order: 1/kappa is the
+relative error of the weight that could flip the input. Totals grow with depth, so shares are what to compare;
+D ranks models, kappa tells where.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.base.declare import Progress, silent
+from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
+from attnlaw.forward.headed import Batch, Headed, Inputs, as_inputs, batches, open_headed
+from attnlaw.forward.margins import MARGINS
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MapCondition:
+    """One map: its block (None: outside), its name there, its norm, medians of kappa and of its share."""
+
+    layer: int | None
+    kind: str
+    name: str
+    norm: float
+    kappa: float
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Medians over inputs, of sums over the maps of each layer and each kind: they do not add up.
+
+    `values` are the sums over all maps for each input. An input of margin 0 has infinite kappa (`ties` counts
+    them) and stands last in every median.
+    """
+
+    rows: tuple[MapCondition, ...]
+    total: float
+    by_layer: tuple[float, ...]
+    by_kind: dict[str, float]
+    values: tuple[float, ...]
+    ties: int
+
+    @property
+    def worst_layer(self) -> int | None:
+        """The layer that has most."""
+        return int(np.argmax(self.by_layer)) if self.by_layer else None
+
+    @property
+    def worst_place(self) -> str:
+        """The layer that has most, or the map outside of blocks that has more."""
+        places = {f"layer {layer}": kappa for layer, kappa in enumerate(self.by_layer)}
+        places |= {row.name: row.kappa for row in self.rows if row.layer is None}
+        return max(places, key=lambda name: places[name])
+
+
+@dataclass(frozen=True, eq=False)
+class _Map:
+    """A linear map of a network, and |Z|_F |G|_F of every input, summed over its applications."""
+
+    name: str
+    layer: int | None
+    kind: str
+    module: Any
+    sizes: Array = field(repr=False)
+
+
+def condition(
+    model: str | os.PathLike[str] | Any,
+    inputs: Any,
+    margin: str = "hard",
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    blocks: Sequence[Any] | None = None,
+    progress: Progress = silent,
+) -> Condition:
+    """kappa of every linear map (`nn.Linear`, `Conv1D`) by one forward and one backward pass a batch.
+
+    >>> import torch
+    >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 2, bias=False))
+    >>> _ = head[1].weight.data.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    >>> found = condition(head, torch.tensor([[[3.0, 1.0]]]))
+    >>> round(found.total, 7), found.rows[0].kind
+    (1.0540926, '1')
+    """
+    given = as_inputs(inputs)
+    network = open_headed(model, given, blocks)
+    return conditions(network, given, margin, positions, seed, progress)
+
+
+def conditions(
+    network: Headed,
+    inputs: Inputs,
+    margin: str = "hard",
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Condition:
+    """`condition` of an opened network."""
+    require("margin", margin, str, choices=MARGINS)
+    maps = _maps(network, len(inputs))
+    margins = np.zeros(len(inputs))
+    done = 0
+    for batch in batches(inputs, network, positions, seed):
+        with _watching(maps, batch):
+            m = MARGINS[margin](network.logits(batch))
+            m.sum().backward()
+        margins[batch.places] = m.detach()
+        done += len(batch.places)
+        progress(done, len(inputs))
+    norms = np.array([_norm(one.module) for one in maps])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kappa = np.stack([one.sizes for one in maps]) * norms[:, None] / np.abs(margins)
+        kappa[:, margins == 0] = np.inf
+        shares = kappa / kappa.sum(axis=0)
+    return _summary(maps, norms, kappa, shares, len(network.blocks))
+
+
+def _summary(maps: Sequence[_Map], norms: Array, kappa: Array, shares: Array, layers: int) -> Condition:
+    def median(chosen: Callable[[_Map], bool]) -> float:
+        return float(np.median(kappa[[chosen(one) for one in maps]].sum(axis=0)))
+
+    finite = np.isfinite(kappa).all(axis=0)
+    rows = tuple(
+        MapCondition(
+            one.layer,
+            one.kind,
+            one.name,
+            float(norms[i]),
+            float(np.median(kappa[i])),
+            float(np.median(shares[i, finite])) if finite.any() else None,
+        )
+        for i, one in enumerate(maps)
+    )
+    return Condition(
+        rows=rows,
+        total=median(lambda one: True),
+        by_layer=tuple(median(lambda one, layer=i: one.layer == layer) for i in range(layers)),  # type: ignore[misc]
+        by_kind={kind: median(lambda one, kind=kind: one.kind == kind) for kind in _kinds(maps)},  # type: ignore[misc]
+        values=tuple(kappa.sum(axis=0).tolist()),
+        ties=int((~finite).sum()),
+    )
+
+
+def _kinds(maps: Sequence[_Map]) -> list[str]:
+    return list(dict.fromkeys(one.kind for one in maps))
+
+
+def _maps(network: Headed, inputs: int) -> list[_Map]:
+    """The linear maps of a network; the kind of one is its name inside its block."""
+    import torch
+
+    places = {block: number for number, block in enumerate(network.blocks)}
+    found: list[_Map] = []
+    stack: list[tuple[str, Any, int | None, str]] = [("", network.module, None, "")]
+    while stack:
+        name, module, layer, inside = stack.pop()
+        if isinstance(module, torch.nn.MultiheadAttention):
+            raise InputError(
+                f"{network.name}: {name} is an nn.MultiheadAttention, whose projections no hook sees, so its "
+                "kappa cannot be measured; write them as nn.Linear, or ask for margins alone"
+            )
+        if isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D":
+            found.append(_Map(name, layer, inside or name, module, np.zeros(inputs)))
+        for part, child in reversed(list(module.named_children())):
+            whole = f"{name}.{part}" if name else part
+            if child in places:
+                stack.append((whole, child, places[child], ""))
+            else:
+                own = f"{inside}.{part}" if inside else part
+                stack.append((whole, child, layer, own if layer is not None else ""))
+    if not found:
+        raise InputError(f"{network.name}: has no nn.Linear or Conv1D, so no kappa; ask for margins alone")
+    return found
+
+
+@contextmanager
+def _watching(maps: Sequence[_Map], batch: Batch) -> Iterator[None]:
+    """Add |Z|_F |G|_F of every application of every map to its `sizes` in the passes inside.
+
+    The first map has no gradient to hand on, so an output that carries none becomes the start of one.
+    """
+
+    def watch(one: _Map) -> Callable[[Any, Any, Any], Any]:
+        def remember(module: Any, inputs: Any, output: Any) -> Any:
+            z = _rows_norm(inputs[0].detach(), batch)
+            result = output if output.requires_grad else output.detach().requires_grad_()
+
+            def add(gradient: Any) -> None:
+                one.sizes[batch.places] += (z * _rows_norm(gradient, batch)).numpy()
+
+            result.register_hook(add)
+            return result
+
+        return remember
+
+    hooks = [one.module.register_forward_hook(watch(one)) for one in maps]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _rows_norm(tensor: Any, batch: Batch) -> Any:
+    """The Frobenius norm for each input, over its visible tokens where the tensor has tokens."""
+    count, length = batch.visible.shape
+    if tensor.ndim == 2 and len(tensor) == count * length:
+        tensor = tensor.reshape(count, length, -1)
+    if tensor.ndim > 2 and tensor.shape[1] == length:
+        visible = batch.visible.reshape(count, length, *[1] * (tensor.ndim - 2))
+        tensor = tensor.where(visible, 0.0)
+    if len(tensor) != count:
+        raise InputError(
+            f"a linear map was given {len(tensor)} rows for {count} inputs; its condition is that of maps "
+            "that are applied input by input"
+        )
+    return tensor.flatten(1).norm(dim=1)
+
+
+def _norm(module: Any) -> float:
+    """The largest singular value of its weight, from the Gram matrix of the shorter side."""
+    import torch
+
+    weight = module.weight.detach()
+    short = weight if weight.shape[0] <= weight.shape[1] else weight.T
+    return float(torch.linalg.eigvalsh(short @ short.T)[-1].clamp(min=0).sqrt())

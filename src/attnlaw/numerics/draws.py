@@ -1,0 +1,27 @@
+"""Repeated draws: a generator for each, and the mean of what they gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attnlaw.base.estimate import Estimate
+from attnlaw.base.settings import require
+
+
+def generators(seed: int, seeds: int) -> Iterator[np.random.Generator]:
+    """One for each draw: the children of a seed, in order."""
+    count = require("seeds", seeds, int, least=1)
+    return (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(count))
+
+
+def mean_of(values: Sequence[float]) -> Estimate:
+    """The mean with its standard error, which one value does not have.
+
+    >>> str(mean_of([1.0, 2.0, 3.0]))
+    '2.0(6)'
+    """
+    many = np.asarray(values, dtype=float)
+    error = float(many.std(ddof=1) / np.sqrt(many.size)) if many.size > 1 else None
+    return Estimate(float(many.mean()), error)

@@ -1,0 +1,215 @@
+"""`margins`: what ranks trained models of one task, measured on inputs without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import Curves
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, flatten
+from attnlaw.base.errors import InputError
+from attnlaw.base.settings import setting, settings
+from attnlaw.models.inputs import InputSettings
+from attnlaw.verbs.lens import LocalModel
+
+if TYPE_CHECKING:
+    from attnlaw.forward.measurement import Measurement
+
+POSITIONS = dict.fromkeys(("last", "sample"))
+
+
+@settings
+class MarginsSettings(InputSettings, LocalModel):
+    """Which of several trained models generalises better, from inputs without labels.
+
+    D is the margin of the model's own prediction over its gradient and the spread of the inputs. It ranks
+    models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give inputs
+    that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
+    compared in pairs. For causal language models it is an extension, and nothing is established there. Needs
+    the extra lens.
+    """
+
+    limit: int = setting(200, "Inputs to use, the first ones.", least=12, metavar="N")
+    positions: str = setting("last", "The token of a causal model that is read.", choices=POSITIONS)
+    at: int = setting(0, "Block whose input is moved and spread.", least=0, metavar="L")
+    kappa: bool = setting(False, "Where a margin could be lost: the condition of every linear map.")
+    amplification: bool = setting(False, "Measured amplification by layer, beside the worst case.")
+    seed: int = setting(0, "Seed of sampled positions and of power iteration.", least=0)
+
+
+QUANTITIES = (
+    Quantity(
+        "geometric_mean",
+        "exp of the mean log D: ranks models of one task, trained to a similar loss, on the same inputs; "
+        "not an error rate",
+        "D",
+        error=True,
+        brief=True,
+        called="geometric mean of D",
+    ),
+    Quantity("mean_log", "mean of log D", error=True, called="mean log D"),
+    Quantity("median", "of D, with an interval of ranks", range=True, brief=True, called="median D"),
+    Quantity("mean", "of D, which saturated inputs rule", called="mean D"),
+    Quantity("spread", "pooled standard deviation of a token at its position", "s"),
+    Quantity("inputs", "that were used", kind="int", brief=True),
+    Quantity("ties", "inputs of margin 0, in no mean", kind="int"),
+    Quantity("flat", "inputs of gradient 0, in no mean", kind="int"),
+    Quantity("confidence", "mean of the largest probability: it ranks worse than D"),
+    Quantity("extension", "a causal language model, where nothing is established", kind="bool"),
+    Quantity("total_kappa", "median over inputs of the condition, summed over maps", "κ", brief=True),
+    Quantity(
+        "kappa_layer", "the layer that has most of it; maps outside of layers may have more", kind="int"
+    ),
+    Quantity("compared_with", "the first model", kind="text"),
+    Quantity("log_ratio", "mean difference of log D from the first model, in pairs", error=True, brief=True),
+    Quantity("comparison", "what the pairs say", kind="text"),
+    Quantity("inputs_sha256", "of the token ids", kind="text"),
+)
+MODEL = Quantity("model", "its directory", kind="text")
+MARGINS = (
+    MODEL,
+    Quantity("input", "from 0", kind="int"),
+    Quantity("tokens", "that are visible", kind="int"),
+    Quantity("position", "that is read; empty for a classifier", kind="int"),
+    Quantity("predicted", "the model's own class", kind="int"),
+    Quantity("margin", "largest logit minus the next", "m"),
+    Quantity("gradient", "of the margin, over the visible tokens", "g"),
+    Quantity("distance", "m / (g s √T); empty where m and g are 0", called="D", log=True),
+    Quantity("confidence", "largest probability"),
+    Quantity("status", "ok, tie or flat", kind="text"),
+)
+CONDITION = (
+    MODEL,
+    Quantity("layer", "from 0; empty outside of blocks", kind="int"),
+    Quantity("kind", "name of the map inside its block", kind="text"),
+    Quantity("name", "of the map", kind="text"),
+    Quantity("norm", "largest singular value of the weight"),
+    Quantity("kappa", "median over inputs", called="κ"),
+    Quantity("share", "median over inputs of its part in the sum over maps"),
+)
+LAYERS = (
+    MODEL,
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("kappa", "median over inputs of the sum over the layer's maps", called="κ of the layer"),
+)
+AMPLIFICATION = (
+    MODEL,
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("output", "what is moved: the logits", kind="text"),
+    Quantity("median", "over inputs, measured", called="amplification"),
+    Quantity("max", "over inputs, measured"),
+    Quantity("iterations", "rounds of power iteration; none where it is exact", kind="int"),
+    Quantity("residual", "|JᵀJv − A²v| / A², no error bound"),
+    Quantity("log10_measured", "log10 of the median", called="log₁₀, measured"),
+    Quantity(
+        "log10_worst_case", "the weights alone, product over layers from here on", called="log₁₀, worst case"
+    ),
+)
+
+
+def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[Measurement | InputError]:
+    """Every model; those after the first that worked are compared with it."""
+    first = None
+    for case in cases:
+        try:
+            found = _measure(case, progress)
+        except InputError as error:
+            yield error
+            continue
+        yield found if first is None else found.beside(first)
+        first = first or found
+
+
+def _measure(case: MarginsSettings, progress: Progress) -> Measurement:
+    from attnlaw.forward.measurement import measure_model
+    from attnlaw.models.inputs import given_inputs
+
+    given = given_inputs(case)[: case.limit]
+    return measure_model(
+        *(case.model, given, case.at, case.positions, case.seed),
+        kappa=case.kappa,
+        amplification=case.amplification,
+        progress=progress,
+    )
+
+
+def _frame(
+    quantities: tuple[Quantity, ...], found: Measurement, rows: Sequence[dict[str, Any]] | None
+) -> Any:
+    from attnlaw.base.tables import frame, schema_of
+
+    if rows is None:
+        return None
+    named = ({"model": found.margins.model} | row for row in rows)
+    return frame((flatten(quantities, row) for row in named), schema_of(columns(quantities)))
+
+
+def _margin_rows(found: Measurement) -> list[dict[str, Any]]:
+    return [vars(row) | {"status": row.status} for row in found.margins.rows]
+
+
+def _condition_rows(found: Measurement) -> list[dict[str, Any]] | None:
+    return None if found.condition is None else [vars(row) for row in found.condition.rows]
+
+
+def _layer_rows(found: Measurement) -> list[dict[str, Any]] | None:
+    if found.condition is None:
+        return None
+    return [{"layer": layer, "kappa": kappa} for layer, kappa in enumerate(found.condition.by_layer)]
+
+
+def _amplification_rows(found: Measurement) -> list[dict[str, Any]] | None:
+    from math import log10
+
+    if found.amplification is None:
+        return None
+    rows = found.amplification.rows
+    worst = found.log10_worst_case or (None,) * len(rows)
+    return [
+        vars(row) | {"log10_measured": log10(row.median) if row.median else None, "log10_worst_case": largest}
+        for row, largest in zip(rows, worst, strict=True)
+    ]
+
+
+VERB = Verb(
+    "margins",
+    "Margins on inputs without labels",
+    MarginsSettings,
+    QUANTITIES,
+    run,
+    tables=(
+        Table("margins", MARGINS, lambda found: _frame(MARGINS, found, _margin_rows(found)), json=True),
+        Table(
+            "condition", CONDITION, lambda found: _frame(CONDITION, found, _condition_rows(found)), json=True
+        ),
+        Table("kappa_layers", LAYERS, lambda found: _frame(LAYERS, found, _layer_rows(found)), json=True),
+        Table(
+            "amplification",
+            AMPLIFICATION,
+            lambda found: _frame(AMPLIFICATION, found, _amplification_rows(found)),
+            json=True,
+        ),
+    ),
+    charts=(
+        Curves(
+            "margins_kappa",
+            "Where a margin could be lost",
+            table="kappa_layers",
+            x="layer",
+            y="kappa",
+            by="model",
+            caption="κ of a layer's maps, the median over inputs: 1/κ is the relative error of the weights "
+            "that could flip an input, to first order. It tells where; D ranks.",
+        ),
+        Curves(
+            "margins_amplification",
+            "Measured amplification",
+            table="amplification",
+            x="layer",
+            y="log10_measured",
+            by="model",
+            caption="How much a small change of what a layer reads can move the logits, median over inputs. "
+            "The worst case by the weights alone stands in amplification.parquet.",
+        ),
+    ),
+)

@@ -1,0 +1,96 @@
+"""`attnlaw margins`: the headline, the JSON contract, pairs, the files, and clear refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from command.in_process import Ended, invoke
+from forward.sine_models import bert
+from forward.tiny_models import save_tiny
+
+from attnlaw.forward import condition, measure_margins
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "tiny-decoder"
+SENTENCES = ROOT / "examples" / "sentences.txt"
+RANKS = "D ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
+
+
+def run(*arguments: object, **options: Any) -> Ended:
+    return invoke("margins", *arguments, **options)
+
+
+def texts(count: int) -> list[list[int]]:
+    return [list(line.encode()) for line in SENTENCES.read_text().splitlines()[:count]]
+
+
+def test_json_is_the_library_call() -> None:
+    words = (EXAMPLE, "--file", SENTENCES, "--limit", 12, "--kappa", "--json")
+    found = json.loads(run(*words).stdout)
+    expected = measure_margins(str(EXAMPLE), texts(12))
+    numbers = found["quantities"]
+    assert numbers["mean_log"]["value"] == pytest.approx(expected.mean_log.value, rel=1e-12)
+    assert numbers["median"]["low"] == pytest.approx(expected.median.low, rel=1e-12)
+    assert numbers["total_kappa"] == pytest.approx(condition(str(EXAMPLE), texts(12)).total, rel=1e-12)
+    assert (numbers["inputs"], numbers["ties"], numbers["extension"]) == (12, 0, True)
+    assert numbers["inputs_sha256"] == expected.inputs_sha256
+    assert "12 inputs, and 32 or more rank better" in found["remark"]
+    assert "nothing is established" in found["remark"]
+    assert len(found["tables"]["margins"]) == 12
+    assert found["tables"]["amplification"] is None
+
+
+def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
+    """A model beside a copy whose classifier is seven times as large: hard D is the same, input by input."""
+    first, second = bert(), bert()
+    second.classifier.weight.data *= 7
+    second.classifier.bias.data *= 7
+    for name, model in (("a", first), ("b", second)):
+        model.save_pretrained(tmp_path / name)
+    (tmp_path / "ids").write_text("".join(f"{1 + i % 10},{1 + i // 3 % 10},{2 + i % 7}\n" for i in range(40)))
+    words = (tmp_path / "a", tmp_path / "b", "--ids", f"@{tmp_path / 'ids'}", "--kappa", "--amplification")
+    shown = run(*words, "--out", tmp_path / "out", columns=120)
+    lines = shown.stdout.splitlines()
+    assert lines[1].startswith("D ")
+    assert "40 inputs" in lines[1]
+    assert "these inputs do not tell the two apart" in shown.stdout
+    assert lines[-1] == RANKS
+    rows = pl.read_parquet(tmp_path / "out" / "rows.parquet")
+    assert abs(rows["log_ratio"][1]) < 1e-6
+    heights = {
+        name: pl.read_parquet(tmp_path / "out" / f"{name}.parquet").height
+        for name in ("margins", "condition", "amplification")
+    }
+    assert heights == {"margins": 80, "condition": 28, "amplification": 4}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Where a margin could be lost" in page
+    assert "trained to a similar loss" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "status"),
+    [
+        ("", "--text is missing; give it, --file or --ids", 2),
+        ("--text abc", "inputs: found 1, and margins need at least 12", 1),
+        (f"--file {SENTENCES} --limit 5", "--limit 5: expected a whole number of at least 12", 2),
+        (f"--file {SENTENCES} --at 4", "--at 4: expected a whole number of at least 0 and of at most 3", 2),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) -> None:
+    line = run(EXAMPLE, *arguments.split(), status=status).stderr
+    assert message in line
+    assert line.count("\n") == 1
+
+
+def test_a_model_without_a_head_or_without_a_tokenizer(tmp_path: Path) -> None:
+    headless = save_tiny("bert", tmp_path / "bert")
+    line = run(headless, "--file", SENTENCES, status=1).stderr
+    assert "is a BertModel, and margins are read from BertForSequenceClassification" in line
+    decoder = save_tiny("gpt2", tmp_path / "gpt2")
+    line = run(decoder, "--file", SENTENCES, status=1).stderr
+    assert "line 1: needs a tokenizer" in line
+    assert "give token ids" in line

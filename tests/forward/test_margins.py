@@ -1,0 +1,387 @@
+"""Margins, condition and amplification: closed forms, published values, naive routes, and clear refusals."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from forward.sine_models import IDS, bert, gpt2
+from real_checkpoints import real_checkpoint
+
+from attnlaw.base.errors import InputError
+from attnlaw.bounds.holdout import holdout_bound
+from attnlaw.forward.amplification import amplification
+from attnlaw.forward.condition import condition
+from attnlaw.forward.headed import as_inputs, open_headed
+from attnlaw.forward.margins import compare_margins, measure_margins, median_of, relative_margins
+from attnlaw.forward.worst_case import log10_worst_case
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "tiny-decoder"
+POINTS = [[3.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-3.0, -1.0]]
+DIGITS = 1e-6  # published with seven or more digits, half a unit of the last
+
+
+class Read(torch.nn.Module):
+    """Logits by a function of the mean token."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x.mean(dim=1))
+
+
+def two(x):
+    return torch.stack([x[:, 0], -x[:, 0]], dim=1)
+
+
+def few(model, inputs, **settings):
+    given = as_inputs(inputs)
+    return relative_margins(open_headed(model, given), given, **settings)
+
+
+def distances(model, inputs, **settings):
+    return [row.distance for row in few(model, inputs, **settings).rows]
+
+
+def one_token(points):
+    return torch.tensor(points, dtype=torch.float64)[:, None]
+
+
+def naive(model, inputs, positions=None):
+    """D of each input by itself: hidden states from transformers, the gradient by the full Jacobian."""
+    states, found = [], []
+    for number, ids in enumerate(inputs):
+        tokens = torch.tensor([ids])
+        h0 = model(tokens, output_hidden_states=True).hidden_states[0].detach()
+        states.append(h0[0])
+        read = None if positions is None else positions[number]
+        block = model.bert.encoder.layer[0] if hasattr(model, "bert") else model.transformer.h[0]
+
+        def logits(x, tokens=tokens, read=read, block=block):
+            hook = block.register_forward_pre_hook(lambda module, words: (x, *words[1:]))
+            z = model(tokens).logits[0]
+            hook.remove()
+            return z if read is None else z[read]
+
+        z, jacobian = logits(h0), torch.autograd.functional.jacobian(logits, h0)
+        first, second = z.topk(2).indices
+        length = len(ids) if read is None else read + 1
+        found.append(
+            ((z[first] - z[second]).item(), (jacobian[first] - jacobian[second]).norm().item(), length)
+        )
+    total = freedom = 0.0
+    for t in range(max(map(len, states))):
+        here = torch.stack([one[t] for one in states if len(one) > t])
+        total += ((here - here.mean(dim=0)) ** 2).sum().item()
+        freedom += len(here) - 1
+    s = np.sqrt(total / freedom)
+    return s, [m / (g * s * np.sqrt(length)) for m, g, length in found]
+
+
+def test_a_linear_readout_has_the_distance_itself():
+    s = np.sqrt(8)
+    expected = [abs(x) / s for x, _ in POINTS]
+    for scale in (1.0, 7.0):
+        model = Read(lambda x, scale=scale: scale * two(x))
+        np.testing.assert_allclose(distances(model, one_token(POINTS)), expected, rtol=1e-14)
+    found = few(Read(two), one_token(POINTS))
+    assert found.spread == pytest.approx(s, rel=1e-15)
+    assert found.mean_log.value == pytest.approx(-np.log(8 / 3) / 2, rel=1e-14)
+    assert (found.median.value, found.mean) == pytest.approx((np.sqrt(0.5), np.sqrt(0.5)), rel=1e-14)
+    np.testing.assert_allclose(distances(Read(two), one_token(POINTS), margin="smooth"), expected, rtol=1e-14)
+
+
+def test_two_tokens_of_which_the_mean_is_read():
+    both = torch.tensor([[point, point[::-1]] for point in POINTS], dtype=torch.float64)
+    found = few(Read(two), both)
+    np.testing.assert_allclose([row.distance for row in found.rows], [0.5**0.5, 0, 0, 0.5**0.5], rtol=1e-14)
+    assert found.ties == 2
+    assert [row.status for row in found.rows] == ["ok", "tie", "tie", "ok"]
+    assert found.mean == pytest.approx(0.5**0.5)
+
+
+def test_three_classes_hard_and_smooth():
+    points = one_token([[2.0, 1.0], [1.0, 3.0], [-1.0, -2.0], [0.5, 0.0]])
+    model = Read(lambda x: torch.cat([x, torch.zeros_like(x[:, :1])], dim=1))
+    hard = [0.2912141, 0.5824282, 0.4118389, 0.1456071]
+    smooth = [0.2283194, 0.5607886, 0.3630818, -0.0711477]
+    np.testing.assert_allclose(distances(model, points), hard, rtol=DIGITS)
+    np.testing.assert_allclose(distances(model, points, margin="smooth"), smooth, rtol=DIGITS)
+    assert few(model, points, margin="smooth").mean_log is None
+
+
+def test_a_saturated_head_is_far_too_large():
+    found = distances(Read(lambda x: torch.tanh(two(x))), one_token(POINTS))
+    closed = [np.sinh(2 * abs(x)) / (2 * np.sqrt(8)) for x, _ in POINTS]
+    np.testing.assert_allclose(found, closed, rtol=1e-12)
+    np.testing.assert_allclose(found[:2], [35.658185, 0.6411444], rtol=DIGITS)
+
+
+PUBLISHED = {
+    bert: (2.008980115617, [0.188020618, 0.171604648, 0.435474398, 0.170027577]),
+    gpt2: (0.631867082328, [0.0002856915, 0.435753545, 0.406448540, 0.0106219358]),
+}
+
+
+@pytest.mark.parametrize("build", PUBLISHED)
+def test_sine_models(build):
+    model, (s, published) = build(), PUBLISHED[build]
+    found = few(model, IDS)
+    values = [row.distance for row in found.rows]
+    assert found.spread == pytest.approx(s, rel=1e-12)
+    np.testing.assert_allclose(values, published, rtol=DIGITS)
+    positions = None if build is bert else [len(ids) - 1 for ids in IDS]
+    spread, expected = naive(model, IDS, positions)
+    assert found.spread == pytest.approx(spread, rel=1e-13)
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
+    assert found.causal == (build is gpt2)
+
+
+def test_smooth_margins_and_other_positions():
+    smooth = [-1.51840817, -0.524401388, -0.720163557, -1.02357066]
+    np.testing.assert_allclose(distances(bert(), IDS, margin="smooth"), smooth, rtol=DIGITS)
+    at = [1, 2, 3, 2]
+    found = few(gpt2(), IDS, positions=at)
+    published = [0.0080264168, 0.0344695322, 0.558738355, 0.0106219358]
+    np.testing.assert_allclose([row.distance for row in found.rows], published, rtol=DIGITS)
+    np.testing.assert_allclose([row.distance for row in found.rows], naive(gpt2(), IDS, at)[1], rtol=1e-9)
+    kappa = condition(gpt2(), IDS, positions=at).values
+    np.testing.assert_allclose(kappa, [2153.72180, 1801.70831, 103.218901, 4767.18150], rtol=DIGITS)
+
+
+def test_kernels_padding_and_masks_change_nothing():
+    expected = distances(bert(), IDS)
+    fast = bert(attn_implementation="sdpa")
+    np.testing.assert_allclose(distances(fast, IDS), expected, rtol=1e-11)
+    ids = torch.tensor([[0] * (5 - len(one)) + one for one in IDS])  # on the left
+    given = {"input_ids": ids, "attention_mask": (ids > 0).long()}
+    np.testing.assert_array_equal(distances(bert(), given), expected)
+
+
+def test_condition_of_sine_models_and_of_one_readout():
+    published = {
+        bert: ([524.719605, 311.133991, 160.048609, 395.688864], 14),
+        gpt2: ([47802.1524, 188.449589, 193.037000, 4767.18150], 9),
+    }
+    for build, (values, maps) in published.items():
+        found = condition(build(), IDS)
+        np.testing.assert_allclose(found.values, values, rtol=DIGITS)
+        assert len(found.rows) == maps
+        assert found.total == pytest.approx(np.median(values), rel=DIGITS)
+    readout = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 2, bias=False))
+    with torch.no_grad():
+        readout[1].weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    found = condition(readout, one_token(POINTS))
+    np.testing.assert_allclose(found.values, [np.hypot(x, y) / abs(x) for x, y in POINTS], rtol=1e-14)
+
+
+def test_condition_is_the_derivative_along_the_worst_change():
+    """The steepest change of the classifier of norm eps |W| moves m by eps kappa m."""
+    model = bert()
+    row = next(one for one in condition(model, IDS[:1]).rows if one.name == "classifier")
+    weight = model.classifier.weight
+
+    def margin():
+        first, second = model(torch.tensor(IDS[:1])).logits[0].topk(2).values
+        return first - second
+
+    before = margin()
+    (slope,) = torch.autograd.grad(before, weight)
+    reach = torch.linalg.matrix_norm(weight, 2) * torch.linalg.matrix_norm(slope, "nuc") / before
+    assert row.kappa == pytest.approx(reach.item(), rel=1e-10)  # one row of Z, so the gradient has rank one
+
+
+def test_amplification_by_both_routes():
+    published = {
+        bert: [
+            [0.0559327015, 0.110389523, 0.0766582150, 0.0819487030],
+            [0.110653100, 0.102437344, 0.0906513765, 0.104871975],
+        ],
+        gpt2: [[33.6922545, 3.23853354, 3.59490326, 16.0123688]],
+    }
+    for build, values in published.items():
+        exact = amplification(build(), IDS)
+        power = amplification(build(), IDS, method="power", tolerance=1e-14)
+        for row, expected in zip(exact.rows, values, strict=False):
+            np.testing.assert_allclose(row.values, expected, rtol=DIGITS)
+        for one, other in zip(exact.rows, power.rows, strict=True):
+            np.testing.assert_allclose(one.values, other.values, rtol=1e-10)
+        assert power.converged
+        default = amplification(build(), IDS, method="power")
+        np.testing.assert_allclose(default.rows[0].values, exact.rows[0].values, rtol=1e-2)
+
+
+def test_amplification_of_all_tokens_of_a_chain():
+    layers = [torch.nn.Linear(4, 4, bias=False, dtype=torch.float64) for _ in range(3)]
+    model = torch.nn.Sequential(*layers, torch.nn.Flatten(1))
+    inputs = torch.randn(3, 1, 4, generator=torch.manual_seed(0), dtype=torch.float64)
+    product, expected = torch.eye(4, dtype=torch.float64), []
+    for layer in reversed(layers):
+        product = product @ layer.weight.detach()
+        expected.append(torch.linalg.matrix_norm(product, 2).item())
+    for output in ("logits", "tokens"):
+        found = amplification(model, inputs, output, "power", tolerance=1e-14, blocks=layers)
+        np.testing.assert_allclose([row.median for row in found.rows], expected[::-1], rtol=1e-6)
+
+
+def windows():
+    import contextlib
+    import io
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        import this
+    text = codecs.decode(this.s, "rot13").encode()
+    return [list(text[24 * i : 24 * i + 24]) for i in range(35)]
+
+
+def test_the_shipped_decoder():
+    found = measure_margins(EXAMPLE, windows())
+    assert found.spread == pytest.approx(1.152306312, rel=1e-9)
+    assert found.median.value == pytest.approx(0.006517495, rel=DIGITS)
+    assert found.mean_log.value == pytest.approx(-5.292800, abs=1e-6)
+    assert "nothing is established" in found.remark
+    assert condition(EXAMPLE, windows()).worst_place == "lm_head"
+    assert condition(EXAMPLE, windows()).total == pytest.approx(8861.65, abs=0.01)
+    rows = amplification(EXAMPLE, windows()[:12]).rows
+    # Four digits at the default tolerance, which is no error bound: a tenth of a percent is asked for.
+    np.testing.assert_allclose([row.median for row in rows], [610.22, 32.11, 29.13, 28.26], rtol=2e-3)
+    assert measure_margins(EXAMPLE, windows(), positions="sample").rows[0].position in range(12, 24)
+
+
+def reactions(folder: Path) -> list[list[int]]:
+    pattern = r"\%\([0-9]{3}\)|\[[^\]]+]|Br?|Cl?|[NOSPFIbcnosp]|[|().=#+\\/:~@?*$-]|>>?|\%[0-9]{2}|[0-9]"
+    numbers = {token: i for i, token in enumerate((folder / "vocab.txt").read_text().split("\n"))}
+    lines = (ROOT / "tests" / "published" / "margins" / "reactions.txt").read_text().split()
+    return [[12, *(numbers[token] for token in re.findall(pattern, line)), 13] for line in lines]
+
+
+@pytest.mark.long
+def test_rxnfp_on_reactions():
+    folder = real_checkpoint("rxnfp-10k")
+    inputs = reactions(folder)
+    assert (len(inputs), sum(map(len, inputs))) == (32, 1451)
+    found = measure_margins(folder, inputs)
+    assert found.classes == 50
+    assert found.spread == pytest.approx(8.898759810, rel=1e-9)
+    assert found.median.value == pytest.approx(3.687666, abs=1e-6)
+    assert (found.mean_log.value, found.mean_log.error) == pytest.approx((0.911016, 0.2412), abs=6e-5)
+    assert found.mean == pytest.approx(3.810324, abs=1e-6)
+    assert found.confidence == pytest.approx(0.9894, abs=5e-5)
+    where = condition(folder, inputs)
+    assert (len(where.rows), where.total) == (74, pytest.approx(183.5793, abs=1e-4))
+    assert where.worst_place == "layer 11"
+    layers = [3.0, 4.5, 6.6, 7.8, 9.3, 13.9, 15.7, 16.4, 19.8, 23.7, 26.7, 35.6]
+    np.testing.assert_allclose(where.by_layer, layers, atol=0.051)
+    kinds = [10.0, 18.1, 19.0, 17.0, 78.7, 36.7, 1.5, 3.7]
+    np.testing.assert_allclose(list(where.by_kind.values()), kinds, atol=0.051)
+    worst = [37.35, 34.11, 30.95, 27.64, 24.43, 21.16, 18.15, 15.19, 12.21, 9.31, 6.28, 3.23]
+    np.testing.assert_allclose(log10_worst_case(folder), worst, atol=0.0051)
+
+
+@pytest.mark.long
+def test_rxnfp_amplifies_little():
+    folder = real_checkpoint("rxnfp-10k")
+    found = amplification(folder, reactions(folder))
+    published = [0.175, 0.215, 0.310, 0.373, 0.364, 0.533, 0.712, 0.760, 0.848, 0.950, 0.929, 0.981]
+    np.testing.assert_allclose([row.median for row in found.rows], published, atol=0.00051)
+
+
+def test_pairs():
+    points = torch.randn(40, 1, 2, generator=torch.manual_seed(1), dtype=torch.float64)
+    plain, other = Read(two), Read(lambda x: torch.tanh(two(x)))
+    first, second = measure_margins(plain, points), measure_margins(other, points)
+    found = compare_margins(second, first)
+    logs = [np.log(b.distance / a.distance) for a, b in zip(first.rows, second.rows, strict=True)]
+    assert found.log_ratio.value == pytest.approx(np.mean(logs), rel=1e-12)
+    assert found.log_ratio.error == pytest.approx(np.std(logs, ddof=1) / np.sqrt(40), rel=1e-12)
+    assert found.sentence.startswith(f"D is {np.exp(np.mean(logs)):.3g} times larger")
+    assert compare_margins(first, first).sentence == "these inputs do not tell the two apart"
+    with pytest.raises(InputError, match="different inputs"):
+        compare_margins(first, measure_margins(plain, points + 1))
+    third = measure_margins(Read(lambda x: torch.cat([x, x[:, :1] - 1], dim=1)), points)
+    with pytest.raises(InputError, match="one has 2 classes, the other 3"):
+        compare_margins(first, third)
+
+
+def test_flat_inputs_are_counted_and_ranked():
+    points = torch.linspace(-2.5, 20, 46, dtype=torch.float64).reshape(-1, 1, 1).expand(-1, 1, 2).contiguous()
+    found = measure_margins(Read(lambda x: two(x.clamp(max=17.0))), points)
+    assert found.flat == 6
+    assert found.ties == 1
+    assert "6 flat" in found.remark
+    assert sum(row.distance == np.inf for row in found.rows) == 6
+    assert np.isfinite(found.mean)
+    dead = few(Read(lambda x: 0 * two(x)), points)
+    assert (dead.median.value, dead.mean_log, dead.flat) == (None, None, 46)
+    assert median_of([1.0, np.inf, np.inf]).value == np.inf
+
+
+def test_holdout_bound_is_the_binomial_tail():
+    from scipy.stats import binom
+
+    assert holdout_bound(41, 700) == pytest.approx(0.0753287, abs=5e-8)
+    assert holdout_bound(0, 100) == pytest.approx(0.0295130, abs=5e-8)
+    assert holdout_bound(7, 7) == 1
+    for errors, examples, delta in ((3, 50, 0.1), (0, 9, 0.01), (41, 700, 0.05)):
+        assert binom.cdf(errors, examples, holdout_bound(errors, examples, delta)) == pytest.approx(delta)
+    for bad in ((-1, 5), (6, 5), (0, 0), (1, 5, 0.0), (1, 5, 1.0)):
+        with pytest.raises(InputError):
+            holdout_bound(*bad)
+
+
+class Flash(torch.nn.Module):
+    """Attention by a kernel of torch that has no second derivative."""
+
+    def forward(self, x):
+        heads = x[:, None]
+        mixed = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(heads, heads, heads)[0]
+        return two(mixed[:, 0].mean(dim=1))
+
+
+def refusals():
+    import transformers
+
+    alike = torch.ones(20, 1, 2, dtype=torch.float64)
+    points = torch.randn(20, 1, 2, generator=torch.manual_seed(0), dtype=torch.float64)
+    headless, masked = bert().bert, transformers.BertForMaskedLM(bert().config)
+    attends = Read(two)
+    attends.attention = torch.nn.MultiheadAttention(2, 1)
+    pairs = points.reshape(10, 2, 2)
+    return [
+        (lambda: measure_margins(headless, IDS * 3), "BertModel is a model without a head"),
+        (lambda: measure_margins(masked, IDS * 3), "a masked language model"),
+        (lambda: measure_margins(bert(num_labels=1), IDS * 3), "a regression, of one label"),
+        (lambda: measure_margins(bert(), IDS[:1]), "found 1, and margins need at least 12"),
+        (lambda: measure_margins(Read(two), alike), "all are alike"),
+        (lambda: few(Read(two), points[:1]), "no position is reached by two"),
+        (lambda: measure_margins(bert(), [*IDS * 3, [11]]), "number 12: found 11, outside the vocabulary"),
+        (lambda: measure_margins(bert(), [*IDS * 3, [1] * 9]), "number 12: has 9 tokens, and the model 8"),
+        (lambda: condition(attends, points), "is an nn.MultiheadAttention"),
+        (lambda: condition(Read(two), points), "has no nn.Linear or Conv1D"),
+        (lambda: measure_margins(Read(lambda x: x / 0), points), "the logits of input 0 "),
+        (lambda: amplification(Flash(), pairs, method="power"), "has no second derivative (a flash kernel)"),
+        (lambda: measure_margins(torch.nn.Embedding(3, 2), IDS[:3] * 4), "give blocks="),
+    ]
+
+
+@pytest.mark.parametrize("number", range(13))
+def test_refusals_are_one_line(number):
+    call, words = refusals()[number]
+    with pytest.raises(InputError) as caught:
+        call()
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_model_is_left_as_it_was():
+    model = bert().float().train()
+    measure_margins(model, IDS * 3)
+    assert model.training
+    assert all(one.requires_grad and one.dtype == torch.float32 for one in model.parameters())
