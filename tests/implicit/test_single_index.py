@@ -40,7 +40,9 @@ def test_a_smaller_start_of_the_wave() -> None:
 )
 def test_the_rate_starts_once_signals_pass_the_threshold(samples: int, scaled: float) -> None:
     problem = SingleIndex(samples=samples, init=1e-8)
-    assert samples * predict_index(problem).risk / (10 * moments(problem)[1]) == pytest.approx(scaled, abs=5.1e-3)
+    assert samples * predict_index(problem).risk / (10 * moments(problem)[1]) == pytest.approx(
+        scaled, abs=5.1e-3
+    )
 
 
 @pytest.mark.parametrize(("dimension", "risk"), [(200, 0.01055), (200_000, 0.01258)])
