@@ -85,6 +85,13 @@ def test_planes_of_neighbours_beside_numbers_that_do_not_turn():
         least = plane_sum(q, k, [(0, 1), (2, 3)]) + np.linalg.norm(q[:, 4:] @ k[:, 4:].T, "nuc")
         assert row["factor_excess"] == pytest.approx(excess_of(q, k, least))
         assert row["factor_excess_null"] == pytest.approx(null_excess(32, 32, 8, turned=4))
+        # D on what the gauge moves: the mean of a plane on its diagonal, and all of the rest.
+        first, second = (one.T @ one for one in (q, k))
+        for gram in (first, second):
+            gram[:4, 4:] = gram[4:, :4] = 0
+            gram[:4, :4] = np.diag(np.diag(gram)[:4].reshape(2, 2).mean(axis=1).repeat(2))
+        sizes = [np.linalg.norm(one) for one in (first - second, first, second)]
+        assert row["factor_imbalance"] == pytest.approx(sizes[0] / (sizes[1] + sizes[2]))
 
 
 def test_the_model_itself_does_not_see_the_gauge():
