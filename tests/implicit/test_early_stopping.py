@@ -84,24 +84,28 @@ def test_factors_of_a_matrix_have_the_flow_of_its_eigenvalues() -> None:
     assert 2 * fine - coarse == pytest.approx(stopped_matrix(phi, a, time), abs=0.02 * moved)
 
 
-def test_spikes_cost_what_noise_leaves_on_them() -> None:
+def test_the_reference_cost_of_spikes() -> None:
     """Spikes to three digits: their rounding moves the cost by 0.1%."""
-    spikes, delta = np.array([0.584, 0.438]), 0.0941
-    assert spike_cost(spikes, delta) == pytest.approx(0.037328, rel=1.1e-3)
-    sizes, family = (60, 100, 160), []
-    for place, strengths in enumerate(([0.584, 0.438], [0.8], [0.5])):
+    assert spike_cost([0.584, 0.438], 0.0941) == pytest.approx(0.037328, rel=1.1e-3)
+
+
+@pytest.mark.long
+def test_spikes_cost_what_noise_leaves_on_them() -> None:
+    """In the limit of three sizes. The first 4800/d draws of these streams fail (z 2.90, 1.37, -0.24)."""
+    sizes, delta, family = (100, 200, 400), 0.0941, []
+    for place, spikes in enumerate(([0.584, 0.438], [0.8], [0.5])):
         measured = []
         for d in sizes:
-            rng = np.random.default_rng([place, d])
-            costs = []
-            for _ in range(24_000 // d):
+            rng, costs = np.random.default_rng([place, d]), []
+            B = np.diag(np.append(spikes, np.zeros(d - len(spikes))))
+            for _ in range(72_000 // d):
                 Z = rng.standard_normal((d, d)) * delta / np.sqrt(2 * d)
-                B = np.diag(np.append(strengths, np.zeros(d - len(strengths))))
                 values, vectors = np.linalg.eigh(B + Z + Z.T)
-                kept = (vectors * hard(values, 0.3)) @ vectors.T
-                costs.append(float(((kept - B) ** 2).sum()))
+                kept = hard(values, 0.3)
+                V = vectors[:, kept != 0]
+                costs.append(float((((V * kept[kept != 0]) @ V.T - B) ** 2).sum()))
             measured.append(mean_of(costs))
-        family.append(z_score(spike_cost(strengths, delta), sizes, measured))
+        family.append(z_score(spike_cost(spikes, delta), sizes, measured))
     assert holds(family), family
 
 
