@@ -29,6 +29,17 @@ from attnlaw.models.norms import LAYER, NONE, Norm, Rotary
 
 TOLERANCE = 1e-12
 VOCABULARY = 40
+# Of a small decoder with grouped queries.
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 24,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 36,
+    "head_dim": 8,
+    "pad_token_id": 1,
+}
 # Parameters of terms that positions add to scores, which are no part of QK.
 POSITIONS = ("relative_attention_bias", "rel_embeddings", "rel_attn_embed", "pos_query_proj", "pos_key_proj")
 POSITIONS += ("rel_attn.r.",)

@@ -11,22 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from models.forward_pass import VOCABULARY, make
+from models.forward_pass import SIZES, VOCABULARY, make
 from models.spoiled import CONFIG, bert_state, config_with, refusal, write_good
 from safetensors.torch import load_file, save_file
 
 from attnlaw.models.open import open_model
 
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 24,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 2,
-    "intermediate_size": 36,
-    "head_dim": 8,
-    "pad_token_id": 1,
-}
 UNTRUE = ("incomplete", "save or download", "does not say")
 
 

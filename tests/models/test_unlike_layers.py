@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models.forward_pass import VOCABULARY, check, make, recording, require_transformers, tokens
+from models.forward_pass import SIZES, VOCABULARY, check, make, recording, require_transformers, tokens
 from models.spoiled import refusal
 from safetensors.torch import load_file, save_file
 
@@ -24,16 +24,6 @@ from attnlaw.fits.effective_beta import effective_beta, effective_betas
 from attnlaw.models.model import Model, View
 from attnlaw.models.open import open_model
 
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 24,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "num_hidden_layers": 2,
-    "intermediate_size": 36,
-    "head_dim": 8,
-    "pad_token_id": 1,
-}
 SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 GEMMA4 = SIZES | {
     "layer_types": [SLIDING, FULL],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Generic, Protocol, Self, TypeVar
 
 
@@ -21,6 +23,25 @@ class Variant(Protocol):
 
 
 V = TypeVar("V", bound=Variant)
+
+
+def parametrised(variant: V, parameter: str, value: float) -> V:
+    """A variant, a dataclass with `parameters`, with this one, called as it is written."""
+    kind = variant.name.partition(":")[0]
+    name = f"{kind}:{parameter}"
+    return replace(variant, name=name, example=None, parameters=(value,))  # type: ignore[type-var]
+
+
+def positive(parameter: str) -> float:
+    """A parameter that is a positive number; a ValueError where it is not.
+
+    >>> positive("2")
+    2.0
+    """
+    value = float(parameter)
+    if not 0 < value < math.inf:
+        raise ValueError(f"{parameter} is not a positive number")
+    return value
 
 
 class Variants(Mapping[str, V], Generic[V]):

@@ -83,11 +83,7 @@ class AttentionMatrixLaw(Law):
         return tuple(Bounded(low, high) for low, high in pairwise([0.0, *divide, edge]))
 
     def density(self, x: ArrayLike) -> Reals:
-        x = np.asarray(x, dtype=float)
-        inside = self.inside(x)
-        value = np.zeros(x.shape)
-        value[inside] = -self.stieltjes(x[inside]).imag / np.pi
-        return value
+        return self.density_by_stieltjes(x)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """`1/(theta xi tau)`, tau the one root above the real line when xi is.

@@ -127,6 +127,14 @@ class Law(ABC):
         """Independent draws, by inversion of the distribution function; `size` values."""
         return self.quantile(np.random.default_rng(seed).random(size))
 
+    def density_by_stieltjes(self, x: ArrayLike) -> Reals:
+        """`rho(x) = -Im g(x + i0)/pi`, from the transform alone; 0 off the support."""
+        x = np.asarray(x, dtype=float)
+        inside = self.inside(x)
+        value = np.zeros(x.shape)
+        value[inside] = -self.stieltjes(x[inside]).imag / np.pi
+        return value
+
     def stieltjes_by_quadrature(self, z: ArrayLike) -> Complexes:
         """`g(z)` from the density alone; at a real x through `int (rho(t) - rho(x))/(x - t) dt`."""
         z = np.asarray(z)

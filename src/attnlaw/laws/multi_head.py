@@ -130,11 +130,7 @@ class MultiHeadLaw(Law):
         return tuple(found)
 
     def density(self, x: ArrayLike) -> Reals:
-        x = np.asarray(x, dtype=float)
-        inside = self.inside(x)
-        value = np.zeros(x.shape)
-        value[inside] = -self.stieltjes(x[inside]).imag / np.pi
-        return value
+        return self.density_by_stieltjes(x)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """`(1 + u)/x`; the map is solved below the line."""

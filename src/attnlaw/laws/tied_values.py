@@ -92,11 +92,7 @@ class TiedValuesLaw(Law):
         return (laid_out(*self.intervals[0], order),)
 
     def density(self, x: ArrayLike) -> Reals:
-        x = np.asarray(x, dtype=float)
-        inside = self.inside(x)
-        value = np.zeros(x.shape)
-        value[inside] = -self.stieltjes(x[inside]).imag / np.pi
-        return value
+        return self.density_by_stieltjes(x)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """`(1 + u)/x`, continued from far above the line by Newton's method on `log x(v)`."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.base.declare import table
-from attnlaw.base.variants import Variants
+from attnlaw.base.variants import Variants, parametrised, positive
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,7 @@ class Activation:
     parameters: tuple[float, ...] = ()
 
     def at(self, parameter: str) -> Activation:
-        bound = float(parameter)
-        if not 0 < bound < math.inf:
-            raise ValueError(f"{parameter} is not a positive number")
-        return replace(self, name=_named(self.name, parameter), example=None, parameters=(bound,))
+        return parametrised(self, parameter, positive(parameter))
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,7 @@ class Mask:
     def at(self, parameter: str) -> Mask:
         if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
             raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
-        return replace(self, name=_named(self.name, parameter), example=None, parameters=(int(parameter),))
-
-
-def _named(name: str, parameter: str) -> str:
-    return f"{name.partition(':')[0]}:{parameter}"
+        return parametrised(self, parameter, int(parameter))
 
 
 _KERNELS = "attnlaw.limits.kernels"

@@ -5,11 +5,10 @@ The tables are known before any mathematics is imported: functions of arrays are
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from attnlaw.base.declare import table
-from attnlaw.base.variants import Variants
+from attnlaw.base.variants import Variants, parametrised, positive
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,7 @@ class Features:
     parameters: tuple[float, ...] = ()
 
     def at(self, parameter: str) -> Features:
-        gain = float(parameter)
-        if not 0 < gain < math.inf:
-            raise ValueError(f"{parameter} is not a positive number")
-        return replace(
-            self, name=f"{self.name.partition(':')[0]}:{parameter}", example=None, parameters=(gain,)
-        )
+        return parametrised(self, parameter, positive(parameter))
 
 
 @dataclass(frozen=True)
