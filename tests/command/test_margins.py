@@ -44,6 +44,16 @@ def test_json_is_the_library_call() -> None:
     assert found["tables"]["amplification"] is None
 
 
+def test_a_text_for_each_input() -> None:
+    """Words of the command line, commas and all, are what the lines of a file are."""
+    lines = [f"{line}, a" for line in SENTENCES.read_text().splitlines()[:12]]
+    given = [word for line in lines for word in ("--text", line)]
+    found = json.loads(run(EXAMPLE, *given, "--json").stdout)
+    assert found["settings"]["text"] == lines
+    expected = measure_margins(str(EXAMPLE), [list(line.encode()) for line in lines])
+    assert found["quantities"]["inputs_sha256"] == expected.inputs_sha256
+
+
 def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     """A model beside a copy whose classifier is seven times as large: hard D is the same, input by input."""
     first, second = bert(), bert()
