@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forward.reactions import reactions
 from forward.sine_models import IDS, bert, gpt2
 from real_checkpoints import real_checkpoint
 
@@ -22,6 +22,7 @@ from attnlaw.forward.headed import as_inputs, open_headed
 from attnlaw.forward.margins import compare_margins, measure_margins, median_of, relative_margins
 from attnlaw.forward.worst_case import log10_worst_case
 from attnlaw.models.open import open_model
+from attnlaw.spectra.measure import Selection, measure
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "tiny-decoder"
@@ -225,7 +226,7 @@ def test_amplification_by_both_routes():
 
 def test_the_worst_case_is_the_product_of_factors():
     """The audit's products, and the last layer by plain singular values of its own weights."""
-    worst = log10_worst_case(EXAMPLE)
+    worst = log10_worst_case(measure(open_model(EXAMPLE), Selection()))
     audited = attnlaw.audit(EXAMPLE, jobs=1).summary["log10_alpha"]
     np.testing.assert_allclose(worst[1:], audited[:-1], rtol=1e-12)
     layer = open_headed(EXAMPLE, as_inputs(windows())).blocks[3]
@@ -278,13 +279,6 @@ def test_the_shipped_decoder():
     assert measure_margins(EXAMPLE, windows(), positions="sample").rows[0].position in range(12, 24)
 
 
-def reactions(folder: Path) -> list[list[int]]:
-    pattern = r"\%\([0-9]{3}\)|\[[^\]]+]|Br?|Cl?|[NOSPFIbcnosp]|[|().=#+\\/:~@?*$-]|>>?|\%[0-9]{2}|[0-9]"
-    numbers = {token: i for i, token in enumerate((folder / "vocab.txt").read_text().split("\n"))}
-    lines = (ROOT / "tests" / "published" / "margins" / "reactions.txt").read_text().split()
-    return [[12, *(numbers[token] for token in re.findall(pattern, line)), 13] for line in lines]
-
-
 @pytest.mark.long
 def test_rxnfp_on_reactions():
     folder = real_checkpoint("rxnfp-10k")
@@ -305,7 +299,7 @@ def test_rxnfp_on_reactions():
     kinds = [10.0, 18.1, 19.0, 17.0, 78.7, 36.7, 1.5, 3.7]
     np.testing.assert_allclose(list(where.by_kind.values()), kinds, atol=0.051)
     worst = [37.35, 34.11, 30.95, 27.64, 24.43, 21.16, 18.15, 15.19, 12.21, 9.31, 6.28, 3.23]
-    np.testing.assert_allclose(log10_worst_case(folder), worst, atol=0.0051)
+    np.testing.assert_allclose(log10_worst_case(measure(open_model(folder), Selection())), worst, atol=0.0051)
 
 
 @pytest.mark.long
