@@ -12,6 +12,7 @@ from rich.text import Text
 
 from attnlaw.command.console import bar, column_table, print_table, say
 from attnlaw.forward.margins import RANKS
+from attnlaw.models.network import KINDS
 
 KINDS = 8  # of maps
 
@@ -30,6 +31,8 @@ def show(found: Any, console: Console) -> None:
         print_table(console, lambda left_out: _layers(found, left_out), ("largest",))
     if found.condition is not None:
         _kinds(found.condition, console)
+    if found.matrices is not None:
+        _directions(found.matrices, console)
     if found.remark:
         say(f"attnlaw: {found.margins.model}: {found.remark}")
 
@@ -58,19 +61,20 @@ def _layers(found: Any, left_out: Sequence[str]) -> Table:
     """A line for each layer: kappa with a bar, amplification beside its worst case."""
     cells: dict[str, list[str]] = {}
     if found.condition is not None:
-        own = found.condition.by_layer
+        _, names, own = zip(*found.condition.places, strict=True)
         top = max(own)
-        cells["layer"] = [str(layer) for layer in range(len(own))]
+        cells["layer"] = list(names)
         cells["kappa"] = [f"{kappa:.3g}" for kappa in own]
         cells[""] = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in own]
     if found.amplification is not None:
         rows = found.amplification.rows
         worst = found.log10_worst_case
-        cells["layer"] = [str(row.layer) for row in rows]
-        cells["amplification"] = [f"{row.median:.3g}" for row in rows]
-        cells["largest"] = [f"{row.max:.3g}" for row in rows]
-        cells["log10"] = [f"{log10(row.median):.2f}" if row.median else "–" for row in rows]
-        cells["worst case"] = [f"{one:.2f}" for one in worst] if worst else ["–"] * len(rows)
+        names = cells.setdefault("layer", [str(row.layer) for row in rows])
+        outside = [""] * (len(names) - len(rows))
+        cells["amplification"] = [f"{row.median:.3g}" for row in rows] + outside
+        cells["largest"] = [f"{row.max:.3g}" for row in rows] + outside
+        cells["log10"] = [f"{log10(row.median):.2f}" if row.median else "–" for row in rows] + outside
+        cells["worst case"] = ([f"{one:.2f}" for one in worst] if worst else ["–"] * len(rows)) + outside
     return column_table(cells, left_out, texts=("",))
 
 
@@ -78,3 +82,13 @@ def _kinds(condition: Any, console: Console) -> None:
     ranked = sorted(condition.by_kind.items(), key=lambda pair: -pair[1])[:KINDS]
     told = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in ranked)
     console.print(Text(f"kappa by kind: {told}"), soft_wrap=True)
+
+
+def _directions(matrices: Sequence[Any], console: Console) -> None:
+    known = [one for one in matrices if one.effective_directions is not None]
+    told = [
+        f"{KINDS[kind].label} {sum(one.effective_directions for one in own)} of {sum(one.rank for one in own)}"
+        for kind in dict.fromkeys(one.kind for one in known)
+        if (own := [one for one in known if one.kind == kind])
+    ]
+    console.print(Text(f"effective directions: {'  '.join(told)}"), soft_wrap=True)
