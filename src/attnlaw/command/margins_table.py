@@ -14,7 +14,7 @@ from attnlaw.command.console import bar, column_table, print_table, say
 from attnlaw.forward.margins import RANKS
 from attnlaw.models.network import KINDS
 
-KINDS = 8  # of maps
+MOST_KINDS = 8  # of maps that are told
 
 
 def show(found: Any, console: Console) -> None:
@@ -79,7 +79,7 @@ def _layers(found: Any, left_out: Sequence[str]) -> Table:
 
 
 def _kinds(condition: Any, console: Console) -> None:
-    ranked = sorted(condition.by_kind.items(), key=lambda pair: -pair[1])[:KINDS]
+    ranked = sorted(condition.by_kind.items(), key=lambda pair: -pair[1])[:MOST_KINDS]
     told = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in ranked)
     console.print(Text(f"kappa by kind: {told}"), soft_wrap=True)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STEP = 24  # pixels of a bar
 WIDEST = 620
+MARGIN = 1.2  # of a logarithmic axis
 # Measured amplification and its worst case: dashes of their lines.
 LINES = {"log10_measured": [1, 0], "log10_worst_case": [5, 3]}
 
@@ -44,7 +45,8 @@ def sorted_dots(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> A
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
     told = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
-    up = alt.Scale(type="log")
+    ends = [rows["distance"].min() / MARGIN, rows["distance"].max() * MARGIN]  # type: ignore[operator]
+    up = alt.Scale(type="log", domain=ends, nice=False)
     dots = (
         alt.Chart(inline(told.to_dicts()))
         .mark_circle(size=22, opacity=0.85)
@@ -67,7 +69,7 @@ def kappas(chart: Own, source: Source) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has(rows, "kappa"):
         return
-    for case, own in cases(rows, source.others(rows, ["model", "layer"])):
+    for case, own in cases(rows, source.others(rows, ["model", "layer", "kappa"])):
         told, colours = called(source, own.select("model", "place", "kappa"), ["model"])
         yield source.figure(chart, case, partial(bars_by_place, told, source.verb.label, colours))
 
@@ -94,7 +96,7 @@ def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) ->
             color=colour(colours),
             **several,
         )
-        .properties(width=max(220, min(WIDEST, step * len(places))), height=HEIGHT)
+        .properties(width=max(WIDTH, min(WIDEST, step * len(places))), height=HEIGHT)
     )
 
 

@@ -25,7 +25,7 @@ def margins_page(source: Source, sections: Sequence[Section], note: str) -> str:
     short = short_names(source.rows["model"].to_list())
     rows = source.rows.rows(named=True)
     told = " ".join(_sentences(rows, short))
-    found = meanings(source.verb, source.rows, several=False)
+    found = meanings(source.verb, source.rows.drop("inputs_sha256"), several=False)
     parts = [_cards(rows, short, source), *sections, *([] if found is None else [found])]
     return rows_page(source.verb.title, f"{told} {note}".strip(), parts, _listed(source, short), [source.verb])
 
@@ -37,7 +37,7 @@ def _sentences(rows: Sequence[dict[str, Any]], short: dict[str, str]) -> list[st
     if not told and measured:
         told = [f"{short[row['model']]} has {_distance(row)} on {row['inputs']} inputs." for row in measured]
     if any(row["extension"] for row in measured):
-        told.append(f"{EXTENSION[0].upper()}{EXTENSION[1:]}.")
+        told = [f"{EXTENSION[0].upper()}{EXTENSION[1:]}.", *told]
     return [*told, f"D {RANKS}."]
 
 
@@ -64,9 +64,10 @@ def _cards(rows: Sequence[dict[str, Any]], short: dict[str, str], source: Source
             if row[name] is not None
         )
         remark = f'<p class="note warning">{escape(row["remark"])}</p>' if row["remark"] else ""
+        path = f'<p class="path">{escape(row["model"])}</p>' if short[row["model"]] != row["model"] else ""
         cards.append(
             f"<article><h3>{escape(short[row['model']])}</h3>"
-            f'<p class="path">{escape(row["model"])}</p>{_answer(row)}{remark}'
+            f"{path}{_answer(row)}{remark}"
             f'<dl class="headline">{numbers}</dl></article>'
         )
     html = (
