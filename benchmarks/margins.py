@@ -84,7 +84,12 @@ def main() -> int:
         least=False,
     )
     claims.add(
-        f"its memory, {INPUTS} inputs against {FEW}", f"{peak():.0f} MB", "no peer", growth, MOST_GROWTH, least=False
+        f"its memory, {INPUTS} inputs against {FEW}",
+        f"{peak():.0f} MB",
+        "no peer",
+        growth,
+        MOST_GROWTH,
+        least=False,
     )
     return claims.finish()
 

@@ -71,7 +71,9 @@ def naive(model, inputs, patch) -> dict:
     for layer, part in enumerate(parts):
         part.reads.register_forward_pre_hook(keep(layer))
         part.output.register_forward_hook(add(layer))
-    weights = {(layer, name): one.weight for layer, part in enumerate(parts) for name, one in part.maps.items()}
+    weights = {
+        (layer, name): one.weight for layer, part in enumerate(parts) for name, one in part.maps.items()
+    }
     margins, squares = [], {}
     for ids in inputs:
         logits = model(torch.tensor([ids])).logits[0]
@@ -96,9 +98,7 @@ def test_cores_are_autograd(build, error, monkeypatch):
     found = log_scales(open_headed(build(), inputs), inputs)
     expected = naive(build(), IDS, monkeypatch)
     assert found.keys() == expected.keys()
-    np.testing.assert_allclose(
-        [np.exp(found[key]) for key in expected], list(expected.values()), rtol=error
-    )
+    np.testing.assert_allclose([np.exp(found[key]) for key in expected], list(expected.values()), rtol=error)
 
 
 def test_one_input_longer_than_the_hidden_size():

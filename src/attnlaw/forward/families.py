@@ -150,9 +150,15 @@ FAMILIES: dict[str, Reader] = {
         labels="classifier.out_proj.weight",
     ),
     "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2, _gpt2_scores, _gpt2_parts, causal="GPT2LMHeadModel"),
-    "llama": Reader("LlamaConfig", "LlamaModel", _llama, _llama_scores, _llama_parts, causal="LlamaForCausalLM"),
-    "mistral": Reader("MistralConfig", "MistralModel", _llama, _llama_scores, _llama_parts, causal="MistralForCausalLM"),
-    "qwen2": Reader("Qwen2Config", "Qwen2Model", _llama, _llama_scores, _llama_parts, causal="Qwen2ForCausalLM"),
+    "llama": Reader(
+        "LlamaConfig", "LlamaModel", _llama, _llama_scores, _llama_parts, causal="LlamaForCausalLM"
+    ),
+    "mistral": Reader(
+        "MistralConfig", "MistralModel", _llama, _llama_scores, _llama_parts, causal="MistralForCausalLM"
+    ),
+    "qwen2": Reader(
+        "Qwen2Config", "Qwen2Model", _llama, _llama_scores, _llama_parts, causal="Qwen2ForCausalLM"
+    ),
 }
 
 

@@ -119,9 +119,7 @@ def _amplified(
     worst = log10_worst_case(spectra)
     return replace(
         found,
-        amplification=amplifications(
-            network, inputs, positions=positions, seed=seed, progress=progress
-        ),
+        amplification=amplifications(network, inputs, positions=positions, seed=seed, progress=progress),
         log10_worst_case=None if worst is None else tuple(worst),
         matrices=matrix_scales(network, spectra, inputs, positions, seed, progress),
     )

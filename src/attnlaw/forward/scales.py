@@ -167,9 +167,7 @@ class _Seen:
         return [self.probabilities, self.output, *(made for _, made in self.maps.values())]
 
 
-def _norms(
-    network: Headed, parts: Sequence[Parts], batch: Batch
-) -> tuple[Any, Iterator[tuple[Key, Any]]]:
+def _norms(network: Headed, parts: Sequence[Parts], batch: Batch) -> tuple[Any, Iterator[tuple[Key, Any]]]:
     """Margins of a batch, and the nuclear norms of dm/dM for each input, matrix by matrix."""
     import torch
 
@@ -183,7 +181,9 @@ def _norms(
     return m.detach().numpy(), _by_matrix(parts, seen, list(gradients))
 
 
-def _by_matrix(parts: Sequence[Parts], seen: Sequence[_Seen], gradients: list[Any]) -> Iterator[tuple[Key, Any]]:
+def _by_matrix(
+    parts: Sequence[Parts], seen: Sequence[_Seen], gradients: list[Any]
+) -> Iterator[tuple[Key, Any]]:
     for layer, (part, own) in enumerate(zip(parts, seen, strict=True)):
         to_probabilities, to_output, *to_maps = gradients[: len(own.made)]
         del gradients[: len(own.made)]

@@ -83,7 +83,9 @@ def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) ->
     step = STEP if not several else 12 * len(colours)
     turned = any(len(place) > 2 for place in places)
     return (
-        alt.Chart(inline(rows.filter(pl.col("kappa").is_finite()).select("series", "place", "kappa").to_dicts()))
+        alt.Chart(
+            inline(rows.filter(pl.col("kappa").is_finite()).select("series", "place", "kappa").to_dicts())
+        )
         .mark_bar()
         .encode(
             x=alt.X(

@@ -27,7 +27,9 @@ def margins_page(source: Source, sections: Sequence[Section], note: str) -> str:
     told = " ".join(_sentences(rows, short))
     found = meanings(source.verb, source.rows.drop("inputs_sha256"), several=False)
     parts = [_cards(rows, short, source), *sections, *([] if found is None else [found])]
-    return rows_page(source.verb.title, f"{told} {note}".strip(), parts, _listed(source, short), [source.verb])
+    return rows_page(
+        source.verb.title, f"{told} {note}".strip(), parts, _listed(source, short), [source.verb]
+    )
 
 
 def _sentences(rows: Sequence[dict[str, Any]], short: dict[str, str]) -> list[str]:

@@ -30,7 +30,9 @@ class WatchedMargins:
             raise BadSetting("margins", EXPECTED, type(given).__name__)
         found = cls(as_inputs(given[0]), require("margins", given[1], int, least=1))
         if found.every % spacing:
-            raise BadSetting("margins", f"expected a multiple of the monitor's {{every}} {spacing}", found.every)
+            raise BadSetting(
+                "margins", f"expected a multiple of the monitor's {{every}} {spacing}", found.every
+            )
         measure_margins(model, found.inputs)
         return found
 

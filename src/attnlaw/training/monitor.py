@@ -51,7 +51,9 @@ class MonitorSettings(ModelSettings):
     every: int = setting(100, "Steps from one measurement to the next.", least=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
     max_overhead: float = setting(0.02, "The share of the training time that measuring may take.", above=0)
-    margins: Any = setting(None, "Inputs without labels, and the steps from one measurement of D to the next.")
+    margins: Any = setting(
+        None, "Inputs without labels, and the steps from one measurement of D to the next."
+    )
     approximate: bool = setting(False, "Estimate matrices of shorter side 4096 and more.")
     rules: str | None = setting(None, "Rule file about steps, or the name of an example.", file=True)
     on_fail: str = setting(
@@ -143,7 +145,9 @@ class SpectralMonitor:
         if step % self.settings.every or not self._affordable(now, SPECTRA):
             return None
         due = self._margins is not None and step % self._margins.every == 0
-        return self._measure(step, now, self._margins if due and self._affordable(now, SPECTRA, MARGINS) else None)
+        return self._measure(
+            step, now, self._margins if due and self._affordable(now, SPECTRA, MARGINS) else None
+        )
 
     def stops_at(self, step: int) -> bool:
         """Whether rules may end the run at this step: it is due, and they are asked to."""

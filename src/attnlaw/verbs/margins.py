@@ -35,7 +35,8 @@ class MarginsSettings(InputSettings, LocalModel):
     at: int = setting(0, "Block whose input is moved and spread.", least=0, metavar="L")
     kappa: bool = setting(False, "Where a margin could be lost: the condition of every linear map.")
     amplification: bool = setting(
-        False, "What is measured beside the worst case: amplification by layer, scale and directions by matrix."
+        False,
+        "What is measured beside the worst case: amplification by layer, scale and directions by matrix.",
     )
     seed: int = setting(0, "Seed of sampled positions and of power iteration.", least=0)
 
@@ -118,7 +119,9 @@ DIRECTIONS = (
     Quantity("log10_scale", "γ α L, by the weights alone", called="log₁₀ scale, worst case"),
     Quantity("p", "best Schatten index at that scale", called="p*, worst case"),
     Quantity(
-        "log10_scale_measured", "L √(mean of |dm/dM|²) / median m, nuclear norms", called="log₁₀ scale, measured"
+        "log10_scale_measured",
+        "L √(mean of |dm/dM|²) / median m, nuclear norms",
+        called="log₁₀ scale, measured",
     ),
     Quantity("p_measured", "best Schatten index at that scale; 0 counts ranks", called="p*, measured"),
     Quantity("effective_directions", "singular values that count at the measured scale", kind="int"),
