@@ -18,7 +18,7 @@ def spectrum_of(values) -> Spectrum:
 
 
 def test_a_small_spectrum():
-    """N = 256, sigma = (4, 2, 1, .5), scale .01: C(0), C(1), C(2) = 32, 17.002537, 13.741043, B = 10.24, r = 0."""
+    """N = 256, scale .01: C(0), C(1), C(2) = 32, 17.002537, 13.741043, B = 10.24, r = 0."""
     spectrum, log_scale = spectrum_of([4, 2, 1, 0.5]), log(0.01)
     curve = np.exp(log_contribution(np.array([0.0, 1.0, 2.0]), spectrum, log_scale, 256))
     np.testing.assert_allclose(curve, [32, 17.002537, 13.741043], atol=5e-7)

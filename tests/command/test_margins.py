@@ -76,7 +76,7 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
         name: pl.read_parquet(tmp_path / "out" / f"{name}.parquet").height
         for name in ("margins", "condition", "kappa_layers", "amplification", "directions")
     }
-    # 14 maps, 2 layers beside a pooler and a classifier, and 2 QK, 2 VO and 2 maps in each layer; of two models.
+    # Of each model 14 maps, 2 layers beside a pooler and a classifier, 2 QK, 2 VO and 2 maps in each layer.
     assert heights == {
         "margins": 80,
         "condition": 28,
@@ -113,9 +113,7 @@ def test_effective_directions_are_told_with_their_rank(tmp_path: Path) -> None:
 def test_a_page_of_a_causal_model_begins_with_what_is_not_established(tmp_path: Path) -> None:
     run(EXAMPLE, "--file", SENTENCES, "--limit", 12, "--out", tmp_path)
     lead = (tmp_path / "report.html").read_text().split('class="lead">', 1)[1].split("</p>", 1)[0]
-    assert lead.startswith(
-        "A causal language model: an extension, and nothing is established there. tiny-decoder "
-    )
+    assert lead.startswith("A causal language model, where nothing is established. tiny-decoder has D ")
 
 
 @pytest.mark.parametrize(

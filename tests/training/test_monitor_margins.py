@@ -1,4 +1,4 @@
-"""Margins as a quantity of the monitor: their values, their spacing and cost, what is told, a calm training."""
+"""Margins as a quantity of the monitor: values, spacing and cost, what is told, an undisturbed training."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> N
     with np.errstate(divide="ignore"):
         kept = np.log(hidden_size * np.arange(values.size, dtype=np.float64)) / 2
         left = log(hidden_size) + log_scale + np.log(values)
-    return np.maximum(kept, left)
+    return np.asarray(np.maximum(kept, left))
 
 
 def effective_directions(spectrum: Spectrum, log_scale: float, hidden_size: int) -> int:

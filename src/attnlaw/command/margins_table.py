@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.command.console import bar, column_table, print_table, say
-from attnlaw.forward.margins import RANKS
 from attnlaw.models.network import KINDS
+from attnlaw.verbs.margins import RANKS
 
 MOST_KINDS = 8  # of maps that are told
 
@@ -61,9 +61,9 @@ def _layers(found: Any, left_out: Sequence[str]) -> Table:
     """A line for each layer: kappa with a bar, amplification beside its worst case."""
     cells: dict[str, list[str]] = {}
     if found.condition is not None:
-        _, names, own = zip(*found.condition.places, strict=True)
+        own = [kappa for _, _, kappa in found.condition.places]
         top = max(own)
-        cells["layer"] = list(names)
+        cells["layer"] = [name for _, name, _ in found.condition.places]
         cells["kappa"] = [f"{kappa:.3g}" for kappa in own]
         cells[""] = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in own]
     if found.amplification is not None:
@@ -86,9 +86,9 @@ def _kinds(condition: Any, console: Console) -> None:
 
 def _directions(matrices: Sequence[Any], console: Console) -> None:
     known = [one for one in matrices if one.effective_directions is not None]
-    told = [
-        f"{KINDS[kind].label} {sum(one.effective_directions for one in own)} of {sum(one.rank for one in own)}"
-        for kind in dict.fromkeys(one.kind for one in known)
-        if (own := [one for one in known if one.kind == kind])
-    ]
+    counts: dict[str, tuple[int, int]] = {}
+    for one in known:
+        directions, ranks = counts.get(one.kind, (0, 0))
+        counts[one.kind] = directions + one.effective_directions, ranks + one.rank
+    told = [f"{KINDS[kind].label} {directions} of {ranks}" for kind, (directions, ranks) in counts.items()]
     console.print(Text(f"effective directions: {'  '.join(told)}"), soft_wrap=True)

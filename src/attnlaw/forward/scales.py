@@ -79,7 +79,7 @@ def matrix_scales(
     """Every matrix of a network, measured beside its worst case, in the order of an audit's rows."""
     measured = log_scales(network, inputs, positions, seed, progress)
     leaves = [leaf for layer in spectra.layers for leaf in layer.leaves()]
-    worst = log_worst_scales(spectra) or [None] * len(leaves)
+    worst: Sequence[float | None] = log_worst_scales(spectra) or [None] * len(leaves)
     hidden_size = one_hidden_size(spectra)
     return tuple(
         MatrixScale(
@@ -114,7 +114,7 @@ def log_scales(
     seed: int = 0,
     progress: Progress = silent,
 ) -> dict[Key, float | None]:
-    """ln of the measured scale of every matrix, by layer, kind and head; None where half the margins are 0."""
+    """ln of the measured scale of every matrix by its key; None where half of the margins are 0."""
     parts = _parts(network)
     squares: dict[Key, float] = {}
     margins = np.zeros(len(inputs))

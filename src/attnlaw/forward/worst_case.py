@@ -18,7 +18,7 @@ def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
 
     It is alpha_{l-1} of arXiv 2605.07297. Measured amplification is in another norm, within sqrt(T).
     """
-    if obstacle(spectra) is not None:
+    if obstacle(spectra) is not None or spectra.activation is None:
         return None
     constant = lipschitz(spectra.activation)
     factors = [log_layer_factor(spectra.layers[layer], constant) for layer in spectra.applications]

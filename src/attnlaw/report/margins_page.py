@@ -11,10 +11,10 @@ import polars as pl
 
 from attnlaw.base.estimate import with_error
 from attnlaw.base.tables import short_names
-from attnlaw.forward.margins import EXTENSION, RANKS
 from attnlaw.report.labels import brief
 from attnlaw.report.page import Section, meanings, rows_page
 from attnlaw.report.source import Source
+from attnlaw.verbs.margins import RANKS
 
 # Numbers of a card, after D and its median.
 NUMBERS = ("inputs", "ties", "flat", "confidence", "total_kappa")
@@ -24,7 +24,7 @@ def margins_page(source: Source, sections: Sequence[Section], note: str) -> str:
     """The page of one or several models on the same inputs."""
     short = short_names(source.rows["model"].to_list())
     rows = source.rows.rows(named=True)
-    told = " ".join(_sentences(rows, short))
+    told = " ".join(_sentences(rows, short, source))
     found = meanings(source.verb, source.rows.drop("inputs_sha256"), several=False)
     parts = [_cards(rows, short, source), *sections, *([] if found is None else [found])]
     return rows_page(
@@ -32,14 +32,15 @@ def margins_page(source: Source, sections: Sequence[Section], note: str) -> str:
     )
 
 
-def _sentences(rows: Sequence[dict[str, Any]], short: dict[str, str]) -> list[str]:
-    """What the numbers say: pairs where there are several models, the one number where there is one."""
+def _sentences(rows: Sequence[dict[str, Any]], short: dict[str, str], source: Source) -> list[str]:
+    """What the numbers say: that they establish nothing, or pairs of models, or the number of one."""
     measured = [row for row in rows if row["geometric_mean"] is not None]
     told = [_compared(row, short) for row in measured if row["comparison"] is not None]
     if not told and measured:
         told = [f"{short[row['model']]} has {_distance(row)} on {row['inputs']} inputs." for row in measured]
-    if any(row["extension"] for row in measured):
-        told = [f"{EXTENSION[0].upper()}{EXTENSION[1:]}.", *told]
+    extension = source.quantity("extension")
+    if extension is not None and any(row["extension"] for row in measured):
+        told = [f"{extension.meaning[0].upper()}{extension.meaning[1:]}.", *told]
     return [*told, f"D {RANKS}."]
 
 

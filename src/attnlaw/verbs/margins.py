@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attnlaw.forward.measurement import Measurement
 
 POSITIONS = dict.fromkeys(("last", "sample"))
+RANKS = "ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
 
 
 @settings
@@ -44,8 +45,7 @@ class MarginsSettings(InputSettings, LocalModel):
 QUANTITIES = (
     Quantity(
         "geometric_mean",
-        "exp of the mean log D: ranks models of one task, trained to a similar loss, on the same inputs; "
-        "not an error rate",
+        f"exp of the mean log D: {RANKS}",
         "D",
         error=True,
         brief=True,
@@ -239,24 +239,25 @@ VERB = Verb(
             "D of every input",
             table="margins",
             draw="attnlaw.report.margins_charts:distances",
-            caption="Inputs sorted by D, the smallest first: a small change flips those. Dashed: the geometric "
-            "mean, the number that ranks models of one task, trained to a similar loss, on the same inputs.",
+            caption="Inputs sorted by D: a small change flips the first ones. Dashed: the geometric mean, the "
+            "number that ranks models of one task, trained to a similar loss, on the same inputs.",
         ),
         Own(
             "margins_kappa",
             "Where a margin could be lost",
             table="kappa_layers",
             draw="attnlaw.report.margins_charts:kappas",
-            caption="κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is the "
-            "relative error of the weights that could flip an input, to first order. It tells where; D ranks.",
+            caption="κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is "
+            "the relative error of the weights that could flip an input, to first order. It tells where; D "
+            "ranks.",
         ),
         Own(
             "margins_amplification",
             "Amplification, measured and worst case",
             table="amplification",
             draw="attnlaw.report.margins_charts:amplified",
-            caption="How much a small change of what a layer reads can move the logits: median over inputs, and "
-            "the worst case by the weights alone (another norm, within the root of the number of tokens).",
+            caption="How much a small change of what a layer reads can move the logits: median over inputs, "
+            "and the worst case by the weights alone (another norm, within the root of the number of tokens).",
         ),
         Cells(
             "margins_directions",
@@ -268,8 +269,8 @@ VERB = Verb(
             panel="kind",
             domain=(0.0, 1.0),
             tells=("layer", "head", "directions", "p_measured", "p", "log10_scale_measured", "log10_scale"),
-            caption="The share of a head's singular values that count at the scale measured on these inputs; the "
-            "rest move margins too little to be worth their rank. It describes; it does not rank models.",
+            caption="The share of a head's singular values that count at the scale measured on these inputs; "
+            "the rest move margins too little to be worth their rank. It describes; it does not rank models.",
         ),
     ),
 )
