@@ -76,8 +76,9 @@ class SpectralMonitor:
     Call `step(step)` after every step of the optimizer. `options` are `MonitorSettings`: `every`,
     `quantities` (some of "proxies", "stable_rank", "outliers", "alpha", "factor_excess" and "scores"),
     `max_overhead`, `margins=(inputs, every)` (docs/monitor.md), and what chooses matrices of a model
-    (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is not disturbed: no gradients,
-    no random numbers, no parameter is written. Of several processes the first alone measures. Weights split over processes are refused.
+    (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is not disturbed: no
+    gradients, no random numbers, no parameter is written. Of several processes the first alone measures.
+    Weights split over processes are refused.
 
     `rules` is a rule file about `steps` (docs/check.md): what does not hold at a measured step is a warning,
     with `on_fail="stop"` a `GateFailed`, after the row is written. It is raised in the first process, whose

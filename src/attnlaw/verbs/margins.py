@@ -239,7 +239,7 @@ VERB = Verb(
             "D of every input",
             table="margins",
             draw="attnlaw.report.margins_charts:distances",
-            caption="Inputs sorted by D: a small change flips the first ones. Dashed: the geometric mean, the "
+            caption="Inputs sorted by D: a small change flips the first. Dashed: the geometric mean, the "
             "number that ranks models of one task, trained to a similar loss, on the same inputs.",
         ),
         Own(
@@ -257,7 +257,7 @@ VERB = Verb(
             table="amplification",
             draw="attnlaw.report.margins_charts:amplified",
             caption="How much a small change of what a layer reads can move the logits: median over inputs, "
-            "and the worst case by the weights alone (another norm, within the root of the number of tokens).",
+            "and the worst case by the weights alone (in another norm).",
         ),
         Cells(
             "margins_directions",
