@@ -4,7 +4,7 @@
 
 The model is rxnfp fine-tuned on 10,000 reactions (12 layers of width 256, 50 classes); the inputs are
 published reactions, the later ones with some of their last tokens cut off. The plain pass is what a step of
-training does: forward and backward with the gradients of all weights, in float32 as the model is stored, batch
+training does: forward and backward with the gradients of all weights, in float32 as stored, batch
 by batch as D is measured, which is in float64. CPU time on one thread, both sides in turn, the least of two.
 Exits with status 1 when a claim does not hold.
 """
