@@ -1,4 +1,4 @@
-"""The chart of a lens that is like no other: the temperature of every head over its layer, with marks."""
+"""Charts of a lens that are like no other: the temperature of heads over layers, what low ranks cost them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from attnlaw.report.labels import cases
-from attnlaw.report.marks import EXTENT, GREY, HEIGHT, Figure
+from attnlaw.report.marks import EXTENT, GREY, HEIGHT, WIDTH, Figure, colour, palette
 from attnlaw.report.style import PALETTE, inline
+from attnlaw.spectra.entrywise import WITHIN
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -21,6 +22,8 @@ STEP = 26  # pixels of a layer
 TICKS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
 MARGIN = 1.2  # of the logarithmic axis
 LEAST = 0.05  # what is softer stands on the lower end of the axis
+ERRORS = ("largest", "tail", "rms")
+ROUND_OFF = 1e-12  # what is below is left out of a logarithmic axis
 
 
 def betas(chart: Own, source: Source) -> Iterator[Figure]:
@@ -61,3 +64,46 @@ def temperatures(rows: pl.DataFrame, label: Any) -> Any:
     )
     lines = alt.Chart(inline(marks)).mark_rule(color=GREY, strokeWidth=1.3).encode(y=up, strokeDash=dash)
     return alt.layer(lines, dots).properties(width=width, height=HEIGHT)
+
+
+def entrywise(chart: Own, source: Source) -> Iterator[Figure]:
+    """The errors of low ranks over the heads, of every input; of one rank the table tells as much."""
+    rows = source.frame(chart.table)
+    if not source.has(rows, *ERRORS) or rows["rank"].n_unique() < 2:
+        return
+    for case, own in cases(rows, source.others(rows, ["layer", "head", "rank"])):
+        yield source.figure(chart, case, partial(errors, own, source.verb.label))
+
+
+def errors(rows: pl.DataFrame, label: Any) -> Any:
+    """Medians over heads of each error against the rank, and bands from the least to the largest head."""
+    import altair as alt
+
+    colours = palette(label(name) for name in ERRORS)
+    told = (
+        rows.unpivot(ERRORS, index="rank", variable_name="error", value_name="value")
+        .filter(pl.col("value") > ROUND_OFF)
+        .group_by("error", "rank", maintain_order=True)
+        .agg(low=pl.col("value").min(), middle=pl.col("value").median(), high=pl.col("value").max())
+        .sort("rank")
+    )
+    series = {name: label(name) for name in ERRORS}
+    data = inline(told.with_columns(series=pl.col("error").replace_strict(series)).to_dicts())
+    up = alt.Scale(type="log", domain=[told["low"].min() / MARGIN, min(1.0, told["high"].max() * MARGIN)])
+    ranks = sorted(rows["rank"].unique())
+    x = alt.X(
+        "rank:Q",
+        title=label("rank"),
+        scale=alt.Scale(type="log", domain=[ranks[0], ranks[-1]], nice=False),
+        axis=alt.Axis(values=ranks, labelOverlap=True, format="d"),
+    )
+    axis = alt.Axis(format="~g", minExtent=EXTENT, tickCount=5)
+    shade = colour(colours)
+    base = alt.Chart(data).encode(x=x, color=shade)
+    y = alt.Y("middle:Q", title="error of an attention weight", scale=up, axis=axis)
+    band = base.mark_area(opacity=0.12).encode(
+        y=alt.Y("low:Q", title="error of an attention weight", scale=up, axis=axis), y2="high:Q"
+    )
+    line = base.mark_line(strokeWidth=1.8, point=alt.OverlayMarkDef(size=22)).encode(y=y)
+    mark = alt.Chart(inline([{"middle": WITHIN}])).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y=y)
+    return alt.layer(mark, band, line).properties(width=WIDTH, height=HEIGHT)
