@@ -9,7 +9,7 @@ import pytest
 from scipy.special import softmax
 
 from attnlaw.base.errors import InputError
-from attnlaw.spectra.entrywise import entrywise_errors
+from attnlaw.spectra.entrywise import entrywise_errors, rank_within
 
 
 def periodic(points: np.ndarray, a: int) -> np.ndarray:
@@ -55,6 +55,15 @@ def test_against_a_naive_route() -> None:
         assert one.rms == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-9)
         assert one.tail == pytest.approx(s.sum() / np.sqrt(600), rel=1e-9)
         assert one.largest <= one.bound <= one.tail * np.sqrt(600)
+
+
+@pytest.mark.parametrize("error", [0.3, 0.05, 0.01, 1e-3, 1e-20])
+def test_the_least_rank_by_trying_all(error: float) -> None:
+    rng = np.random.default_rng(0)
+    A = softmax(3 * rng.standard_normal((20, 4)) @ rng.standard_normal((4, 30)), axis=1)
+    worst = [one.largest for one in entrywise_errors(A, range(20))]
+    assert rank_within(A, error) == next((rank for rank, one in enumerate(worst) if one <= error), 20)
+    assert rank_within(A) == rank_within(A, 0.01)
 
 
 def test_what_round_off_leaves_has_no_coherence() -> None:
