@@ -39,7 +39,7 @@ def _entrywise(lens: Any, console: Console) -> None:
     """Which rank keeps every weight within 0.01, then a line for each rank: medians over heads."""
     worst = max(lens.entrywise, key=lambda one: one.rank_within)
     console.print(
-        f"every attention weight within 0.01: rank {lens.median_rank_within:g} in the median head, "
+        f"every attention weight within 0.01: rank {lens.median_rank_within} in half of the heads, "
         f"{worst.rank_within} in all (head {worst.layer}.{worst.head}), of {lens.tokens}",
         soft_wrap=True,
     )

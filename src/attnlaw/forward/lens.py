@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,9 @@ class Lens:
         return self._count(lambda head: head.beta > head.beta_c)
 
     @property
-    def median_rank_within(self) -> float | None:
-        """Over the heads, the least rank that keeps every weight within 0.01."""
-        return float(np.median([one.rank_within for one in self.entrywise])) if self.entrywise else None
+    def median_rank_within(self) -> int | None:
+        """The rank that keeps every weight within 0.01 in half of the heads."""
+        return median_high(one.rank_within for one in self.entrywise) if self.entrywise else None
 
     @property
     def largest_rank_within(self) -> int | None:

@@ -76,20 +76,24 @@ def entrywise(chart: Own, source: Source) -> Iterator[Figure]:
 
 
 def errors(rows: pl.DataFrame, label: Any) -> Any:
-    """Medians over heads of each error against the rank, and bands from the least to the largest head."""
+    """Medians over heads of each error against the rank in bands of quartiles; dashed: its ends over heads."""
     import altair as alt
 
-    colours = palette(label(name) for name in ERRORS)
+    value = pl.col("value")
     told = (
-        rows.unpivot(ERRORS, index="rank", variable_name="error", value_name="value")
-        .filter(pl.col("value") > ROUND_OFF)
+        rows.unpivot(ERRORS, index="rank", variable_name="error")
+        .filter(value > ROUND_OFF)
         .group_by("error", "rank", maintain_order=True)
-        .agg(low=pl.col("value").min(), middle=pl.col("value").median(), high=pl.col("value").max())
+        .agg(
+            least=value.min(),
+            low=value.quantile(0.25, "linear"),
+            median=value.median(),
+            high=value.quantile(0.75, "linear"),
+            most=value.max(),
+        )
         .sort("rank")
+        .with_columns(series=pl.col("error").replace_strict({name: label(name) for name in ERRORS}))
     )
-    series = {name: label(name) for name in ERRORS}
-    data = inline(told.with_columns(series=pl.col("error").replace_strict(series)).to_dicts())
-    up = alt.Scale(type="log", domain=[told["low"].min() / MARGIN, min(1.0, told["high"].max() * MARGIN)])
     ranks = sorted(rows["rank"].unique())
     x = alt.X(
         "rank:Q",
@@ -97,13 +101,16 @@ def errors(rows: pl.DataFrame, label: Any) -> Any:
         scale=alt.Scale(type="log", domain=[ranks[0], ranks[-1]], nice=False),
         axis=alt.Axis(values=ranks, labelOverlap=True, format="d"),
     )
-    axis = alt.Axis(format="~g", minExtent=EXTENT, tickCount=5)
-    shade = colour(colours)
-    base = alt.Chart(data).encode(x=x, color=shade)
-    y = alt.Y("middle:Q", title="error of an attention weight", scale=up, axis=axis)
-    band = base.mark_area(opacity=0.12).encode(
-        y=alt.Y("low:Q", title="error of an attention weight", scale=up, axis=axis), y2="high:Q"
-    )
-    line = base.mark_line(strokeWidth=1.8, point=alt.OverlayMarkDef(size=22)).encode(y=y)
-    mark = alt.Chart(inline([{"middle": WITHIN}])).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y=y)
-    return alt.layer(mark, band, line).properties(width=WIDTH, height=HEIGHT)
+    shade = colour(palette(label(name) for name in ERRORS), symbolOpacity=1, symbolType="stroke")
+    base = alt.Chart(inline(told.to_dicts())).encode(x=x, color=shade)
+    scale = alt.Scale(type="log", domain=[told["least"].min() / MARGIN, told["most"].max() * MARGIN])
+    axis = alt.Axis(format="~g", minExtent=EXTENT, values=[10.0**power for power in range(-12, 1)])
+
+    def up(name: str) -> Any:
+        return alt.Y(f"{name}:Q", title="error of an attention weight", scale=scale, axis=axis)
+
+    band = base.mark_area(opacity=0.2).encode(y=up("low"), y2="high:Q")
+    ends = [base.mark_line(strokeWidth=0.8, strokeDash=[3, 2]).encode(y=up(name)) for name in ("least", "most")]
+    line = base.mark_line(strokeWidth=1.8).encode(y=up("median"))
+    goal = alt.Chart(inline([{"goal": WITHIN}])).mark_rule(color=GREY).encode(y=up("goal"))
+    return alt.layer(goal, band, *ends, line).properties(width=WIDTH, height=HEIGHT)

@@ -80,8 +80,8 @@ def _answer(row: dict[str, Any]) -> str:
     if row["median_rank_within"] is None:
         return ""
     return (
-        f"<p>Rank <b>{row['median_rank_within']:g}</b> keeps every attention weight within 0.01 in the median "
-        f"head, rank <b>{row['largest_rank_within']}</b> in all heads, of {row['tokens']} tokens.</p>"
+        f"<p>Rank <b>{row['median_rank_within']}</b> keeps every attention weight within 0.01 in half of the "
+        f"heads, rank <b>{row['largest_rank_within']}</b> in all, of {row['tokens']} tokens.</p>"
     )
 
 

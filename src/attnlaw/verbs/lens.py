@@ -63,14 +63,15 @@ class LensSettings(InputSettings, LocalModel):
 QUANTITIES = (
     Quantity(
         "median_rank_within",
-        "over the heads, the least rank that keeps every attention weight within 0.01",
-        called="rank that keeps weights within 0.01, median head",
+        "the rank that keeps every attention weight within 0.01 in half of the heads",
+        kind="int",
+        called="rank for 0.01, half of the heads",
     ),
     Quantity(
         "largest_rank_within",
-        "the same of the head that needs the highest",
+        "the rank that does so in all of them",
         kind="int",
-        called="rank that keeps weights within 0.01, every head",
+        called="rank for 0.01, all heads",
     ),
     Quantity("family", "type of the model", kind="text", brief=True),
     Quantity("layers", "attention blocks", kind="int", brief=True),
@@ -250,10 +251,9 @@ VERB = Verb(
             "What a low rank costs attention",
             table="entrywise",
             draw="attnlaw.report.lens_charts:entrywise",
-            caption="Lines are medians over the heads, bands run from the least to the largest head. The "
-            "truncated singular value decomposition is the best approximation in mean square (rms), which "
-            "hides its worst entry; tail / n is what the spectrum alone predicts of that. The grey line is "
-            "0.01.",
+            caption="Lines are medians over the heads, bands their quartiles, dashed lines the least and the "
+            "largest. Cutting off singular values is best in mean square (rms), which hides the worst entry; "
+            "tail / n is what the spectrum alone predicts of that. The grey line is 0.01.",
         ),
         Cells(
             "lens_map",
