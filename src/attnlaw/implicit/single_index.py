@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from attnlaw.base.declare import named
@@ -43,12 +43,18 @@ class IndexPrediction:
     `slope` is mu. `time` is None of a rule without a flow.
     """
 
+    problem: SingleIndex
     risk: float
     kept: float
     false_positives: float
     tau: float
     time: float | None
     slope: float
+
+    def keeps(self, phi: ArrayLike) -> Reals:
+        """What the rule makes of coefficients phi, or of eigenvalues."""
+        rule = named(RULES[self.problem.rule].function)
+        return np.asarray(rule(np.asarray(phi, dtype=float), self.tau, self.problem.init))
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
         false = count * float(ndtr((-tau - mean) / deviation) + ndtr((mean - tau) / deviation))
         kept += false
     time = float(stopping_time(tau, problem.init)) if RULES[problem.rule].starts else None
-    return IndexPrediction(risk, kept, false, tau, time, mu)
+    return IndexPrediction(problem, risk, kept, false, tau, time, mu)
 
 
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
