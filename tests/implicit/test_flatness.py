@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import pairwise
+from operator import matmul
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ VALUES = (3.0, 1.0, 0.5)
 
 
 def product(factors):
-    return reduce(np.matmul, factors)
+    return reduce(matmul, factors)
 
 
 def drawn(depth, seed=0, rows=5, cols=4):

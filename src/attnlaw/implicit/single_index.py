@@ -17,7 +17,6 @@ for normal and |y|^2 for its mean (ours): at finite n it is some per cent off, m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +28,7 @@ from attnlaw.implicit.early_stopping import descend, stopping_time
 from attnlaw.implicit.index_problem import SingleIndex
 from attnlaw.implicit.variants import LINKS, RULES
 from attnlaw.numerics.draws import generators, mean_of
-from attnlaw.numerics.quadrature import gauss_legendre
+from attnlaw.numerics.quadrature import panels
 
 Reals = NDArray[np.float64]
 FAR = 10.0  # standard deviations; what lies beyond is below the floats
@@ -150,10 +149,7 @@ def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tupl
     5.0
     """
     low, high = mean - FAR * deviation, mean + FAR * deviation
-    ends = [low, *sorted(cut for cut in cuts if low < cut < high), high]
-    u, w = gauss_legendre(NODES)
-    x = np.concatenate([a + (b - a) * u for a, b in pairwise(ends)])
-    widths = np.concatenate([(b - a) * w for a, b in pairwise(ends)])
+    x, widths = panels([low, *(cut for cut in cuts if low < cut < high), high], NODES)
     density = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation)
     return x, widths * density
 
