@@ -38,7 +38,9 @@ def test_every_head_against_its_scores_cut_by_hand(lens: attnlaw.Lens) -> None:
         missed = [A - A @ vectors[:, :rank] @ vectors[:, :rank].T for rank in range(len(A) + 1)]
         worst = [np.abs(one).max() for one in missed]
         assert [one.rank for one in found.errors] == [1, 4, 16]
-        assert [one.largest for one in found.errors] == pytest.approx([worst[r] for r in (1, 4, 16)], rel=1e-6)
+        assert [one.largest for one in found.errors] == pytest.approx(
+            [worst[r] for r in (1, 4, 16)], rel=1e-6
+        )
         assert found.errors[1].rms == pytest.approx(np.sqrt(np.mean(missed[4] ** 2)), rel=1e-6)
         assert found.rank_within == next(rank for rank, error in enumerate(worst) if error <= 0.01)
     ranks = [one.rank_within for one in lens.entrywise]
@@ -60,7 +62,9 @@ def test_the_answer_comes_first(lens: attnlaw.Lens) -> None:
 
 def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    told = json.loads(invoke(*WORDS, "--entrywise", "1,4,16", "--json", "--out", out, "--figures", "svg").stdout)
+    told = json.loads(
+        invoke(*WORDS, "--entrywise", "1,4,16", "--json", "--out", out, "--figures", "svg").stdout
+    )
     rows = told["tables"]["entrywise"]
     assert len(rows) == 48
     first = lens.entrywise[0]

@@ -267,7 +267,9 @@ def test_label_noise_is_a_weight_decay():
         errors.append(left.std(ddof=1) / 8 / left.mean() / steps / rate)
     limit = np.array([1, -6, 8]) / 3
     assert (limit @ ratios - 1) / np.linalg.norm(limit * errors) == pytest.approx(0, abs=4), (ratios, errors)
-    assert ratios[0] - 1 == pytest.approx(2 * (ratios[1] - 1), abs=4 * np.hypot(errors[0], 2 * errors[1]) + 0.01)
+    assert ratios[0] - 1 == pytest.approx(
+        2 * (ratios[1] - 1), abs=4 * np.hypot(errors[0], 2 * errors[1]) + 0.01
+    )
 
 
 @pytest.mark.parametrize("power", [0.5, 1.5, 2.5, 4.0])

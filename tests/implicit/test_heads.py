@@ -194,8 +194,10 @@ def test_trained_heads(name, qk, vo, null, request):
 
 
 def test_the_difference_does_not_tell_where_training_began(request):
-    """The scale of a Gaussian start that |D|_F implies is .079; the shipped decoder began at .02, with Adam."""
-    spectra = measure(open_model(request.config.rootpath / "examples" / "tiny-decoder"), Selection(groups=("qk",)))
+    """|D|_F implies a Gaussian start of scale .079; the shipped decoder began at .02, and Adam moved D."""
+    spectra = measure(
+        open_model(request.config.rootpath / "examples" / "tiny-decoder"), Selection(groups=("qk",))
+    )
     plain = [(one.factors.weights or one.factors) for _, one in spectra.leaves() if one is not None]
     scales = [(one.difference**2 / (2 * 128 * one.inner * (one.inner + 1))) ** 0.25 for one in plain]
     assert np.median(scales) == pytest.approx(0.079, abs=5.01e-4)
@@ -214,7 +216,9 @@ def test_a_model_with_grouped_queries():
     sizes = [spectrum.factors for _, spectrum in spectra if spectrum is not None]
     assert np.median([one.least / one.nuclear for one in sizes]) == pytest.approx(1.12, abs=0.02)
     # Over the nuclear norm itself, as if positions did not turn the planes.
-    assert np.median([sum(one.squares) / 2 / one.nuclear - 1 for one in sizes]) == pytest.approx(0.349, abs=5e-3)
+    assert np.median([sum(one.squares) / 2 / one.nuclear - 1 for one in sizes]) == pytest.approx(
+        0.349, abs=5e-3
+    )
     matrices = attnlaw.audit(real_checkpoint("smollm2"), only="vo", jobs=1).matrices
     values = matrices.filter(pl.col("kind") == "vo")
     assert values["factor_excess"].median() == pytest.approx(0.147, abs=5.01e-4)

@@ -112,7 +112,7 @@ def test_false_positives_do_not_see_the_noise() -> None:
 
 
 def test_a_threshold_that_moves_with_the_labels_costs_less() -> None:
-    """ReLU, 2000 draws: at the mean threshold .01731(23), the theory .01760; at |y| of the draw .01632(22)."""
+    """ReLU: at the mean threshold .01731(23), by theory .01760; at |y| of the draw .01632(22)."""
     problem = SingleIndex(link="relu")
     theory, rng = predict_index(problem), np.random.default_rng(0)
     mu, p = theory.slope, problem.dimension

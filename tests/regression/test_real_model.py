@@ -37,7 +37,13 @@ def test_the_worst_attention_weight() -> None:
     numbers = np.array(
         [
             [
-                (one.largest / top, one.rms / top, one.coherence, one.bound / one.largest, one.largest / one.rms)
+                (
+                    one.largest / top,
+                    one.rms / top,
+                    one.coherence,
+                    one.bound / one.largest,
+                    one.largest / one.rms,
+                )
                 for one in head.errors
             ]
             for head, top in zip(found, tops, strict=True)
@@ -48,7 +54,9 @@ def test_the_worst_attention_weight() -> None:
     assert rms[:4] == pytest.approx([0.015, 0.0093, 0.0054, 0.0014], rel=0.3)
     assert coherence[:4] == pytest.approx([6.3, 4.7, 3.4, 2.3], rel=0.3)
     # What the first two of these tell: 49, 41, 28 and 22 times.
-    assert understated[:4] == pytest.approx([0.73 / 0.015, 0.38 / 0.0093, 0.15 / 0.0054, 0.031 / 0.0014], rel=0.3)
+    assert understated[:4] == pytest.approx(
+        [0.73 / 0.015, 0.38 / 0.0093, 0.15 / 0.0054, 0.031 / 0.0014], rel=0.3
+    )
     # 8 to 15% above the truth, 36% at rank 128.
     assert ((bound[:4] > 1.05) & (bound[:4] < 1.2)).all()
     assert bound[4] - 1 == pytest.approx(0.36, rel=0.3)
@@ -75,9 +83,7 @@ def test_the_effective_ranks_of_activations(seen) -> None:
 
     On another text r_0 was 10 to 23, R_0 41 to 80, the longest tail 77 to 87.
     """
-    found = [
-        effective_ranks(np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2) for X in seen[1]
-    ]
+    found = [effective_ranks(np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2) for X in seen[1]]
     first, second = np.array([one.at(0) for one in found]).T
     assert (first.min(), first.max()) == pytest.approx((10, 23), rel=0.3)
     assert (second.min(), second.max()) == pytest.approx((41, 80), rel=0.3)

@@ -1,4 +1,4 @@
-"""The map of early stopping: three times of a study and one soft threshold, with the numbers of their flow."""
+"""The map of early stopping: three times of a study and one soft threshold, with their numbers."""
 
 from __future__ import annotations
 

@@ -163,9 +163,7 @@ def largest_entries(dimension: int, n: int) -> np.ndarray:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("dimension", "median", "most"), [(1, 817, 0.75), (2, 553, 0.72), (20, 14, 0.40)]
-)
+@pytest.mark.parametrize(("dimension", "median", "most"), [(1, 817, 0.75), (2, 553, 0.72), (20, 14, 0.40)])
 def test_trailing_eigenvectors_are_localised_in_low_dimension(dimension, median, most) -> None:
     """n = 1600, a single draw: half of all weight in one entry in dimension 1, 2 ln n/n in dimension 20."""
     found = largest_entries(dimension, 1600)

@@ -43,7 +43,7 @@ def _entrywise(lens: Any, console: Console) -> None:
         f"{worst.rank_within} in all (head {worst.layer}.{worst.head}), of {lens.tokens}",
         soft_wrap=True,
     )
-    ranks = [own for own in zip(*(head.errors for head in lens.entrywise), strict=True)]
+    ranks = list(zip(*(head.errors for head in lens.entrywise), strict=True))
     cells = {
         "rank": [str(own[0].rank) for own in ranks],
         "worst entry": [f"{median(one.largest for one in own):.3g}" for own in ranks],

@@ -76,7 +76,7 @@ def entrywise(chart: Own, source: Source) -> Iterator[Figure]:
 
 
 def errors(rows: pl.DataFrame, label: Any) -> Any:
-    """Medians over heads of each error against the rank in bands of quartiles; dashed: its ends over heads."""
+    """Medians over heads of each error against the rank, in bands of quartiles; dashed: its ends."""
     import altair as alt
 
     value = pl.col("value")
@@ -110,7 +110,9 @@ def errors(rows: pl.DataFrame, label: Any) -> Any:
         return alt.Y(f"{name}:Q", title="error of an attention weight", scale=scale, axis=axis)
 
     band = base.mark_area(opacity=0.2).encode(y=up("low"), y2="high:Q")
-    ends = [base.mark_line(strokeWidth=0.8, strokeDash=[3, 2]).encode(y=up(name)) for name in ("least", "most")]
+    ends = [
+        base.mark_line(strokeWidth=0.8, strokeDash=[3, 2]).encode(y=up(name)) for name in ("least", "most")
+    ]
     line = base.mark_line(strokeWidth=1.8).encode(y=up("median"))
     goal = alt.Chart(inline([{"goal": WITHIN}])).mark_rule(color=GREY).encode(y=up("goal"))
     return alt.layer(goal, band, *ends, line).properties(width=WIDTH, height=HEIGHT)

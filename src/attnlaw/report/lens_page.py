@@ -63,10 +63,11 @@ def _findings(source: Source, short: dict[str, str]) -> Section:
         )
         facts = f"{row['family']} · {row['layers']} layers · hidden size {row['hidden_size']}"
         remark = f'<p class="note warning">{escape(row["remark"])}</p>' if row["remark"] else ""
+        told = "" if row["head_count"] is None else _sentences(own)
         cards.append(
             f"<article><h3>{escape(short[row['model']])}</h3>"
             f'<p class="path">{escape(row["model"])}</p><p class="facts">{escape(facts)}</p>{remark}'
-            f'{_answer(row)}{_sentences(own) if row["head_count"] is not None else ""}<dl class="headline">{numbers}</dl></article>'
+            f'{_answer(row)}{told}<dl class="headline">{numbers}</dl></article>'
         )
     html = (
         '<section id="findings" aria-labelledby="findings-title"><h2 id="findings-title">What heads do</h2>'

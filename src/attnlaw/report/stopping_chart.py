@@ -25,7 +25,9 @@ def stopping_map(chart: Own, source: Source) -> Iterator[Figure]:
     if not source.has(rows, "coefficient") or source.others(rows, ["rule", "threshold", "coefficient"]):
         return
     lines = [
-        own.filter(pl.col("threshold") == threshold).with_columns(series=pl.lit(_called(source, rule, threshold)))
+        own.filter(pl.col("threshold") == threshold).with_columns(
+            series=pl.lit(_called(source, rule, threshold))
+        )
         for rule, wanted in SHOWN.items()
         if (own := rows.filter(pl.col("rule") == rule)).height
         for threshold in _nearest(own["threshold"], wanted)
@@ -43,7 +45,9 @@ def learned(rows: pl.DataFrame, label: Any) -> Any:
     x = alt.X("coefficient:Q", title=label("coefficient"), scale=alt.Scale(domain=[0, most]))
     y = alt.Y("learned:Q", title=label("learned"), scale=alt.Scale(domain=[0, most]))
     ends = [{"coefficient": end, "learned": end} for end in (0, most)]
-    identity = alt.Chart(inline(ends)).mark_line(color=GREY, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=y)
+    identity = (
+        alt.Chart(inline(ends)).mark_line(color=GREY, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=y)
+    )
     shade = colour(palette(rows["series"]), symbolType="stroke")
     lines = alt.Chart(inline(rows.to_dicts())).mark_line().encode(x=x, y=y, color=shade)
     return alt.layer(identity, lines).properties(width=PANEL[0], height=PANEL[1])

@@ -227,9 +227,7 @@ VERB = Verb(
     QUANTITIES,
     each(look),
     tables=(
-        Table(
-            "entrywise", ENTRYWISE, lambda lens: _frame(ENTRYWISE, _entrywise_rows(lens)), json=True
-        ),
+        Table("entrywise", ENTRYWISE, lambda lens: _frame(ENTRYWISE, _entrywise_rows(lens)), json=True),
         Table("heads", HEADS, lambda lens: _frame(HEADS, _head_rows(lens)), json=True),
         Table(
             "head_findings",
