@@ -103,7 +103,7 @@ def errors(rows: pl.DataFrame, label: Any) -> Any:
     )
     shade = colour(palette(label(name) for name in ERRORS), symbolOpacity=1, symbolType="stroke")
     base = alt.Chart(inline(told.to_dicts())).encode(x=x, color=shade)
-    scale = alt.Scale(type="log", domain=[told["least"].min() / MARGIN, told["most"].max() * MARGIN])
+    scale = alt.Scale(type="log", domain=[min(told["least"]) / MARGIN, max(told["most"]) * MARGIN])
     axis = alt.Axis(format="~g", minExtent=EXTENT, values=[10.0**power for power in range(-12, 1)])
 
     def up(name: str) -> Any:
