@@ -11,7 +11,6 @@ import polars as pl
 from attnlaw.report.labels import cases
 from attnlaw.report.marks import EXTENT, GREY, HEIGHT, WIDTH, Figure, colour, palette
 from attnlaw.report.style import PALETTE, inline
-from attnlaw.spectra.entrywise import WITHIN
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -23,6 +22,7 @@ TICKS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
 MARGIN = 1.2  # of the logarithmic axis
 LEAST = 0.05  # what is softer stands on the lower end of the axis
 ERRORS = ("largest", "tail", "rms")
+GOAL = 0.01  # that of `rank_within`
 ROUND_OFF = 1e-12  # what is below is left out of a logarithmic axis
 
 
@@ -114,5 +114,5 @@ def errors(rows: pl.DataFrame, label: Any) -> Any:
         base.mark_line(strokeWidth=0.8, strokeDash=[3, 2]).encode(y=up(name)) for name in ("least", "most")
     ]
     line = base.mark_line(strokeWidth=1.8).encode(y=up("median"))
-    goal = alt.Chart(inline([{"goal": WITHIN}])).mark_rule(color=GREY).encode(y=up("goal"))
+    goal = alt.Chart(inline([{"goal": GOAL}])).mark_rule(color=GREY).encode(y=up("goal"))
     return alt.layer(goal, band, *ends, line).properties(width=WIDTH, height=HEIGHT)

@@ -24,7 +24,6 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.settings import require
 
 Reals = NDArray[np.float64]
-WITHIN = 0.01  # an error of an attention weight that few will mind
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
     return tuple(found[rank] for rank in wanted)
 
 
-def rank_within(matrix: ArrayLike, error: float = WITHIN) -> int:
+def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
     """The least rank whose best approximation in Frobenius norm misses no entry by more than `error`.
 
     It asks more than the mean square: the worst entry is never below it. A higher rank may miss an entry by
