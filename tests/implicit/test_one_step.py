@@ -132,6 +132,8 @@ def test_tokens_are_noisier_by_a_term_of_order_one_over_d() -> None:
         over.append(token_noise(S, n, 0.5) / gaussian_noise(S, n, 0.5) - 1)
     assert over[:3] == pytest.approx([0.22, 0.14, 0.09], rel=0.2)
     assert over[3] == pytest.approx(over[2] / 10, rel=0.1)
+    # The law of the step is the limit of both; |S|^2/d of one draw is off by a few 1/d, too.
+    assert one_step_law(PROBLEM).sigma ** 2 == pytest.approx(token_noise(S, n, 0.5), rel=20 / 900)
     family = []
     for place, d in enumerate((20, 30, 40)):
         rng, n, found = np.random.default_rng(place), int(0.3 * d * d), []
