@@ -1,25 +1,23 @@
-"""Train the families of small Transformers whose generalisation gaps are to be ranked (ranking_tasks.py).
+"""Training of the families whose generalisation gaps are to be ranked (ranking_tasks.py): one run, and all.
 
-    python examples/train_ranking.py            all families, 400 runs: about an hour on two cores
-    python examples/train_ranking.py --quick    digits with 100 examples, 64 runs: about 3 minutes
-
-Each run is one file of weights under DIR (--out) with its outcome in the file's metadata. A run that is there
-already is skipped, so an interrupted training is resumed by the same command. `ranking_study.py --weights DIR`
-then measures the models and prints the table. Needs the package torch.
+Each run is one file of weights with its outcome in the file's metadata. A run that is there already is
+skipped, so an interrupted training is resumed by the same command, `ranking_study.py --train`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
+import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import byte_corpus
 import torch
 from ranking_model import Transformer, new_model
 from ranking_tasks import FAMILIES, Data, Family, Run, data_of, runs_of
@@ -27,12 +25,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+import attnlaw
+
 BETAS = (0.9, 0.98)
 WARMUP_STEPS = 50
 GRADIENT_NORM = 1.0
 CHECK_EVERY = 10
 EVALUATION_BATCH = 100
-WEIGHTS = Path(__file__).parent / "ranking" / "weights"
 
 
 @dataclass(frozen=True)
@@ -137,47 +136,59 @@ def train_and_save(run: Run, out: Path) -> tuple[Run, Outcome]:
     draft = out / f".{run.name}.draft"
     words = {"run": json.dumps(asdict(run)), "outcome": json.dumps(asdict(outcome))}
     save_file(dict(model.state_dict()), draft, metadata=words)
-    draft.replace(out / f"{run.name}.safetensors")
+    draft.replace(file_of(run, out))
     return run, outcome
 
 
-def ordered() -> list[Run]:
+def file_of(run: Run, folder: Path) -> Path:
+    return folder / f"{run.name}.safetensors"
+
+
+def all_runs() -> list[Run]:
     """All runs: the quick ones, then the first seed of every family, then the second seeds."""
     first = [run for family in FAMILIES.values() for run in runs_of(family, 0)]
     late = [run for run in first if run.family == "digits" and run.n == 400]
     early = [run for run in first if run not in late]
-    more = [
-        run for family in FAMILIES.values() for seed in family.seeds if seed for run in runs_of(family, seed)
-    ]
-    return early + late + more
+    seeds = [(family, seed) for family in FAMILIES.values() for seed in family.seeds if seed]
+    return early + late + [run for family, seed in seeds for run in runs_of(family, seed)]
 
 
 def is_quick(run: Run) -> bool:
     return run.family == "digits" and run.n == 100 and run.seed == 0
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Train the families of the ranking study.")
-    parser.add_argument("--out", type=Path, default=WEIGHTS)
-    parser.add_argument("--quick", action="store_true", help="digits with 100 examples alone")
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
+def train_all(runs: Sequence[Run], out: Path, workers: int) -> None:
+    """Train those of the runs that have no file under `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    wanted = [run for run in runs if not file_of(run, out).exists()]
+    print(f"{len(wanted)} of {len(runs)} runs to train", flush=True)
+    jobs = in_workers(train_and_save, [(run, out) for run in wanted], workers)
+    for count, (run, outcome) in enumerate(jobs, start=1):
+        print(
+            f"{count}/{len(wanted)} {run.name}: {outcome.steps} steps, loss {outcome.loss:.3f}, "
+            f"errors {outcome.training_error:.3f}, {outcome.test_error:.3f}, {outcome.cpu_seconds:.1f} s",
+            flush=True,
+        )
+
+
+def in_workers(task: Callable[..., Any], jobs: Iterable[tuple[Any, ...]], workers: int) -> Iterator[Any]:
+    """The results of a task in processes of one thread each, as they come."""
     os.environ["OMP_NUM_THREADS"] = "1"  # inherited by the workers
-    options.out.mkdir(parents=True, exist_ok=True)
-    runs = [run for run in ordered() if is_quick(run) or not options.quick]
-    missing = [run for run in runs if not (options.out / f"{run.name}.safetensors").exists()]
-    print(f"{len(missing)} of {len(runs)} runs to train", flush=True)
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=spawn) as pool:
-        jobs = [pool.submit(train_and_save, run, options.out) for run in missing]
-        for count, job in enumerate(as_completed(jobs), start=1):
-            run, outcome = job.result()
-            print(
-                f"{count}/{len(missing)} {run.name}: {outcome.steps} steps, loss {outcome.loss:.3f}, "
-                f"errors {outcome.training_error:.3f}, {outcome.test_error:.3f}, {outcome.cpu_seconds:.1f} s",
-                flush=True,
-            )
+    with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+        for job in as_completed([pool.submit(task, *words) for words in jobs]):
+            yield job.result()
 
 
-if __name__ == "__main__":
-    main()
+def recipe() -> dict[str, Any]:
+    """What all runs were trained with, beside their own factors."""
+    return {
+        "families": {name: asdict(family) for name, family in FAMILIES.items()},
+        "betas": BETAS,
+        "warmup_steps": WARMUP_STEPS,
+        "gradient_norm": GRADIENT_NORM,
+        "loss_checked_every": CHECK_EVERY,
+        "corpus": byte_corpus.DESCRIPTION,
+        "python_version": platform.python_version(),
+        "versions": {"torch": torch.__version__, "attnlaw": attnlaw.__version__},
+    }

@@ -1,0 +1,174 @@
+"""What ranks trained models by their generalisation gap: a table of measures over families of small Transformers.
+
+    python examples/ranking_study.py            the tables from the rows in examples/ranking
+    python examples/ranking_study.py --quick    train 64 small models of digits and rank them: about 4 minutes
+    python examples/ranking_study.py --train    train and measure all 400: about an hour on two cores
+
+Rows: runs.csv, one for each run with its factors, errors and measures, and recipe.json. Trained weights are
+kept under --weights, and what is there already is not trained again. Training needs the package torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+from ranking_figure import FIGURE, save_figure
+from ranking_measures import MEASURES, row_of
+from ranking_table import (
+    ALL_FACTORS,
+    Agreement,
+    agreement,
+    columns_of,
+    missing,
+    seed_to_seed,
+    sign_test,
+    table,
+    with_gap,
+)
+from ranking_tasks import FAMILIES, Run
+from train_ranking import all_runs, file_of, in_workers, is_quick, recipe, train_all
+
+HERE = Path(__file__).parent / "ranking"
+
+SHOWN = ("mean_log_distance", "unsure", "kappa_per_map", "frobenius_squared", "log10_edelman")  # with Psi
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What ranks trained models by their generalisation gap.")
+    parser.add_argument("--train", action="store_true", help="train what is missing, measure, write rows")
+    parser.add_argument("--quick", action="store_true", help="the same for digits with 100 examples; no rows")
+    parser.add_argument("--weights", type=Path, default=HERE / "weights")
+    parser.add_argument("--out", type=Path, default=HERE, help="where the rows go, or are")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    expected = [run for run in all_runs() if is_quick(run) or not options.quick]
+    if options.train or options.quick:
+        train_all(expected, options.weights, options.workers)
+        rows = measured(expected, options.weights, options.workers)
+    else:
+        rows = pl.read_csv(options.out / "runs.csv")
+    if options.train:
+        options.out.mkdir(parents=True, exist_ok=True)
+        rows.write_csv(options.out / "runs.csv", float_precision=8)
+        (options.out / "recipe.json").write_text(json.dumps(recipe(), indent=2) + "\n")
+    print("\n\n".join(tables(rows, expected)))
+    if options.train:
+        save_figure(columns_of(with_gap(rows), expected), FIGURE)
+
+
+def measured(expected: Sequence[Run], weights: Path, workers: int) -> pl.DataFrame:
+    """The rows of all expected runs whose weights are there."""
+    files = [path for run in expected if (path := file_of(run, weights)).exists()]
+    rows = list(in_workers(row_of, [(path,) for path in files], workers))
+    return pl.DataFrame(rows, infer_schema_length=None).sort("family", "seed", "number")
+
+
+def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
+    """All tables of the study in Markdown, and a line for what is missing."""
+    rows = with_gap(rows)
+    columns = columns_of(rows, expected)
+    if not columns:
+        raise SystemExit("no family has all of its runs for a seed; train them with --train")
+    found = table(columns)
+    lacking = [f"{column} ({count} runs)" for column, count in missing(rows, expected).items()]
+    told = [
+        measure_table(found),
+        noise_table(found),
+        psi_table(found),
+        tie_table(found),
+        family_table(columns),
+    ]
+    return told + ([f"Not complete and left out: {', '.join(lacking)}."] if lacking else [])
+
+
+def measure_table(found: pl.DataFrame) -> str:
+    """tau of every measure in every column, with the sign test over columns."""
+    columns = found["column"].unique(maintain_order=True).to_list()
+    lines = []
+    for measure in MEASURES:
+        own = found.filter(measure=measure.name)
+        positive, count, chance = sign_test(own["tau"].to_list())
+        signs = f"{positive} of {count}" + ("" if chance is None else f", p = {chance:.2g}")
+        lines.append([measure.label, *map(_told, own.iter_rows(named=True)), signs])
+    return markdown(["tau with the gap", *columns, "positive"], lines)
+
+
+def noise_table(found: pl.DataFrame) -> str:
+    """tau over pairs with the same n and the same label noise."""
+    noisy = found.filter(pl.col("noisy"))
+    columns = noisy["column"].unique(maintain_order=True).to_list()
+    lines = []
+    for measure in MEASURES:
+        own = noisy.filter(measure=measure.name)
+        cells = (Agreement(row["tau_within_noise"], row["error_within_noise"], 0, 0) for row in _rows(own))
+        lines.append([measure.label, *map(str, cells)])
+    return markdown(["within one noise level", *columns], lines)
+
+
+def psi_table(found: pl.DataFrame) -> str:
+    """Psi of each factor for some measures, columns one after the other."""
+    lines = []
+    for name in SHOWN:
+        label = next(measure.label for measure in MEASURES if measure.name == name)
+        for row in _rows(found.filter(measure=name)):
+            values = (row[f"psi_{factor}"] for factor in ALL_FACTORS)
+            lines.append(
+                [label, row["column"], *("" if value is None else f"{value:.2f}" for value in values)]
+            )
+    return markdown(["Psi", "family", *ALL_FACTORS], lines)
+
+
+def tie_table(found: pl.DataFrame) -> str:
+    """The measures that tie some pairs, with the share of pairs that they tie."""
+    columns = found["column"].unique(maintain_order=True).to_list()
+    lines = []
+    for measure in MEASURES:
+        own = found.filter(measure=measure.name)
+        if own["tied"].sum():
+            shares = (own["tied"] / own["pairs"]).to_list()
+            lines.append([measure.label, *(f"{share:.1%}" if share else "" for share in shares)])
+    return markdown(["pairs that it ties", *columns], lines)
+
+
+def family_table(columns: Mapping[str, pl.DataFrame]) -> str:
+    """What each family is: runs, range of the gap, runs that missed the loss, seeds, cost."""
+    lines = []
+    for column, own in columns.items():
+        family = FAMILIES[own["family"][0]]
+        missed = "" if family.loss is None else str(own.filter(pl.col("loss") >= family.loss).height)
+        other = columns.get(f"{family.name} 1") if column.endswith(" 0") else None
+        agreed = {} if other is None else seed_to_seed(own, other)
+        lines.append(
+            [
+                column,
+                str(own.height),
+                f"{own['gap'].min():.3f} to {own['gap'].max():.3f}",
+                f"{agreement(own, 'gap').tied / agreement(own, 'gap').pairs:.1%}",
+                missed,
+                ", ".join(f"{tau} (n = {n})" for n, tau in agreed.items()),
+                f"{own['cpu_seconds'].sum() / 60:.1f}",
+            ]
+        )
+    titles = ["family", "runs", "gap", "tied gaps", "missed the loss", "gap, seed to seed", "CPU minutes"]
+    return markdown(titles, lines)
+
+
+def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [titles, ["---"] * len(titles), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _told(row: Mapping[str, object]) -> str:
+    return str(Agreement(row["tau"], row["error"], row["pairs"], row["tied"]))  # type: ignore[arg-type]
+
+
+def _rows(frame: pl.DataFrame) -> Iterable[dict[str, object]]:
+    return frame.iter_rows(named=True)
+
+
+if __name__ == "__main__":
+    main()
