@@ -21,6 +21,7 @@ from safetensors import safe_open
 import attnlaw
 from attnlaw.bounds.activations import lipschitz
 from attnlaw.bounds.factors import log_layer_factor
+from attnlaw.fits.tail import power_law_tails
 from attnlaw.forward import amplification, condition, measure_margins
 from attnlaw.models.open import open_model
 from attnlaw.spectra.measure import Selection, measure
@@ -90,6 +91,7 @@ def on_inputs(model: Transformer, data: Data) -> dict[str, Any]:
     smooth = measure_margins(model, data.held_out, margin="smooth", **how)
     training = measure_margins(model, data.inputs[: len(data.held_out)], **how)
     where = condition(model, data.held_out, **how)
+    moved = [row for row in found.rows if row.gradient > 0]
     first = amplification(model, data.held_out[:FEW], **how).rows[0]
     return {
         "mean_log_distance": -found.mean_log.value,
@@ -97,9 +99,7 @@ def on_inputs(model: Transformer, data: Data) -> dict[str, Any]:
         "mean_distance": -found.mean,
         "smooth_distance": -smooth.median.value,
         "training_distance": -training.mean_log.value,
-        "unscaled_distance": -float(
-            np.median([row.margin / row.gradient for row in found.rows if row.gradient])
-        ),
+        "unscaled_distance": -float(np.median([row.margin / row.gradient for row in moved])),
         "unsure": 1 - found.confidence,
         "margin": -float(np.median([row.margin for row in found.rows])),
         "kappa_per_map": where.total / len(where.rows),
@@ -114,13 +114,14 @@ def of_weights(model: Transformer) -> dict[str, Any]:
     """Measures that need no input."""
     audit = attnlaw.audit(model, map=ARCHITECTURE)
     matrices, proxies = audit.matrices, audit.summary["proxies"]
+    tails = power_law_tails(np.square(values) for values in audit.spectra["singular_values"])
     parts = (part for block in model.blocks for part in block.modules())
     maps = [part.weight.detach().double() for part in parts if isinstance(part, torch.nn.Linear)]
     return {
         "frobenius_squared": float(sum(weight.square().sum() for weight in maps)),
         "mean_log_norm": float(matrices["spectral_norm"].log().mean()),
         "stable_rank": matrices["stable_rank"].mean(),
-        "tail_exponent": attnlaw.fit(model, map=ARCHITECTURE).matrices["alpha"].mean(),
+        "tail_exponent": float(np.mean([tail.alpha for tail in tails if tail is not None])),
         "log10_worst_case": worst_case(model),
         "log10_spectrum_adaptive": proxies["spectrum_adaptive"]["log10"],
         "log10_fixed_p_2": proxies["fixed_p"]["2"]["log10"],

@@ -1,4 +1,4 @@
-"""What ranks trained models by their generalisation gap: a table of measures over families of small Transformers.
+"""What ranks trained models by their generalisation gap: measures over families of small Transformers.
 
     python examples/ranking_study.py            the tables from the rows in examples/ranking
     python examples/ranking_study.py --quick    train 64 small models of digits and rank them: about 4 minutes

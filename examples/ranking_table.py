@@ -76,7 +76,7 @@ def _column(run: Run) -> str:
 def agreement(
     own: pl.DataFrame, measure: str, same: Sequence[str] = ("n",), target: str = "gap"
 ) -> Agreement:
-    """tau of a measure with the gap over the pairs of runs that have the same value of each factor in `same`.
+    """tau of a measure with the gap over the pairs of runs that agree in each factor of `same`.
 
     >>> rows = pl.DataFrame({"n": [1, 1, 1], "x": [1.0, 2.0, 3.0], "gap": [0.1, 0.3, 0.2]})
     >>> str(agreement(rows, "x"))
@@ -91,7 +91,7 @@ def agreement(
 
 
 def _agreement(concordance: np.ndarray, pairs: np.ndarray, tied: int) -> Agreement:
-    """The mean over pairs, and its jackknife from sums over the pairs of each run: no run is left out twice."""
+    """The mean over pairs and its jackknife error, both from the sums over the pairs of each run."""
     sums, counts = np.where(pairs, concordance, 0).sum(axis=1), pairs.sum(axis=1)
     count = int(counts.sum()) // 2
     if tied == count:
@@ -103,7 +103,7 @@ def _agreement(concordance: np.ndarray, pairs: np.ndarray, tied: int) -> Agreeme
 
 
 def psi(own: pl.DataFrame, measure: str) -> dict[str, float | None]:
-    """For each factor the mean of sign agreements over pairs that differ in it alone; None where it is fixed."""
+    """For each factor the mean sign agreement of pairs that differ in it alone; None where it is fixed."""
     agrees = _signs(own[measure]) * _signs(own["gap"])
     found: dict[str, float | None] = {}
     for factor in ALL_FACTORS:
@@ -116,7 +116,7 @@ def psi(own: pl.DataFrame, measure: str) -> dict[str, float | None]:
 
 
 def seed_to_seed(first: pl.DataFrame, second: pl.DataFrame) -> dict[int, Agreement]:
-    """tau between the gaps of equal runs of two seeds, for each n: what chance leaves of the gap's own order."""
+    """tau between the gaps of equal runs of two seeds for each n: how far seeds agree on the order."""
     both = first.select("number", "n", "gap").join(second.select("number", other=pl.col("gap")), on="number")
     return {n: agreement(both.filter(n=n), "other") for n in sorted(both["n"].unique())}
 

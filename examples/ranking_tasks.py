@@ -1,10 +1,10 @@
-"""The families of runs whose generalisation gaps are to be ranked: tasks, and the factors that runs differ in.
+"""The families of runs whose generalisation gaps are to be ranked: tasks, and factors that runs differ in.
 
 | family | task | runs of a seed | ends |
 |---|---|---|---|
 | digits | handwritten digits, 8 rows of 8 pixels as tokens | 128 | loss below .02, or 1000 steps of 50 |
 | mod | a + b mod 29 from the tokens a, b | 32 | 1500 steps of the whole training set |
-| bytes | the 17th byte of the Python standard library from the 16 before, 48 classes | 16 | .05, 2000 of 100 |
+| bytes | a byte of the Python standard library from the 16 before, 48 classes | 16 | .05, 2000 of 100 |
 | causal | the next byte at each of 16 positions, 48 symbols | 32 | .8, 2000 of 50 |
 
 Every seed draws its own training set. The inputs of D are neither training nor test inputs.
@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# 1797 lines of 64 pixels from 0 to 16 and a label: the test part of E. Alpaydin and C. Kaynak, Optical Recognition
-# of Handwritten Digits, UCI Machine Learning Repository (CC BY 4.0), the file that scikit-learn ships.
+# 1797 lines of 64 pixels from 0 to 16 and a label: the test part of E. Alpaydin and C. Kaynak, Optical
+# Recognition of Handwritten Digits, UCI Machine Learning Repository (CC BY 4.0), the file that scikit-learn ships.
 DIGITS = Path(__file__).parent / "ranking" / "digits.csv.gz"
 SYMBOLS = 48  # the 47 most common bytes, and one for all others
 CONTEXT = 16
@@ -39,7 +39,7 @@ DROPOUT = (0.0, 0.3)
 
 @dataclass(frozen=True)
 class Family:
-    """A task and how runs of it are trained; `factors` are the values that its runs take, all combinations."""
+    """A task and how runs of it are trained: one for each combination of the values of its `factors`."""
 
     name: str
     classes: int
@@ -123,7 +123,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Run:
-    """One combination of the factors of a family, for one seed; `draw` numbers runs that are otherwise alike."""
+    """One combination of the factors of a family for one seed; `draw` tells apart runs that are alike else."""
 
     family: str
     seed: int
