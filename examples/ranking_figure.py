@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 from ranking_measures import MEASURES
-from ranking_table import columns_of, seed_to_seed, table, with_gap
+from ranking_table import columns_of, second_seed, seed_to_seed, table, with_gap
 from train_ranking import all_runs
 
 from attnlaw.base.files import replace_all
@@ -38,12 +38,9 @@ def chart(columns: Mapping[str, pl.DataFrame]) -> Any:
 
 def seed_band(columns: Mapping[str, pl.DataFrame]) -> tuple[float, float] | None:
     """Least and largest tau between the gaps of two seeds, over families and n."""
-    pairs = [
-        (own, columns[name[:-1] + "1"])
-        for name, own in columns.items()
-        if name.endswith(" 0") and name[:-1] + "1" in columns
-    ]
-    taus = [one.tau for pair in pairs for one in seed_to_seed(*pair).values() if one.tau is not None]
+    pairs = [(own, second_seed(name, columns)) for name, own in columns.items()]
+    agreed = [seed_to_seed(own, other) for own, other in pairs if other is not None]
+    taus = [one.tau for by_n in agreed for one in by_n.values() if one.tau is not None]
     return (min(taus), max(taus)) if taus else None
 
 

@@ -24,6 +24,7 @@ from ranking_table import (
     agreement,
     columns_of,
     missing,
+    second_seed,
     seed_to_seed,
     sign_test,
     table,
@@ -34,7 +35,7 @@ from train_ranking import all_runs, file_of, in_workers, is_quick, recipe, train
 
 HERE = Path(__file__).parent / "ranking"
 
-SHOWN = ("mean_log_distance", "unsure", "kappa_per_map", "frobenius_squared", "log10_edelman")  # with Psi
+SHOWN = ("mean_log_distance", "unsure")  # factor by factor
 
 
 def main() -> None:
@@ -72,41 +73,33 @@ def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
     rows = with_gap(rows)
     columns = columns_of(rows, expected)
     if not columns:
-        raise SystemExit("no family has all of its runs for a seed; train them with --train")
+        raise SystemExit("no family has all of its runs for a seed and n; train them with --train")
     found = table(columns)
-    lacking = [f"{column} ({count} runs)" for column, count in missing(rows, expected).items()]
+    lacking = [f"{column} ({count})" for column, count in missing(rows, expected).items()]
     told = [
         measure_table(found),
-        noise_table(found),
         psi_table(found),
         tie_table(found),
         family_table(columns),
     ]
-    return told + ([f"Not complete and left out: {', '.join(lacking)}."] if lacking else [])
+    return told + ([f"Missing runs: {', '.join(lacking)}."] if lacking else [])
 
 
 def measure_table(found: pl.DataFrame) -> str:
-    """tau of every measure in every column, with the sign test over columns."""
+    """tau of every measure in every column, within one noise level where there are two, and the sign test."""
     columns = found["column"].unique(maintain_order=True).to_list()
+    noisy = found.filter("noisy")["column"].unique(maintain_order=True).to_list()
     lines = []
     for measure in MEASURES:
         own = found.filter(measure=measure.name)
         positive, count, chance = sign_test(own["tau"].to_list())
         signs = f"{positive} of {count}" + ("" if chance is None else f", p = {chance:.2g}")
-        lines.append([measure.label, *map(_told, own.iter_rows(named=True)), signs])
-    return markdown(["tau with the gap", *columns, "positive"], lines)
-
-
-def noise_table(found: pl.DataFrame) -> str:
-    """tau over pairs with the same n and the same label noise."""
-    noisy = found.filter(pl.col("noisy"))
-    columns = noisy["column"].unique(maintain_order=True).to_list()
-    lines = []
-    for measure in MEASURES:
-        own = noisy.filter(measure=measure.name)
-        cells = (Agreement(row["tau_within_noise"], row["error_within_noise"], 0, 0) for row in _rows(own))
-        lines.append([measure.label, *map(str, cells)])
-    return markdown(["within one noise level", *columns], lines)
+        whole = [Agreement(*row) for row in own.select("tau", "error", "pairs", "tied").iter_rows()]
+        inside = own.filter("noisy").select("tau_within_noise", "error_within_noise")
+        within = [Agreement(*row, pairs=0, tied=0) for row in inside.iter_rows()]
+        lines.append([measure.label, measure.needs, *map(str, whole), *map(str, within), signs])
+    inner = [f"{column}, one noise level" for column in noisy]
+    return markdown(["tau with the gap", "needs", *columns, *inner, "positive"], lines)
 
 
 def psi_table(found: pl.DataFrame) -> str:
@@ -114,7 +107,7 @@ def psi_table(found: pl.DataFrame) -> str:
     lines = []
     for name in SHOWN:
         label = next(measure.label for measure in MEASURES if measure.name == name)
-        for row in _rows(found.filter(measure=name)):
+        for row in found.filter(measure=name).iter_rows(named=True):
             values = (row[f"psi_{factor}"] for factor in ALL_FACTORS)
             lines.append(
                 [label, row["column"], *("" if value is None else f"{value:.2f}" for value in values)]
@@ -140,8 +133,7 @@ def family_table(columns: Mapping[str, pl.DataFrame]) -> str:
     for column, own in columns.items():
         family = FAMILIES[own["family"][0]]
         missed = "" if family.loss is None else str(own.filter(pl.col("loss") >= family.loss).height)
-        other = columns.get(f"{family.name} 1") if column.endswith(" 0") else None
-        agreed = {} if other is None else seed_to_seed(own, other)
+        agreed = seed_to_seed(own, other) if (other := second_seed(column, columns)) is not None else {}
         lines.append(
             [
                 column,
@@ -160,14 +152,6 @@ def family_table(columns: Mapping[str, pl.DataFrame]) -> str:
 def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     rows = [titles, ["---"] * len(titles), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def _told(row: Mapping[str, object]) -> str:
-    return str(Agreement(row["tau"], row["error"], row["pairs"], row["tied"]))  # type: ignore[arg-type]
-
-
-def _rows(frame: pl.DataFrame) -> Iterable[dict[str, object]]:
-    return frame.iter_rows(named=True)
 
 
 if __name__ == "__main__":

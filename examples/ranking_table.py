@@ -9,15 +9,16 @@
 
 Noisy labels are wrong with probability nu (1 - 1/K) for whoever knows the task: without that term of the gap
 label noise would look like overfitting. A measure that is the same in all runs to be compared has no tau: it
-is constant. A column is one family and seed; only columns with all of their runs are looked at.
+is constant. A column is one family and seed with all of its runs, or all of those with some n.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, sqrt
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -53,24 +54,41 @@ def with_gap(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def columns_of(rows: pl.DataFrame, expected: Sequence[Run]) -> dict[str, pl.DataFrame]:
-    """The rows of each family and seed that has all of its expected runs, by a name such as `digits 0`."""
-    lacking = missing(rows, expected)
-    return {
-        column: rows.filter(family=one.family, seed=one.seed).sort("number")
-        for column, one in {_column(run): run for run in expected}.items()
-        if column not in lacking
-    }
+    """The rows of each family and seed that has all of its expected runs, by a name such as `digits 0`.
+
+    Where some are missing, those values of n that have all of theirs: `digits 1, n = 100`.
+    """
+    known = set(rows.select("family", "seed", "number").iter_rows())
+    found = {}
+    for column, own in _grouped(expected, _column).items():
+        parts = _grouped(own, lambda run: run.n)
+        whole = {n: part for n, part in parts.items() if all(_key(run) in known for run in part)}
+        if whole:
+            name = column if len(whole) == len(parts) else f"{column}, n = {', '.join(map(str, whole))}"
+            chosen = pl.col("n").is_in(list(whole))
+            found[name] = rows.filter(chosen, family=own[0].family, seed=own[0].seed).sort("number")
+    return found
 
 
 def missing(rows: pl.DataFrame, expected: Sequence[Run]) -> dict[str, int]:
-    """How many runs the columns lack that are not complete."""
+    """How many runs the families lack that are not complete."""
     known = set(rows.select("family", "seed", "number").iter_rows())
-    lost = [run for run in expected if (run.family, run.seed, run.number) not in known]
-    return dict(Counter(map(_column, lost)))
+    return dict(Counter(_column(run) for run in expected if _key(run) not in known))
+
+
+def _grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return groups
 
 
 def _column(run: Run) -> str:
     return f"{run.family} {run.seed}"
+
+
+def _key(run: Run) -> tuple[str, int, int]:
+    return run.family, run.seed, run.number
 
 
 def agreement(
@@ -116,9 +134,17 @@ def psi(own: pl.DataFrame, measure: str) -> dict[str, float | None]:
 
 
 def seed_to_seed(first: pl.DataFrame, second: pl.DataFrame) -> dict[int, Agreement]:
-    """tau between the gaps of equal runs of two seeds for each n: how far seeds agree on the order."""
+    """tau between the gaps of equal runs of two seeds for each n that both have."""
     both = first.select("number", "n", "gap").join(second.select("number", other=pl.col("gap")), on="number")
     return {n: agreement(both.filter(n=n), "other") for n in sorted(both["n"].unique())}
+
+
+def second_seed(column: str, columns: Mapping[str, pl.DataFrame]) -> pl.DataFrame | None:
+    """The runs of seed 1 for the column of seed 0 of the same family; None for other columns."""
+    family, seed = column.split(",")[0].split()
+    if seed != "0":
+        return None
+    return next((own for name, own in columns.items() if name.startswith(f"{family} 1")), None)
 
 
 def sign_test(taus: Sequence[float | None]) -> tuple[int, int, float | None]:

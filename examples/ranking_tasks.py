@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 # 1797 lines of 64 pixels from 0 to 16 and a label: the test part of E. Alpaydin and C. Kaynak, Optical
-# Recognition of Handwritten Digits, UCI Machine Learning Repository (CC BY 4.0), the file that scikit-learn ships.
+# Recognition of Handwritten Digits, UCI Machine Learning Repository (CC BY 4.0), as scikit-learn ships it.
 DIGITS = Path(__file__).parent / "ranking" / "digits.csv.gz"
 SYMBOLS = 48  # the 47 most common bytes, and one for all others
 CONTEXT = 16
@@ -123,7 +123,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Run:
-    """One combination of the factors of a family for one seed; `draw` tells apart runs that are alike else."""
+    """One combination of the factors of a family for one seed; `draw` is for runs that are alike else."""
 
     family: str
     seed: int

@@ -32,6 +32,7 @@ WARMUP_STEPS = 50
 GRADIENT_NORM = 1.0
 CHECK_EVERY = 10
 EVALUATION_BATCH = 100
+QUICK = 100  # examples of digits in the quick study
 
 
 @dataclass(frozen=True)
@@ -145,16 +146,13 @@ def file_of(run: Run, folder: Path) -> Path:
 
 
 def all_runs() -> list[Run]:
-    """All runs: the quick ones, then the first seed of every family, then the second seeds."""
-    first = [run for family in FAMILIES.values() for run in runs_of(family, 0)]
-    late = [run for run in first if run.family == "digits" and run.n == 400]
-    early = [run for run in first if run not in late]
-    seeds = [(family, seed) for family in FAMILIES.values() for seed in family.seeds if seed]
-    return early + late + [run for family, seed in seeds for run in runs_of(family, seed)]
+    """All runs, seed after seed, in each the longest last."""
+    runs = [run for family in FAMILIES.values() for seed in family.seeds for run in runs_of(family, seed)]
+    return sorted(runs, key=lambda run: (run.seed, run.family == "digits" and run.n > QUICK))
 
 
 def is_quick(run: Run) -> bool:
-    return run.family == "digits" and run.n == 100 and run.seed == 0
+    return run.family == "digits" and run.n == QUICK and run.seed == 0
 
 
 def train_all(runs: Sequence[Run], out: Path, workers: int) -> None:
