@@ -23,7 +23,7 @@ from attnlaw.report.style import PALETTE, drawn_svg, inline, styled
 ROOT = Path(__file__).parents[1]
 FIGURE = ROOT / "docs" / "figures" / "ranking.svg"
 GROUPS = {"inputs": "on inputs without labels", "weights": "of the weights alone"}
-LINE = 22  # points of height for each measure
+LINE = 30  # points of height for each measure
 
 
 def chart(columns: Mapping[str, pl.DataFrame]) -> Any:
@@ -62,7 +62,7 @@ def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, la
     ]
     families = list(dict.fromkeys(row["family"] for row in rows))
     order = list(dict.fromkeys(row["column"] for row in rows))
-    axis = alt.Axis(ticks=False, domain=False, grid=False, labelLimit=220)
+    axis = alt.Axis(ticks=False, domain=False, grid=True, bandPosition=0, labelLimit=220)
     scale = alt.Scale(domain=[-0.8, 1.0], nice=False)
     base = alt.Chart(inline(rows)).encode(
         y=alt.Y("label:N", title="", sort=list(labels.values()), axis=axis),
@@ -70,7 +70,7 @@ def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, la
         color=alt.Color(
             "family:N",
             scale=alt.Scale(domain=families, range=list(PALETTE[: len(families)])),
-            legend=alt.Legend(title="", orient="bottom") if last else None,
+            legend=alt.Legend(title="", orient="top", symbolType="circle", symbolStrokeWidth=0),
         ),
     )
     title = "Kendall's tau with the generalisation gap" if last else ""
@@ -80,7 +80,7 @@ def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, la
     zero = alt.Chart(inline([{"tau": 0}])).mark_rule(color="#666").encode(x=alt.X("tau:Q", scale=scale))
     layers = [*_band(band, scale, first=not last), zero, bars, dots]
     panel = alt.layer(*layers).properties(width=430, height=LINE * len(labels))
-    return panel.properties(title=alt.TitleParams(GROUPS[group], fontSize=11, anchor="start"))
+    return panel.properties(title=alt.TitleParams(GROUPS[group], fontSize=11, anchor="start", frame="group"))
 
 
 def _band(band: tuple[float, float] | None, scale: Any, first: bool) -> list[Any]:

@@ -60,7 +60,9 @@ def columns_of(rows: pl.DataFrame, expected: Sequence[Run]) -> dict[str, pl.Data
     """
     known = set(rows.select("family", "seed", "number").iter_rows())
     found = {}
-    for column, own in _grouped(expected, _column).items():
+    families = list(FAMILIES)
+    ordered = sorted(expected, key=lambda run: (families.index(run.family), run.seed, run.number))
+    for column, own in _grouped(ordered, _column).items():
         parts = _grouped(own, lambda run: run.n)
         whole = {n: part for n, part in parts.items() if all(_key(run) in known for run in part)}
         if whole:
