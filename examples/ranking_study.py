@@ -78,6 +78,7 @@ def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
     lacking = [f"{column} ({count})" for column, count in missing(rows, expected).items()]
     told = [
         measure_table(found),
+        check_table(columns),
         psi_table(found),
         tie_table(found),
         family_table(columns),
@@ -102,16 +103,27 @@ def measure_table(found: pl.DataFrame) -> str:
     return markdown(["tau with the gap", "needs", *columns, *inner, "positive"], lines)
 
 
+def check_table(columns: Mapping[str, pl.DataFrame]) -> str:
+    """Some measures among the runs that reached the loss, and with the test error instead of the gap."""
+    lines = []
+    for measure in (one for one in MEASURES if one.name in SHOWN):
+        for column, own in columns.items():
+            loss = FAMILIES[own["family"][0]].loss
+            ended = "" if loss is None else str(agreement(own.filter(pl.col("loss") < loss), measure.name))
+            with_test = str(agreement(own, measure.name, target="test_error"))
+            lines.append([measure.label, column, str(agreement(own, measure.name)), ended, with_test])
+    titles = ["tau", "family", "with the gap", "runs that reached the loss", "with the test error"]
+    return markdown(titles, lines)
+
+
 def psi_table(found: pl.DataFrame) -> str:
     """Psi of each factor for some measures, columns one after the other."""
     lines = []
-    for name in SHOWN:
-        label = next(measure.label for measure in MEASURES if measure.name == name)
-        for row in found.filter(measure=name).iter_rows(named=True):
-            values = (row[f"psi_{factor}"] for factor in ALL_FACTORS)
-            lines.append(
-                [label, row["column"], *("" if value is None else f"{value:.2f}" for value in values)]
-            )
+    for measure in (one for one in MEASURES if one.name in SHOWN):
+        for row in found.filter(measure=measure.name).iter_rows(named=True):
+            values = [row[f"psi_{factor}"] for factor in ALL_FACTORS]
+            told = ["" if value is None else f"{value:.2f}" for value in values]
+            lines.append([measure.label, row["column"], *told])
     return markdown(["Psi", "family", *ALL_FACTORS], lines)
 
 

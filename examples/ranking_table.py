@@ -42,7 +42,7 @@ class Agreement:
         if self.tau is None:
             return "constant"
         digits = "" if self.error is None else f"({100 * self.error:.0f})"
-        return f"{self.tau:.2f}".replace("0.", ".") + digits
+        return f"{round(self.tau, 2) + 0.0:.2f}".replace("0.", ".") + digits  # + 0.0: never -.00
 
 
 def with_gap(rows: pl.DataFrame) -> pl.DataFrame:
