@@ -73,7 +73,7 @@ def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, la
             legend=alt.Legend(title="", orient="top", symbolType="circle", symbolStrokeWidth=0),
         ),
     )
-    title = "Kendall's tau with the generalisation gap" if last else ""
+    title = "Kendall's tau with the generalization gap" if last else ""
     x = alt.X("tau:Q", title=title, scale=scale, axis=alt.Axis(format=".1f", tickCount=10))
     bars = base.mark_rule(strokeWidth=1).encode(x=alt.X("low:Q", scale=scale, title=title), x2="high:Q")
     dots = base.mark_point(filled=True, size=26, opacity=1).encode(x=x)

@@ -1,4 +1,4 @@
-"""What is held against the generalisation gap: measures of one trained model, all by attnlaw's own functions.
+"""What is held against the generalization gap: measures of one trained model, all by attnlaw's own functions.
 
 Each has the sign with which a larger value should mean a larger gap. Measures on inputs use no labels; where
 not said otherwise the inputs are held out from training and from the test error.

@@ -1,4 +1,4 @@
-"""What ranks trained models by their generalisation gap: measures over families of small Transformers.
+"""What ranks trained models by their generalization gap: measures over families of small Transformers.
 
     python examples/ranking_study.py            the tables from the rows in examples/ranking
     python examples/ranking_study.py --quick    train 64 small models of digits and rank them: about 4 minutes
@@ -39,7 +39,7 @@ SHOWN = ("mean_log_distance", "unsure")  # factor by factor
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What ranks trained models by their generalisation gap.")
+    parser = argparse.ArgumentParser(description="What ranks trained models by their generalization gap.")
     parser.add_argument("--train", action="store_true", help="train what is missing, measure, write rows")
     parser.add_argument("--quick", action="store_true", help="the same for digits with 100 examples; no rows")
     parser.add_argument("--weights", type=Path, default=HERE / "weights")
@@ -54,7 +54,7 @@ def main() -> None:
         rows = pl.read_csv(options.out / "runs.csv")
     if options.train:
         options.out.mkdir(parents=True, exist_ok=True)
-        rows.write_csv(options.out / "runs.csv", float_precision=8)
+        rows.with_columns(pl.col(pl.Float64).round_sig_figs(8)).write_csv(options.out / "runs.csv")
         (options.out / "recipe.json").write_text(json.dumps(recipe(), indent=2) + "\n")
     print("\n\n".join(tables(rows, expected)))
     if options.train:

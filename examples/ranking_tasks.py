@@ -1,4 +1,4 @@
-"""The families of runs whose generalisation gaps are to be ranked: tasks, and factors that runs differ in.
+"""The families of runs whose generalization gaps are to be ranked: tasks, and factors that runs differ in.
 
 | family | task | runs of a seed | ends |
 |---|---|---|---|

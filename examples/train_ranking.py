@@ -1,4 +1,4 @@
-"""Training of the families whose generalisation gaps are to be ranked (ranking_tasks.py): one run, and all.
+"""Training of the families whose generalization gaps are to be ranked (ranking_tasks.py): one run, and all.
 
 Each run is one file of weights with its outcome in the file's metadata. A run that is there already is
 skipped, so an interrupted training is resumed by the same command, `ranking_study.py --train`.
