@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from dataclasses import fields
 from math import sqrt
 from pathlib import Path
@@ -16,14 +14,6 @@ from scipy.stats import kendalltau
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN = (
-    "ranking_tasks",
-    "train_ranking",
-    "ranking_measures",
-    "ranking_table",
-    "ranking_figure",
-    "ranking_study",
-)
 WEIGHTS = (
     "frobenius_squared",
     "mean_log_norm",
@@ -31,16 +21,6 @@ WEIGHTS = (
     "log10_spectrum_adaptive",
     "log10_edelman",
 )
-
-
-@pytest.fixture(scope="module")
-def study():
-    sys.path.insert(0, str(ROOT / "examples"))
-    modules = {name: importlib.import_module(name) for name in OWN}
-    yield type("Study", (), modules)
-    sys.path.remove(str(ROOT / "examples"))
-    for name in (*OWN, "ranking_model", "byte_corpus"):
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,11 @@
-"""The ranking study: its arithmetic by second routes, its tasks and training, and its committed rows."""
+"""The ranking study: its arithmetic by second routes, its tasks and training."""
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections import Counter
 from dataclasses import asdict, replace
 from itertools import combinations
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -17,28 +14,7 @@ from scipy.stats import kendalltau
 
 torch = pytest.importorskip("torch")
 
-ROOT = Path(__file__).resolve().parents[2]
-OWN = (
-    "ranking_tasks",
-    "ranking_model",
-    "train_ranking",
-    "ranking_measures",
-    "ranking_table",
-    "ranking_figure",
-    "ranking_study",
-)
 FACTORS = ("n", "decay", "width", "depth", "rate", "noise", "dropout", "draw")
-
-
-@pytest.fixture(scope="module")
-def study():
-    """All modules of the study as attributes of one object."""
-    sys.path.insert(0, str(ROOT / "examples"))
-    modules = {name: importlib.import_module(name) for name in OWN}
-    yield type("Study", (), modules)
-    sys.path.remove(str(ROOT / "examples"))
-    for name in (*OWN, "byte_corpus"):
-        sys.modules.pop(name, None)
 
 
 def made_rows(seed, runs=30):
@@ -296,7 +272,7 @@ def test_a_few_runs_are_trained_once_measured_and_ranked(study, tmp_path, monkey
     rows = pl.DataFrame([study.ranking_measures.row_of(train.file_of(run, tmp_path)) for run in runs])
     assert {measure.name for measure in study.ranking_measures.MEASURES} <= set(rows.columns)
     told = "\n".join(study.ranking_study.tables(rows, runs))
-    assert "| number of parameters | constant |" in told
+    assert "| number of parameters | weights | constant |" in told
     assert "Missing" not in told
     more = [*runs, *tasks.runs_of(tasks.FAMILIES["bytes"], 0)]
     assert study.ranking_study.tables(rows, more)[-1] == "Missing runs: bytes 0 (16)."
