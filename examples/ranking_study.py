@@ -5,7 +5,7 @@
     python examples/ranking_study.py --train    train and measure all 400: about an hour on two cores
 
 Rows: runs.csv, one for each run with its factors, errors and measures, and recipe.json. Trained weights are
-kept under --weights, and what is there already is not trained again. Training needs the package torch.
+kept under --weights, and what is there already is not trained again. `ranking_figure.py` draws the figure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
-from ranking_figure import FIGURE, save_figure
 from ranking_measures import MEASURES, row_of
 from ranking_table import (
     ALL_FACTORS,
@@ -33,8 +32,9 @@ from ranking_table import (
 from ranking_tasks import FAMILIES, Run
 from train_ranking import all_runs, file_of, in_workers, is_quick, recipe, train_all
 
-HERE = Path(__file__).parent / "ranking"
+from attnlaw.base.files import replace_all
 
+HERE = Path(__file__).parent / "ranking"
 SHOWN = ("mean_log_distance", "unsure")  # factor by factor
 
 
@@ -53,12 +53,8 @@ def main() -> None:
     else:
         rows = pl.read_csv(options.out / "runs.csv")
     if options.train:
-        options.out.mkdir(parents=True, exist_ok=True)
-        rows.with_columns(pl.col(pl.Float64).round_sig_figs(8)).write_csv(options.out / "runs.csv")
-        (options.out / "recipe.json").write_text(json.dumps(recipe(), indent=2) + "\n")
+        write_rows(rows, options.out)
     print("\n\n".join(tables(rows, expected)))
-    if options.train:
-        save_figure(columns_of(with_gap(rows), expected), FIGURE)
 
 
 def measured(expected: Sequence[Run], weights: Path, workers: int) -> pl.DataFrame:
@@ -66,6 +62,14 @@ def measured(expected: Sequence[Run], weights: Path, workers: int) -> pl.DataFra
     files = [path for run in expected if (path := file_of(run, weights)).exists()]
     rows = list(in_workers(row_of, [(path,) for path in files], workers))
     return pl.DataFrame(rows, infer_schema_length=None).sort("family", "seed", "number")
+
+
+def write_rows(rows: pl.DataFrame, out: Path) -> None:
+    """runs.csv with eight digits of each number, and the recipe."""
+    out.mkdir(parents=True, exist_ok=True)
+    table = rows.with_columns(pl.col(pl.Float64).round_sig_figs(8)).write_csv()
+    told = json.dumps(recipe(), indent=2) + "\n"
+    replace_all({out / "runs.csv": table.encode(), out / "recipe.json": told.encode()})
 
 
 def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
