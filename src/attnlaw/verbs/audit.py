@@ -163,8 +163,8 @@ CHARTS = (
         axis="log10 proxy",
         by="model",
         caption="Proxies on a logarithmic axis: leading factors of bounds, not guarantees, and no ranking of "
-        "models. Further left is smaller, and each unit is a factor of ten. Compare the first line, which adapts "
-        "to each spectrum, with the norm-based ones at the bottom.",
+        "models. Further left is smaller, and each unit is a factor of ten. Compare the first line, which "
+        "adapts to each spectrum, with the norm-based ones at the bottom.",
     ),
     Curves(
         "amplification",
