@@ -17,6 +17,7 @@ from pathlib import Path
 
 import polars as pl
 from ranking_measures import MEASURES, row_of
+from ranking_pilot import beside_the_pilot
 from ranking_table import (
     ALL_FACTORS,
     Agreement,
@@ -86,6 +87,7 @@ def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
         psi_table(found),
         tie_table(found),
         family_table(columns),
+        markdown(*beside_the_pilot(found)),
     ]
     return told + ([f"Missing runs: {', '.join(lacking)}."] if lacking else [])
 

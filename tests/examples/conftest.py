@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-PARTS = ("tasks", "model", "measures", "table", "figure", "study")
+PARTS = ("tasks", "model", "measures", "table", "pilot", "figure", "study")
 
 
 @pytest.fixture(scope="module")
