@@ -28,11 +28,12 @@ PILOT = {
 
 
 def beside_the_pilot(found: pl.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Titles and lines of a table: for each family the pilot's values, then those found here."""
+    """Titles and lines of a table: for each whole family the pilot's values, then those found here."""
+    found = found.filter(~pl.col("column").str.contains(","))
     here = found["column"].str.split(" ").list.first()
     families = [name for name in ("digits", "mod", "bytes") if name in set(here)]
     lines = []
-    for measure in (one for one in MEASURES if one.name in PILOT):
+    for measure in (one for one in MEASURES if one.name in PILOT and families):
         cells = []
         for family in families:
             own = found.filter(here == family, measure=measure.name)

@@ -87,8 +87,9 @@ def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
         psi_table(found),
         tie_table(found),
         family_table(columns),
-        markdown(*beside_the_pilot(found)),
     ]
+    titles, lines = beside_the_pilot(found)
+    told += [markdown(titles, lines)] if lines else []
     return told + ([f"Missing runs: {', '.join(lacking)}."] if lacking else [])
 
 

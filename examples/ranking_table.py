@@ -66,7 +66,8 @@ def columns_of(rows: pl.DataFrame, expected: Sequence[Run]) -> dict[str, pl.Data
         parts = _grouped(own, lambda run: run.n)
         whole = {n: part for n, part in parts.items() if all(_key(run) in known for run in part)}
         if whole:
-            name = column if len(whole) == len(parts) else f"{column}, n = {', '.join(map(str, whole))}"
+            complete = len(whole) == len(FAMILIES[own[0].family].factors["n"])
+            name = column if complete else f"{column}, n = {', '.join(map(str, whole))}"
             chosen = pl.col("n").is_in(list(whole))
             found[name] = rows.filter(chosen, family=own[0].family, seed=own[0].seed).sort("number")
     return found
