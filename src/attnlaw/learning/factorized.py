@@ -12,6 +12,11 @@ semidefinite (arXiv 2509.24914). Observation groups k: `alpha_k d^2` observation
 | E | `|S_hat - S*|_F^2 / d = Q* - 2m + q`, `q = J`, `m = J + b M1 - delta^2 chi` |
 
 For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
+
+Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have the singular values with both signs in place of eigenvalues and
+`f(x) = sign(x) (abs(x) - b)_+`; each observation tells of twice as many unknowns, so `Vhat = sum alpha_k c_k`,
+`qhat = sum alpha_k c_k^2 (E + D_k)`, `b = lt/Vhat`: the same equations at alpha_k/2 and lt/2, integrals over both
+sides.
 """
 
 from __future__ import annotations
@@ -39,34 +44,41 @@ MAX_DOUBLINGS = 40
 
 @dataclass(frozen=True)
 class Batch:
-    """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,)."""
+    """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,).
+
+    With two `sides` (untied) `alpha` and `lt` hold half of what the problems have.
+    """
 
     target: Target
     alpha: Reals
     weight: Reals
     noise: Reals
     lt: Reals
+    sides: int = 1
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> Batch:
         channels = [problem.channels for problem in problems]
+        sides = problems[0].sides
         return cls(
             problems[0].target,
-            np.array([[channel.alpha for channel in row] for row in channels]),
+            np.array([[channel.alpha / sides for channel in row] for row in channels]),
             np.array([[channel.weight for channel in row] for row in channels]),
             np.array([[channel.noise for channel in row] for row in channels]),
-            np.array([problem.weight_decay for problem in problems]),
+            np.array([problem.weight_decay / sides for problem in problems]),
+            sides,
         )
 
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
         """Per sample, over all (a, b): `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`."""
         alpha = np.array([problem.alpha for problem in problems])
-        terms = self.alpha * self.weight * (E[:, None] + self.noise)
+        terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)
         terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2
         return np.asarray(terms.sum(axis=1) / alpha)
 
     def rows(self, which: Indices) -> Batch:
-        return Batch(self.target, self.alpha[which], self.weight[which], self.noise[which], self.lt[which])
+        own = (values[which] for values in (self.alpha, self.weight, self.noise, self.lt))
+        return Batch(self.target, *own, self.sides)
 
 
 @dataclass(frozen=True)
@@ -154,7 +166,7 @@ def least_noise_level(target: Target) -> float:
 
 def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Rectification, Reals, Reals]:
     """What `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, divided by `sum 2 alpha_k c_k^2`."""
-    table = Truncated(batch.target.law, delta)
+    table = Truncated(batch.target.law, delta, batch.sides)
     eps = _threshold_scale(batch, table)
     b = batch.lt * eps
     parts = rectify(table, b)

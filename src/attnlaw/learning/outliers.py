@@ -4,6 +4,9 @@ A target eigenvalue s of no weight is seen at `s + delta^2 int dmu*(t)/(s-t)` in
 `delta^2 int dmu*(t)/(s-t)^2 < 1`, with squared overlap one minus that (Baik, Ben Arous and Peche; Capitaine,
 Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales it. A mode of a power
 law has the small weight 1/d: it stands out if it blurs into an interval of its own.
+
+For untied attention s is a singular value, mu* the law of singular values with both signs, and the overlap is
+that of the left and of the right singular vectors alike (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
 """
 
 from __future__ import annotations
@@ -81,7 +84,9 @@ def lone_modes(target: Target, delta: float) -> list[float | None]:
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
         return []
     values, weights = base.arrays
-    single = np.isclose(weights * target.dimension, 1.0)
+    # With both signs a mode has half its weight on each side, and the positive one stands for both.
+    sides = 2 if target.both_signs else 1
+    single = np.isclose(weights * target.dimension * sides, 1.0) & (values > 0)
     parts = biane_atoms(values, weights, delta)
     alone = [part.stop - part.start == 1 and single[part.start] for part in parts]
     return [float(values[part.start]) if lone else None for part, lone in zip(parts, alone, strict=True)]

@@ -3,7 +3,7 @@
 | letter | field |
 |---|---|
 | E | `estimation_error`, `|S_hat - S*|_F^2 / d` |
-| m, q | `overlap` Tr S_hat S* / d, `norm` Tr S_hat^2 / d |
+| m, q | `overlap` Tr S_hat^T S* / d, `norm` |S_hat|_F^2 / d |
 | delta (softmax and Bayes: a) | `noise_level` |
 | b | `threshold` |
 | r, s | `shrinkage`: the trained matrix is `r (X - b)_+` or, for the direct student, `s X` |
@@ -19,7 +19,6 @@ from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.laws.law import Law
 from attnlaw.learning.factorized import least_noise_level
 from attnlaw.learning.outliers import Outlier, find_outliers, lone_modes
-from attnlaw.learning.outputs import OUTPUTS
 from attnlaw.learning.problem import Problem
 
 RESIDUAL = 1e-8
@@ -30,7 +29,8 @@ class Prediction:
     """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
     An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;
-    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix; `residual` is
+    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix: its eigenvalues,
+    untied its singular values, whose sum over d is the `nuclear_norm` (tied: `trace`); `residual` is
     what the equations miss at the solution, relative to their size; `outcome` says how solving them ended,
     `remark` what to change.
     """
@@ -42,7 +42,8 @@ class Prediction:
     overlap: Estimate
     norm: Estimate
     rank_fraction: Estimate | None
-    trace: Estimate
+    trace: Estimate | None
+    nuclear_norm: Estimate | None
     noise_level: Estimate | None
     threshold: Estimate | None
     shrinkage: float
@@ -106,7 +107,8 @@ def estimates(
     *,
     overlap: float,
     norm: float,
-    trace: float,
+    trace: float | None = None,
+    nuclear_norm: float | None = None,
     prediction_error: float | None = None,
     training_loss: float | None = None,
     rank_fraction: float | None = None,
@@ -119,7 +121,7 @@ def estimates(
     The prediction error follows from E where the output has a closed form for it.
     """
     if prediction_error is None:
-        prediction_error = OUTPUTS[problem.output].prediction_error(problem.tokens, E)
+        prediction_error = problem.prediction_error(E)
     values = {
         "estimation_error": E,
         "prediction_error": prediction_error,
@@ -128,6 +130,7 @@ def estimates(
         "norm": norm,
         "rank_fraction": rank_fraction,
         "trace": trace,
+        "nuclear_norm": nuclear_norm,
         "noise_level": noise_level,
         "threshold": threshold,
     }
@@ -135,6 +138,11 @@ def estimates(
     return {
         name: None if value is None else Estimate(value, known.get(name)) for name, value in values.items()
     }
+
+
+def size_of(problem: Problem, value: float) -> dict[str, Any]:
+    """The sum of the eigenvalues (singular values) of the trained matrix over d, under its name."""
+    return {"trace" if problem.sides == 1 else "nuclear_norm": value}
 
 
 def ending(residual: float, found: bool = True, remedy: str = "raise the weight decay") -> dict[str, Any]:
@@ -174,7 +182,7 @@ def recovered(
             overlap=target.second_moment,
             norm=target.second_moment,
             rank_fraction=target.rank_fraction if is_exact else None,
-            trace=target.mean,
+            **size_of(problem, target.mean),
             noise_level=0.0 if is_exact else None,
             threshold=threshold if is_exact else None,
         ),

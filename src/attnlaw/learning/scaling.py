@@ -77,7 +77,7 @@ def leading_order(problem: Problem) -> tuple[float | None, float | None]:
 
     It is known for power-law targets, by student and output.
     """
-    target, laws = problem.target, STUDENTS[problem.student].leading
+    target, laws = problem.target, problem.who.leading
     if target.exponent is None or target.dimension is None or problem.output not in laws:
         return None, None
     ratio = problem.observations * target.dimension

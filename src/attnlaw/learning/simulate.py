@@ -169,7 +169,7 @@ def simulate(
 
 def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
     """The number of samples at size d, or an `InputError` for a student that cannot be trained there."""
-    if STUDENTS[problem.student].trainer is None:
+    if problem.who.trainer is None:
         able = [name for name, one in STUDENTS.items() if one.trainer is not None]
         raise BadSetting(
             "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
@@ -217,7 +217,7 @@ def _run(
     check: Check,
 ) -> _Run:
     risk = draw_risk(problem, target, samples, sensing, rng)
-    trained = STUDENTS[problem.student].train(problem, risk, rng, check)
+    trained = problem.who.train(problem, risk, rng, check)
     matrix, size = trained.matrix, target.size
     eigenvalues = np.asarray(np.linalg.eigvalsh(matrix), dtype=float)
     error = matrix - np.diag(target)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from attnlaw.base.declare import Progress, silent
 from attnlaw.learning.prediction import Prediction
 from attnlaw.learning.problem import Problem
-from attnlaw.learning.students import STUDENTS
 from attnlaw.learning.target import Target
 
 
@@ -30,19 +29,21 @@ def state_evolution(problem: Problem) -> Prediction:
 
 def check_size(problem: Problem) -> None:
     """An `InputError` for a problem whose theory does not fit into memory."""
-    STUDENTS[problem.student].check_size(problem)
+    problem.who.check_size(problem)
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
     """Predictions in the order of the problems; `progress(done, total)` is called as groups finish."""
     tell, total = progress or silent, len(problems)
-    groups: dict[tuple[str, str, Target, int], list[int]] = {}
+    groups: dict[tuple[str, str, str, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
-        kind = (problem.student, problem.output, problem.target, len(problem.channels))
+        kind = (
+            problem.student, problem.attention, problem.output, problem.target, len(problem.channels)
+        )
         groups.setdefault(kind, []).append(index)
     found: dict[int, Prediction] = {}
-    for (student, output, _, _), places in groups.items():
-        theory = STUDENTS[student].theory(output)
+    for (_, _, output, _, _), places in groups.items():
+        theory = problems[places[0]].who.theory(output)
         results = theory([problems[place] for place in places], lambda done: tell(len(found) + done, total))
         found.update(zip(places, results, strict=True))
         tell(len(found), total)

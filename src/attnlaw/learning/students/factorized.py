@@ -1,5 +1,7 @@
 """The factorised student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv:2509.24914).
 
+Untied it has two, `S = W_Q W_K^T / sqrt(m d)`.
+
 Its equations are in `attnlaw.learning.factorized` and `softmax`, its solvers in `training`.
 """
 
@@ -28,7 +30,7 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     from attnlaw.laws.rectified import Rectified
     from attnlaw.learning.factorized import Batch, solve
     from attnlaw.learning.outliers import find_outliers
-    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered
+    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered, size_of
 
     batch = Batch.of(problems)
     point = solve(batch)
@@ -53,12 +55,12 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
                     overlap=J + b * M1 - delta**2 * chi,
                     norm=J,
                     rank_fraction=float(point.integrals.mass[i]),
-                    trace=M1,
+                    **size_of(problem, M1),
                     noise_level=delta,
                     threshold=b,
                 ),
                 shrinkage=1.0,
-                spectrum=Rectified(FreeConvolution(problem.target.law, delta), b),
+                spectrum=Rectified(FreeConvolution(problem.target.law, delta), b, sides=batch.sides),
                 outliers=find_outliers(problem.target, delta, b, 1.0),
                 **ending(residual),
                 residual=residual,
@@ -108,6 +110,31 @@ def recovery(target: Target) -> float:
     return least(min(target.rank_fraction, 1.0))
 
 
+def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
+    """L-BFGS on W_Q and W_K; a small weight decay below interpolation in its convex form, as `train`."""
+    from attnlaw.learning.pair_training import shrunk, train_pair_factors
+    from attnlaw.learning.training import train_splitting
+
+    size = risk.sensing.shape[2]
+    if 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.labels.size < size * size:
+        trained = train_splitting(risk, problem.weight_decay, check, shrunk)
+        if trained.converged:
+            return trained
+    return train_pair_factors(risk, problem.weight_decay, rng, check)
+
+
+def untied_interpolation(target: Target, noise: float) -> tuple[float, float | None]:
+    """Any matrix fits all labels up to 1; as the decay vanishes the error there grows without bound."""
+    return 1.0, None
+
+
+def untied_recovery(target: Target) -> float:
+    """Beyond which the nuclear norm picks the target, in pairs per d^2."""
+    from attnlaw.learning.thresholds import untied_recovery as least
+
+    return least(min(target.rank_fraction, 1.0))
+
+
 def leading(gamma: float) -> float:
     """I of its scaling law (`attnlaw.learning.scaling`)."""
     return 1 / (2 * gamma - 1) + 6 - 8 / (1 + gamma) + 3 / (1 + 2 * gamma)
@@ -124,4 +151,15 @@ FACTORIZED = Student(
     recovery=recovery,
     leading={"linear": leading},
     sizes={"softmax": "attnlaw.learning.softmax:check_size"},
+    untied=Student(
+        "factorized",
+        "factorized",
+        colour=0,
+        penalised=True,
+        theories={"linear": linear},
+        trainer=train_untied,
+        interpolation=untied_interpolation,
+        recovery=untied_recovery,
+        leading={"linear": leading},
+    ),
 )

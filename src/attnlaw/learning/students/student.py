@@ -35,6 +35,7 @@ class Student:
     | `leading` | output -> `I(gamma)`, the constant of its scaling law, where one is known |
     | `best_decay` | output -> `(problem) -> weight decay` of least error in closed form, or None: searched |
     | `sizes` | output -> `check(problem)`, an `InputError` where its theory does not fit into memory |
+    | `untied` | the same student where queries and keys have factors of their own; None: it has no theory there |
     """
 
     name: str
@@ -48,6 +49,11 @@ class Student:
     leading: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
     best_decay: Mapping[str, Callable[[Any], float | None]] = field(default_factory=dict)
     sizes: Mapping[str, Named] = field(default_factory=dict)
+    untied: Student | None = None
+
+    def under(self, attention: str) -> Student | None:
+        """Its record for tied or untied attention, None where it has none."""
+        return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
         """Its theory for an output; settings without one cannot be made."""
