@@ -127,13 +127,37 @@ def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator, che
     """
     size = risk.sensing.shape[2]
 
-    def objective(w: Array) -> tuple[float, Array]:
+    flat, steps = descend(
+        lambda w: factors_objective(risk, weight_decay, w.reshape(size, size)),
+        rng.standard_normal(size * size),
+        weight_decay,
+        size,
+        check,
+    )
+    w = flat.reshape(size, size)
+    matrix = w @ w.T / size
+    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
+    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
+    residual = optimality_gap(risk, polished, weight_decay * size)
+    return Trained(polished, residual, steps, "factors")
+
+
+def descend(
+    objective: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    weight_decay: float,
+    size: int,
+    check: Check,
+) -> tuple[Array, int]:
+    """L-BFGS on flat factors of a (size, size) matrix: where it ended, and its steps."""
+
+    def checked(w: Array) -> tuple[float, Array]:
         check()
-        return factors_objective(risk, weight_decay, w.reshape(size, size))
+        return objective(w)
 
     result = minimize(
-        objective,
-        rng.standard_normal(size * size),
+        checked,
+        start,
         jac=True,
         method="L-BFGS-B",
         options={
@@ -145,12 +169,7 @@ def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator, che
             "gtol": GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2,
         },
     )
-    w = result.x.reshape(size, size)
-    matrix = w @ w.T / size
-    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
-    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
-    residual = optimality_gap(risk, polished, weight_decay * size)
-    return Trained(polished, residual, int(result.nit), "factors")
+    return np.asarray(result.x), int(result.nit)
 
 
 def factors_objective(risk: Risk, weight_decay: float, w: Array) -> tuple[float, Array]:
@@ -189,12 +208,19 @@ def train_proximal(risk: Risk, weight_decay: float) -> Trained:
     return Trained(matrix, optimality_gap(risk, matrix, weight_decay * size), steps, "proximal")
 
 
-def train_splitting(risk: Risk, weight_decay: float, check: Check = go_on) -> Trained:
+def lowered(matrix: Array, tau: float) -> Array:
+    """The positive semidefinite matrix of `(x - tau)_+` for each eigenvalue x."""
+    return positive_part(matrix - tau * np.eye(len(matrix)))
+
+
+def train_splitting(
+    risk: Risk, weight_decay: float, check: Check = go_on, shrink: Callable[[Array, float], Array] = lowered
+) -> Trained:
     """Douglas-Rachford: the risk's proximal map by one Cholesky factor of K + lt d/(2 tau), then shrinkage.
 
-    Its limit lt -> 0 is the interpolator of least trace. Needs the linear output and fewer observations than
-    d(d+1)/2, else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not
-    converge. Memory and set-up grow like (nP)^2 and (nP)^3.
+    Its limit lt -> 0 is the interpolator of least trace (of least nuclear norm where `shrink` acts on singular
+    values). Needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), else K is
+    singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not converge. Memory and set-up grow like (nP)^2 and (nP)^3.
 
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
@@ -221,7 +247,7 @@ def train_splitting(risk: Risk, weight_decay: float, check: Check = go_on) -> Tr
         gap = (labels - scale * risk.sensing.fields(state)).reshape(-1)
         dual = cho_solve(factor, gap, check_finite=False).reshape(samples, -1)
         fitted = state + risk.sensing.adjoint(scale * dual)
-        matrix = positive_part(2.0 * fitted - state - tau * np.eye(size))
+        matrix = shrink(2.0 * fitted - state, tau)
         residual = relative_move(matrix, fitted)
         state = state + OVERRELAXATION * (matrix - fitted)
         steps += 1

@@ -55,7 +55,8 @@ class Simulate(Learn):
     )
     sensing: str = setting(
         "tokens",
-        "What students see: tokens, signed (without skewness), or goe (the theory's Gaussian matrices).",
+        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, untied "
+        "ginibre.",
         choices=SENSINGS,
         many=True,
         panel=RUN,
@@ -78,6 +79,7 @@ MEASURED = (
     Quantity("norm", "Tr Ŝ²/d", "q", error=True),
     Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
     Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
+    Quantity("nuclear_norm", "|Ŝ|_*/d, the sum of singular values over d (untied)", error=True, brief=True),
 )
 RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", quiet=True)
 QUANTITIES = (
