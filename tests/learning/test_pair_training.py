@@ -162,15 +162,17 @@ def test_pairs_of_tokens_agree(pairs: str, tokens: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("size", [40, 60])
-def test_gaussian_sensing_agrees(row: tuple[float, float, float, float], size: int) -> None:
-    """Without extrapolation: seeds 0 to 7, root mean square of the scores below 1.3, none beyond 4."""
-    problem = untied(*row)
-    found = agreement(state_evolution(problem), [simulate(problem, size=size, seeds=8, sensing="ginibre")])
-    scores = [one.z for one in found.comparisons if one.quantity != "prediction_error"]
-    print(row, size, [round(z, 2) for z in scores], round(found.spectrum_distance, 4))
-    assert max(map(abs, scores)) < 4
+def test_gaussian_sensing_extrapolates_to_the_limit() -> None:
+    """A line in 1/d through d = 40 and 60, eight seeds each: the root mean square of 18 scores is below 1.3."""
+    scores = []
+    for row in ROWS:
+        problem = untied(*row)
+        measured = [simulate(problem, size=size, seeds=8, sensing="ginibre") for size in (40, 60)]
+        found = agreement(state_evolution(problem), measured)
+        scores += [one.z for one in found.comparisons if one.quantity != "prediction_error"]
+        print(row, [round(z, 2) for z in scores[-6:]], round(found.spectrum_distance, 4))
+        assert found.spectrum_distance < 0.03
+    assert np.sqrt(np.mean(np.square(scores))) < 1.3
 
 
 @pytest.mark.long

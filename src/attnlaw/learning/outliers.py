@@ -31,11 +31,11 @@ class Outlier:
 
 
 def find_outliers(
-    target: Target, delta: float, threshold: float | None, shrinkage: float
+    target: Target, delta: float, threshold: float | None, shrinkage: float, cut: float | None = None
 ) -> tuple[Outlier, ...]:
     """Outliers of `shrinkage (X - threshold)_+`, largest first: spikes, and single modes of a power law.
 
-    A threshold of None cuts nothing: `shrinkage X`.
+    A threshold of None cuts nothing: `shrinkage X`. A `cut` above it keeps only what lies beyond.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
@@ -51,8 +51,9 @@ def find_outliers(
             found.append((mode, *_moments(base, mode)))
     outliers = []
     for spike, first, second in sorted(found, reverse=True):
-        location = spike + delta**2 * first - (threshold or 0.0)
-        if delta**2 * second < 1 and (threshold is None or location > 0):
+        place = spike + delta**2 * first
+        location = place - (threshold or 0.0)
+        if delta**2 * second < 1 and (threshold is None or place > max(threshold, cut or 0.0)):
             outliers.append(Outlier(spike, shrinkage * location, 1 - delta**2 * second))
     return tuple(outliers)
 

@@ -61,13 +61,18 @@ def train_pair_factors(
     size = risk.sensing.shape[2]
     start = rng.standard_normal(2 * size * size)
     flat, steps = descend(lambda w: pair_objective(risk, weight_decay, w), start, weight_decay, size, check)
-    first, second = flat.reshape(2, size, size)
-    matrix = first @ second.T / size
+    matrix = pair_matrix(flat, size)
     # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
     step = risk.step()
     polished = shrunk(matrix - step * risk(matrix)[1], step * weight_decay * size)
     residual = nuclear_gap(risk, polished, weight_decay * size)
     return Trained(polished, residual, steps, "factors")
+
+
+def pair_matrix(w: Array, size: int) -> Array:
+    """`W_Q W_K^T / sqrt(m d)` of flat factors."""
+    first, second = w.reshape(2, size, -1)
+    return np.asarray(first @ second.T / np.sqrt(size * first.shape[1]))
 
 
 def pair_objective(risk: Risk, weight_decay: float, w: Array) -> tuple[float, Array]:

@@ -6,6 +6,8 @@
 | m, q | `overlap` Tr S_hat^T S* / d, `norm` |S_hat|_F^2 / d |
 | delta (softmax and Bayes: a) | `noise_level` |
 | b | `threshold` |
+| t | `cut`, where the width of the factors cuts more than the threshold does |
+| K/alpha_P | `stability` (`attnlaw.learning.stability`), where there is a cut: unstable above 1 |
 | r, s | `shrinkage`: the trained matrix is `r (X - b)_+` or, for the direct student, `s X` |
 """
 
@@ -13,15 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.laws.law import Law
+from attnlaw.learning.error_split import ErrorSplit, split_error
 from attnlaw.learning.factorized import least_noise_level
 from attnlaw.learning.outliers import Outlier, find_outliers, lone_modes
 from attnlaw.learning.problem import Problem
 
 RESIDUAL = 1e-8
+WARNING, UNSTABLE = 0.6, 1.0  # of the stability indicator
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Prediction:
     nuclear_norm: Estimate | None
     noise_level: Estimate | None
     threshold: Estimate | None
+    cut: Estimate | None
     shrinkage: float
     spectrum: Law
     outliers: tuple[Outlier, ...]
@@ -53,10 +59,16 @@ class Prediction:
     steps: int
     outcome: Outcome = Outcome.DONE
     remark: str | None = None
+    stability: float | None = None
 
     @property
     def converged(self) -> bool:
         return self.outcome is Outcome.DONE
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether E is a value and not a bound."""
+        return self.outcome is not Outcome.RECOVERED or self.estimation_error.value == 0
 
     @property
     def relative_error(self) -> Estimate:
@@ -67,6 +79,44 @@ class Prediction:
     def atom_at_zero(self) -> float:
         """The share of eigenvalues that are zero."""
         return float(sum(weight for place, weight in self.spectrum.atoms if place == 0.0))
+
+    @property
+    def smallest_value(self) -> float | None:
+        """The smallest eigenvalue (singular value) that a student with factors keeps: 0 where weight decay cuts.
+
+        Away from zero it says that width, not weight decay, cut the rank.
+        """
+        if self.threshold is None or self.atom_at_zero == 0:
+            return None
+        return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)
+
+    @cached_property
+    def _split(self) -> ErrorSplit:
+        return split_error(self)
+
+    @property
+    def approximation_error(self) -> float | None:
+        return self._split.approximation
+
+    @property
+    def underfitting_error(self) -> float | None:
+        return self._split.underfitting
+
+    @property
+    def overfitting_error(self) -> float | None:
+        return self._split.overfitting
+
+    @property
+    def adapter_noise(self) -> float | None:
+        """`Delta_eff = Delta/2 + E`: the noise that a rank-one adapter trained after this student sees.
+
+        What this student misses acts on a later low-rank correction as label noise (arXiv 2606.05899). For the
+        plain linear output; None where groups have noises of their own.
+        """
+        problem = self.problem
+        if problem.output != "linear" or problem.groups:
+            return None
+        return problem.noise / 2 + self.estimation_error.value
 
     @property
     def bulk(self) -> list[tuple[float, float]]:
@@ -114,6 +164,7 @@ def estimates(
     rank_fraction: float | None = None,
     noise_level: float | None = None,
     threshold: float | None = None,
+    cut: float | None = None,
     errors: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The numbers of a prediction under their names, with their `errors`.
@@ -133,6 +184,7 @@ def estimates(
         "nuclear_norm": nuclear_norm,
         "noise_level": noise_level,
         "threshold": threshold,
+        "cut": cut,
     }
     known = errors or {}
     return {
@@ -145,7 +197,12 @@ def size_of(problem: Problem, value: float) -> dict[str, Any]:
     return {"trace" if problem.sides == 1 else "nuclear_norm": value}
 
 
-def ending(residual: float, found: bool = True, remedy: str = "raise the weight decay") -> dict[str, Any]:
+def ending(
+    residual: float,
+    found: bool = True,
+    remedy: str = "raise the weight decay",
+    instability: float | None = None,
+) -> dict[str, Any]:
     """How solving the equations ended, as `outcome` and `remark`."""
     if not found:
         return {
@@ -157,6 +214,16 @@ def ending(residual: float, found: bool = True, remedy: str = "raise the weight 
         return {
             "outcome": Outcome.ILL_CONDITIONED,
             "remark": f"the equations miss by {residual:.1e}; raise the weight decay or the noise",
+        }
+    if instability is not None and instability > UNSTABLE:
+        return {
+            "outcome": Outcome.UNSTABLE,
+            "remark": f"unstable: K/alpha_P = {instability:.3g}; training loss is a lower bound",
+        }
+    if instability is not None and instability > WARNING:
+        return {
+            "outcome": Outcome.DONE,
+            "remark": f"nearly unstable: K/alpha_P = {instability:.3g}; training runs may end up to 1% apart in E",
         }
     return {"outcome": Outcome.DONE, "remark": None}
 

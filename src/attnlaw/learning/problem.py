@@ -11,6 +11,7 @@ The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I
 | alpha | `alpha`, samples divided by d^2 |
 | beta | `beta`, inverse temperature of the row softmax |
 | Delta | `noise`, a variance |
+| kappa | `width` m/d of the factors; None: at least the rank of what they learn |
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
 | kappa0, Q* | `target.rank_ratio`, `target.second_moment` |
 | alpha_k, w_k, D_k | `channels`, from the observation `groups` |
@@ -41,7 +42,7 @@ from attnlaw.learning.target import Target
 __all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
 
 DEFAULT_TARGET, DEFAULT_UNTIED_TARGET = Target.marchenko_pastur(0.5), Target.product(0.5)
-SHARED = ("alpha", "tokens", "output", "beta", "noise", "weight_decay", "student", "attention")
+SHARED = ("alpha", "tokens", "output", "beta", "noise", "weight_decay", "student", "attention", "width")
 STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
 
 
@@ -110,6 +111,7 @@ class Problem:
     groups: tuple[ObservationGroup, ...] = ()
     attention: str = "tied"
     pairs: str | None = None
+    width: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, Target):

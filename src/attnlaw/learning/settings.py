@@ -94,6 +94,15 @@ class ProblemSettings(Settings):
         many=True,
         panel=PROBLEM,
     )
+    width: float | None = setting(
+        None,
+        "Width of the factors, κ = m/d, where it is less than the rank that they would learn.",
+        symbol="κ",
+        above=0,
+        where=("student", "factored"),
+        many=True,
+        panel=PROBLEM,
+    )
     student: str = setting("factorized", "Who learns.", choices=STUDENTS, many=True, panel=PROBLEM)
 
     def check(self) -> None:
@@ -115,6 +124,11 @@ class ProblemSettings(Settings):
                 self.tokens,
             )
         self._check_student()
+        if self.width is not None and not STUDENTS[self.student].factored:
+            able = " or ".join(name for name, one in STUDENTS.items() if one.factored)
+            raise BadSetting("width", f"needs {{student}} {able}, which has factors")
+        if self.width is not None and not output.weighted:
+            raise BadSetting("width", "needs {output} linear: no theory of narrow heads is known for others")
         if ATTENTIONS[self.attention].paired:
             self._check_pairs()
         if output.most_tokens is not None and self.tokens > output.most_tokens:
@@ -179,4 +193,5 @@ class ProblemSettings(Settings):
             student=self.student,
             attention=self.attention,
             pairs=self.pairs if paired else None,
+            width=self.width,
         )

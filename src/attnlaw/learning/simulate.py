@@ -184,6 +184,12 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         )
     size = require("size", size, int, least=2)
     problem.target.quantiles(size)
+    columns = size if problem.width is None else problem.width * size
+    if abs(columns - round(columns)) > 1e-9 * size or round(columns) < 1:
+        raise InputError(
+            f"size {size} times width {problem.width:g} is {columns:g}, expected a whole number of at least 1; "
+            "choose another size or width"
+        )
     samples = round(problem.alpha * size * size)
     if samples < 1:
         raise InputError(

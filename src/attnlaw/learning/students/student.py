@@ -26,6 +26,7 @@ class Student:
     |---|---|
     | `label`, `colour` | its name in legends and tables; its place in the palette |
     | `penalised` | whether `weight_decay` plays a part |
+    | `factored` | whether it has factors, whose `width` may be limited |
     | `theories` | output -> `theory(problems, report)`: predictions of problems that share target and output;
       `report(done)` may tell how many are. An output that is not here is refused by name |
     | `trainer` | `train(problem, risk, rng, check) -> Trained`; None: computed, not trained |
@@ -50,6 +51,7 @@ class Student:
     best_decay: Mapping[str, Callable[[Any], float | None]] = field(default_factory=dict)
     sizes: Mapping[str, Named] = field(default_factory=dict)
     untied: Student | None = None
+    factored: bool = False
 
     def under(self, attention: str) -> Student | None:
         """Its record for tied or untied attention, None where it has none."""
