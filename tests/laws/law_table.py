@@ -44,7 +44,7 @@ class Case:
 
 
 BLURRED = FreeConvolution(MarchenkoPastur(0.5), 0.4)
-PRODUCT = FreeConvolution(SymmetricProduct(0.5), 0.8)
+PRODUCT = FreeConvolution(SymmetricProduct(0.5, 1.3), 0.8)
 CASES = {
     "semicircle": Case(Semicircle(1.3)),
     "marchenko-pastur, low rank": Case(MarchenkoPastur(0.3, 2.0)),
@@ -58,7 +58,7 @@ CASES = {
     "rectified, both sides, cut": Case(Rectified(PRODUCT, 0.5, 1.2, sides=2, cut=0.7), error=2e-6),
     "free convolution, product": Case(PRODUCT),
     "product of factors, low rank, folded": Case(Folded(SymmetricProduct(0.3)), error=2e-6),
-    "product of factors, full rank": Case(SymmetricProduct(4.0)),
+    "product of factors, full rank": Case(SymmetricProduct(4.0, 1.7)),
     "folded": Case(Folded(PRODUCT), error=2e-6),
     "discrete": Case(Discrete((0.5, 1.0, 4.0), (0.5, 0.3, 0.2))),
     "head null": Case(HeadNull(0.25)),

@@ -1,4 +1,4 @@
-"""The product of two factors, blurred: quartic against Biane's curve, drawn matrices, its limits, both sides."""
+"""The product of two factors, blurred: quartic against Biane's curve, draws, limits, both sides."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def as_atoms(law: SymmetricProduct) -> Discrete:
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)
     weights = np.append(weights, atoms[:, 1])
-    return Discrete(
-        tuple(np.append(points, atoms[:, 0]).tolist()), tuple((weights / weights.sum()).tolist())
-    )
+    return Discrete(tuple(np.append(points, atoms[:, 0]).tolist()), tuple((weights / weights.sum()).tolist()))
 
 
 @pytest.mark.parametrize("k", RATIOS)
@@ -34,7 +32,10 @@ def test_quartic_root_is_the_physical_one(k: float, a: float) -> None:
     """At every node: a root of the quartic, to its condition; and mass, variance, 2 int x Re g are known."""
     ((_, nodes),) = product_nodes(k, np.array([a]))
     x, re_g = nodes.x, nodes.re_g
-    half, theta = 0.5 * (nodes.high - nodes.low)[..., None], (np.arange(x.shape[-1]) + 0.5) * np.pi / x.shape[-1]
+    half, theta = (
+        0.5 * (nodes.high - nodes.low)[..., None],
+        (np.arange(x.shape[-1]) + 0.5) * np.pi / x.shape[-1],
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         density = nodes.mass / (half * np.sin(theta))
     g = (re_g - 1j * np.pi * density)[nodes.mass > 0]
@@ -49,7 +50,7 @@ def test_quartic_root_is_the_physical_one(k: float, a: float) -> None:
 @pytest.mark.parametrize("k", RATIOS)
 @pytest.mark.parametrize("b", [0.2, 1.1])
 def test_integrals_of_both_sides_against_the_boundary_curve(k: float, b: float) -> None:
-    """The curve takes nodes until the last three coefficients of the mass are 1e-9: a few of that is its error."""
+    """The curve takes nodes until the last coefficients of the mass are 1e-9: its error is a few of that."""
     law, a = SymmetricProduct(k), np.array([0.6])
     quartic = rectify(Truncated(law, a, 2), np.array([b]))
     curve = rectify(Truncated(as_atoms(law), a, 2), np.array([b]))
@@ -72,7 +73,9 @@ def test_chi_is_the_derivative_of_J() -> None:
     assert chi == pytest.approx(slope(1e-3), abs=2 * abs(slope(2e-3) - slope(1e-3)) + 1e-11)
 
 
-@pytest.mark.parametrize(("a", "b", "cut"), [(0.004, 0.003, None), (0.004, 0.003, 0.006), (0.009, 0.002, 1.0)])
+@pytest.mark.parametrize(
+    ("a", "b", "cut"), [(0.004, 0.003, None), (0.004, 0.003, 0.006), (0.009, 0.002, 1.0)]
+)
 def test_small_errors_do_not_cancel(a: float, b: float, cut: float | None) -> None:
     """Where a and b are small, E equals `Q - J - 2 b M1 + 2 a^2 chi`, to the round-off of those terms."""
     parts = rectify(
@@ -125,7 +128,9 @@ def test_a_gap_opens() -> None:
 
 def test_rectified_singular_values_with_a_cut() -> None:
     law = Rectified(FreeConvolution(SymmetricProduct(0.5), 0.8), 0.6, 1.5, sides=2, cut=0.9)
-    parts = rectify(Truncated(SymmetricProduct(0.5), np.array([0.8]), 2), np.array([0.6]), cut=np.array([0.9]))
+    parts = rectify(
+        Truncated(SymmetricProduct(0.5), np.array([0.8]), 2), np.array([0.6]), cut=np.array([0.9])
+    )
     assert law.intervals[0][0] == pytest.approx(1.5 * 0.3)
     assert law.moment(2) == pytest.approx(1.5**2 * parts.J[0], rel=1e-9)
     assert law.moment(1) == pytest.approx(1.5 * parts.M1[0], rel=1e-9)

@@ -22,22 +22,26 @@ def parts(found) -> np.ndarray:
 @pytest.mark.parametrize("student", STUDENTS)
 def test_the_parts_sum_to_the_error(attention: str, student: str) -> None:
     for found in state_evolutions(
-        [Problem(alpha, noise=0.5, weight_decay=0.3, student=student, attention=attention) for alpha in (0.2, 0.9)]
+        [
+            Problem(alpha, noise=0.5, weight_decay=0.3, student=student, attention=attention)
+            for alpha in (0.2, 0.9)
+        ]
     ):
         assert parts(found).sum() == pytest.approx(found.estimation_error.value, rel=1e-9)
-        assert parts(found)[0] == 0 and np.all(parts(found) >= 0)
+        assert parts(found)[0] == 0
+        assert np.all(parts(found) >= 0)
         assert found.adapter_noise == 0.25 + found.estimation_error.value
 
 
 @pytest.mark.parametrize("attention", ["tied", "untied"])
 def test_modes_of_a_power_law_are_counted(attention: str) -> None:
-    problem = Problem(
-        0.8, target=Target.power_law(1.0, 60), noise=0.5, weight_decay=0.8, attention=attention
-    )
+    problem = Problem(0.8, target=Target.power_law(1.0, 60), noise=0.5, weight_decay=0.8, attention=attention)
     found = state_evolution(problem)
     assert len(found.outliers) > 1
     assert parts(found).sum() == pytest.approx(found.estimation_error.value, rel=1e-9)
-    naive = sum(o.target**2 - 2 * o.target * o.location * o.overlap + o.location**2 for o in found.outliers) / 60
+    naive = (
+        sum(o.target**2 - 2 * o.target * o.location * o.overlap + o.location**2 for o in found.outliers) / 60
+    )
     assert parts(found)[0] == pytest.approx(naive, rel=1e-12)
 
 

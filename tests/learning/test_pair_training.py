@@ -1,4 +1,4 @@
-"""Untied students that are trained: sensing against loops, equal minima by two solvers, theory beside training."""
+"""Untied students that are trained: sensing against loops, two solvers, theory beside training."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def test_fields_have_the_variance_of_the_theory(sensing: str) -> None:
 def test_noise_is_half_of_delta_on_every_pair() -> None:
     quiet, loud = untied(0.5, 0.5, 0.0, 0.1, tokens=2), untied(0.5, 0.5, 3.0, 0.1, tokens=2)
     teacher = hidden_target(quiet.target.quantiles(4), np.random.default_rng(0))
-    first, second = (draw_risk(one, teacher, 5_000, "tokens", np.random.default_rng(5)) for one in (quiet, loud))
+    first, second = (
+        draw_risk(one, teacher, 5_000, "tokens", np.random.default_rng(5)) for one in (quiet, loud)
+    )
     noise = second.labels - first.labels
     assert noise.shape == (5_000, 4)
     assert np.var(noise) == pytest.approx(1.5, rel=4 * np.sqrt(2 / noise.size))
@@ -86,7 +88,10 @@ def test_gradient_of_both_factors_against_finite_differences(width: int) -> None
     for _ in range(4):
         direction = rng.standard_normal(w.size)
         slopes = [
-            (pair_objective(risk, 0.3, w + h * direction)[0] - pair_objective(risk, 0.3, w - h * direction)[0])
+            (
+                pair_objective(risk, 0.3, w + h * direction)[0]
+                - pair_objective(risk, 0.3, w - h * direction)[0]
+            )
             / (2 * h)
             for h in (1e-4, 2e-4)
         ]
@@ -95,7 +100,7 @@ def test_gradient_of_both_factors_against_finite_differences(width: int) -> None
 
 
 def test_balanced_factors_pay_the_nuclear_norm() -> None:
-    """`lambda (|W_Q|^2 + |W_K|^2) = lt d |S|_*` for balanced factors of any width, lt = 2 sqrt(kappa) lambda."""
+    """`lambda (|W_Q|^2 + |W_K|^2) = lt d |S|_*` for balanced factors, lt = 2 sqrt(kappa) lambda."""
     risk, rng = data(untied(0.5, 0.5, 0.5, 0.3), 6), np.random.default_rng(0)
     left, values, right = np.linalg.svd(rng.standard_normal((6, 6)))
     matrix = (left * values) @ right
@@ -107,12 +112,13 @@ def test_balanced_factors_pay_the_nuclear_norm() -> None:
 
 @pytest.mark.parametrize("sensing", ["ginibre", "tokens"])
 def test_two_solvers_find_the_same_minimum(sensing: str) -> None:
-    """L-BFGS on factors and splitting on S: the residual bounds how far each objective is from the minimum."""
+    """L-BFGS on factors and splitting on S: the residual bounds how far each is from the minimum."""
     problem = untied(0.3, 0.6, 0.5, 0.5)
     risk = data(problem, 20, sensing=sensing)
     factors = train_pair_factors(risk, 0.5, np.random.default_rng(1))
     convex = train_splitting(risk, 0.5, shrink=shrunk)
-    assert factors.converged and convex.converged
+    assert factors.converged
+    assert convex.converged
 
     def objective(matrix: np.ndarray) -> float:
         return risk(matrix)[0] + 0.5 * 20 * float(np.linalg.svd(matrix, compute_uv=False).sum())
@@ -144,7 +150,8 @@ def test_gaussian_sensing_agrees_at_a_small_size(student: str) -> None:
     problem = untied(0.3, 0.6, 0.5, 0.5, student=student)
     measured = simulate(problem, size=20, seeds=12, sensing="ginibre")
     found = agreement(state_evolution(problem), [measured])
-    assert measured.trace is None and measured.nuclear_norm is not None
+    assert measured.trace is None
+    assert measured.nuclear_norm is not None
     assert found.worst < 4
     assert found["nuclear_norm"].value == pytest.approx(measured.eigenvalues.mean(), rel=1e-10)
     assert found.spectrum_distance < 0.06
@@ -163,16 +170,15 @@ def test_pairs_of_tokens_agree(pairs: str, tokens: int) -> None:
 
 @pytest.mark.long
 def test_gaussian_sensing_extrapolates_to_the_limit() -> None:
-    """A line in 1/d through d = 40 and 60, eight seeds each: the root mean square of 18 scores is below 1.3."""
+    """A line in 1/d through d = 40 and 60, eight seeds each: root mean square of 18 scores below 1.3."""
     scores = []
     for row in ROWS:
         problem = untied(*row)
         measured = [simulate(problem, size=size, seeds=8, sensing="ginibre") for size in (40, 60)]
         found = agreement(state_evolution(problem), measured)
         scores += [one.z for one in found.comparisons if one.quantity != "prediction_error"]
-        print(row, [round(z, 2) for z in scores[-6:]], round(found.spectrum_distance, 4))
         assert found.spectrum_distance < 0.03
-    assert np.sqrt(np.mean(np.square(scores))) < 1.3
+    assert np.sqrt(np.mean(np.square(scores))) < 1.3, np.round(scores, 2)
 
 
 @pytest.mark.long
@@ -183,7 +189,6 @@ def test_tokens_extrapolate_to_the_limit(pairs: str, tokens: int) -> None:
     measured = [simulate(problem, size=size, seeds=seeds) for size, seeds in ((40, 12), (80, 6))]
     found = agreement(state_evolution(problem), measured)
     scores = [one.z for one in found.comparisons if one.quantity != "prediction_error"]
-    print(pairs, tokens, [round(z, 2) for z in scores])
     assert max(map(abs, scores)) < 4
 
 
@@ -204,5 +209,4 @@ def test_outliers_are_seen_on_both_sides(spike: float) -> None:
         found.append((values[0], (left[:, 0] @ u[:, 0]) ** 2, (right[0] @ v[0]) ** 2))
     mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
     expected = np.array([seen.location, seen.overlap, seen.overlap])
-    print(spike, mean, error, expected)
     assert np.all(np.abs(mean - expected) < 4 * error)

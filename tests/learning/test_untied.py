@@ -27,8 +27,8 @@ NAMES = (
     "noise_level", "threshold", "estimation_error", "training_loss", "rank_fraction", "norm", "overlap",
     "nuclear_norm",
 )  # fmt: skip
-# (k0, alpha_P, Delta, lt), then these quantities and the top edge; solved by other code, stable to 1e-12, and held
-# against Gaussian sensing at d = 40, 60 and tokens up to d = 120.
+# (k0, alpha_P, Delta, lt), then these quantities and the top edge; solved by other code, stable to 1e-12, and
+# held against Gaussian sensing at d = 40, 60 and tokens up to d = 120.
 REFERENCE = {
     (0.5, 0.5, 0.5, 0.2): "1.335560 1.179016 .641861 .025664 .527109 .681606 .519872 .490951 2.5956",
     (0.3, 0.6, 0.5, 0.5): "1.051169 1.061232 .412974 .102201 .462938 .552576 .569801 .395671 2.7224",
@@ -64,7 +64,9 @@ def test_reference_values(case: tuple[float, float, float, float]) -> None:
 
 
 @pytest.mark.parametrize(("case", "bayes", "direct"), list(zip(REFERENCE, BAYES, DIRECT, strict=True)))
-def test_reference_errors_of_the_others(case: tuple[float, float, float, float], bayes: str, direct: str) -> None:
+def test_reference_errors_of_the_others(
+    case: tuple[float, float, float, float], bayes: str, direct: str
+) -> None:
     problem = untied(*case)
     least = state_evolution(replace(problem, student="bayes"))
     assert least.estimation_error.value == pytest.approx(float(bayes), abs=half_digit(bayes))
@@ -78,7 +80,8 @@ def test_reference_errors_of_the_others(case: tuple[float, float, float, float],
 @pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
 def test_the_spectrum_carries_rank_norm_and_nuclear_norm(student: str) -> None:
     found = state_evolution(untied(0.3, 0.6, 0.5, 0.5, student=student))
-    assert found.nuclear_norm is not None and found.rank_fraction is not None
+    assert found.nuclear_norm is not None
+    assert found.rank_fraction is not None
     # The Bayes-optimal law is a table of 1201 points.
     error = 2e-5 if student == "bayes" else 1e-9
     assert found.spectrum.moment(2) == pytest.approx(found.norm.value, rel=error)
@@ -87,7 +90,7 @@ def test_the_spectrum_carries_rank_norm_and_nuclear_norm(student: str) -> None:
 
 
 def test_the_equations_hold_by_another_route() -> None:
-    """All four, at the solution, with the integrals of Biane's curve over atoms at the target's quadrature."""
+    """All four, at the solution, with the integrals of Biane's curve over the target's quadrature."""
     k0, alpha, noise, lt = 0.5, 1.2, 0.5, 0.6
     found = state_evolution(untied(k0, alpha, noise, lt))
     points, weights = found.problem.target.law.nodes()
@@ -130,7 +133,9 @@ def test_no_decay_above_interpolation(student: str) -> None:
         untied(0.5, 0.9, 0.5, 0.0, student=student)
 
 
-@pytest.mark.parametrize(("alpha", "limit", "small"), [(0.9, 2.448, 2.447), (0.97, 8.216, 8.191), (0.99, 24.86, 24.45)])
+@pytest.mark.parametrize(
+    ("alpha", "limit", "small"), [(0.9, 2.448, 2.447), (0.97, 8.216, 8.191), (0.99, 24.86, 24.45)]
+)
 def test_the_error_at_interpolation_has_no_bound(alpha: float, limit: float, small: float) -> None:
     one, other = (untied(0.5, alpha, 0.5, decay) for decay in (1e-9, 1e-5))
     assert state_evolution(one).estimation_error.value == pytest.approx(limit, rel=5e-4)
@@ -159,7 +164,7 @@ def test_targets_by_their_singular_values(k0: float) -> None:
 
 
 def test_a_lone_spike() -> None:
-    """On a bulk of zeros: seen at `s + delta^2/s - b`, squared overlap `1 - delta^2/s^2`, Bayes at `s - delta^2/s`."""
+    """On zeros: at `s + delta^2/s - b`, squared overlap `1 - delta^2/s^2`; Bayes at `s - delta^2/s`."""
     problem = Problem(
         1.2,
         target=Target.discrete([0.0, 1.0], [0.999, 0.001]).with_spikes(6.0),
@@ -186,7 +191,8 @@ def test_reference_outliers(spike: float, location: float, overlap: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("k0", "recovery"), [(0.1, ".351144"), (0.2, ".571690"), (0.3, ".725255"), (0.5, ".905417"), (0.8, ".994194")]
+    ("k0", "recovery"),
+    [(0.1, ".351144"), (0.2, ".571690"), (0.3, ".725255"), (0.5, ".905417"), (0.8, ".994194")],
 )
 def test_recovery_table(k0: float, recovery: str) -> None:
     found = thresholds(Target.product(k0), attention="untied")
@@ -205,7 +211,7 @@ def test_recovery_table(k0: float, recovery: str) -> None:
 
 
 def test_the_error_vanishes_at_recovery() -> None:
-    """Clean labels, k0 = 0.3, lt -> 0: E at .60, .66, .69 as simulated; below 1e-6 beyond the threshold .7253."""
+    """Clean labels, k0 = 0.3, lt -> 0: E at .60, .66, .69 as simulated; below 1e-6 beyond .7253."""
     curve = state_evolutions([untied(0.3, alpha, 0.0, 1e-7) for alpha in (0.60, 0.66, 0.69, 0.74)])
     found = [one.estimation_error.value for one in curve]
     assert found[:3] == pytest.approx([0.0652, 0.0189, 0.0057], abs=6e-5)
@@ -226,8 +232,10 @@ def test_bayes_threshold_of_shared_values() -> None:
 
 
 def test_scaling_law_of_half_the_observations() -> None:
-    """Leading order: N pairs are N/2 tied observations. The full equations differ by a part that vanishes with d."""
-    assert leading_error(1.0, [16.0], 0.5, attention="untied") == pytest.approx(leading_error(1.0, [8.0], 0.5))
+    """Leading order: N pairs are N/2 tied observations; full equations differ by what vanishes with d."""
+    assert leading_error(1.0, [16.0], 0.5, attention="untied") == pytest.approx(
+        leading_error(1.0, [8.0], 0.5)
+    )
     apart = []
     for d in (100, 3000):
         shared = {"target": Target.power_law(1.0, d), "noise": 0.5, "student": "bayes"}
@@ -241,7 +249,7 @@ def test_scaling_law_of_half_the_observations() -> None:
 
 
 def test_all_pairs_of_the_direct_student() -> None:
-    """T = 4; tokens at d = 120: E_sym .1872(14) (line through d = 60, 120: .174), E_anti .2226(20), 1.696(13)."""
+    """T = 4; tokens at d = 120: E_sym .1872(14) (extrapolated .174), E_anti .2226(20), 1.696(13)."""
     found = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
     values = (found.symmetric, found.antisymmetric, found.training_loss)
     assert values == pytest.approx((0.17722, 0.22792, 1.71508), abs=5e-6)
@@ -256,10 +264,19 @@ def told(verb: Any, **given: Any) -> str:
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"pairs": "all"}, "--pairs all: with --attention untied self pairs see the symmetric part of S alone"),
-        ({"output": "softmax", "tokens": 2}, "--output softmax: has no theory with --attention untied; take linear"),
+        (
+            {"pairs": "all"},
+            "--pairs all: with --attention untied self pairs see the symmetric part of S alone",
+        ),
+        (
+            {"output": "softmax", "tokens": 2},
+            "--output softmax: has no theory with --attention untied; take linear",
+        ),
         ({"output": "hardmax", "tokens": 2, "student": "bayes"}, "--output hardmax: has no theory"),
-        ({"pairs": "causal"}, "--tokens 1: expected at least 2 with --pairs causal: one token has no such pair"),
+        (
+            {"pairs": "causal"},
+            "--tokens 1: expected at least 2 with --pairs causal: one has no such pair",
+        ),
         ({"pairs": "distinct"}, "--tokens 1: expected at least 2 with --pairs distinct"),
     ],
 )
@@ -285,7 +302,9 @@ def test_what_tied_attention_refuses() -> None:
 
 def test_rows_say_what_was_solved() -> None:
     cases = VERB.cases({"attention": ["tied", "untied"], "alpha": 0.5, "noise": 0.5, "weight_decay": 0.2})
-    rows = [VERB.row(case, found) for case, found in zip(cases, VERB.run(cases, lambda *_: None), strict=True)]
+    rows = [
+        VERB.row(case, found) for case, found in zip(cases, VERB.run(cases, lambda *_: None), strict=True)
+    ]
     assert [(row["attention"], row["pairs"]) for row in rows] == [("tied", None), ("untied", "cross")]
     assert [row["trace"] is None for row in rows] == [False, True]
     assert rows[1]["estimation_error"] == pytest.approx(0.641861, abs=5e-7)

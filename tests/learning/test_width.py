@@ -1,4 +1,4 @@
-"""Heads narrower than what they would learn: reference values, stability, limits, trained ones beside them."""
+"""Heads narrower than what they would learn: reference values, stability, limits, trained ones."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def untied(k0: float, alpha: float, noise: float, decay: float, width: float | N
     )
 
 
-# (k0, alpha_P, Delta, lt, kappa): E, training loss, stability at d = 40 and 160. Solved by other code; trained at
-# d = 40 and 80 beside it, within 1.5 standard errors but for the third (restarts differ, training loss +5%).
+# (k0, alpha_P, Delta, lt, kappa): E, training loss, stability at d = 40 and 160. Solved by other code;
+# trained at d = 40 and 80 beside it, within 1.5 standard errors but for the third (restarts differ, training
+# loss +5%).
 REFERENCE = {
     (0.5, 0.5, 0.5, 0.2, 0.4): (".67615", ".02771", ".71", ".76"),
     (0.5, 0.5, 0.5, 0.2, 0.3): (".790352", ".036379", "1.03", "1.21"),
@@ -53,7 +54,8 @@ def within(value: float, digits: str) -> bool:
 def test_reference_values(case: tuple[float, float, float, float, float]) -> None:
     error, loss, small, large = REFERENCE[case]
     found = state_evolution(untied(*case))
-    assert within(found.estimation_error.value, error) and within(found.training_loss.value, loss)
+    assert within(found.estimation_error.value, error)
+    assert within(found.training_loss.value, loss)
     assert found.rank_fraction.value == pytest.approx(case[-1], abs=1e-9)
     batch = Batch.of([untied(*case)])
     assert within(instability(batch, solve(batch), 0, size=40), small)
@@ -129,7 +131,7 @@ def test_stability_by_a_loop_over_pairs(sides: int) -> None:
 
 
 def test_width_and_decay_together_beat_the_best_decay() -> None:
-    """k0 = .3, alpha_P = 1.5, Delta = .5: .1272 with kappa = k0; .1391 at full width and the best lt = .80."""
+    """k0 = .3, alpha_P = 1.5, Delta = .5: .1272 with kappa = k0; .1391 at full width, best lt = .80."""
     narrow = state_evolution(untied(0.3, 1.5, 0.5, 0.3, 0.3)).estimation_error.value
     best = state_evolution(untied(0.3, 1.5, 0.5, 0.8, None)).estimation_error.value
     bayes = state_evolution(replace(untied(0.3, 1.5, 0.5, 0.8, None), student="bayes")).estimation_error.value
@@ -141,7 +143,8 @@ def test_an_outlier_must_be_beyond_the_cut() -> None:
     found = state_evolution(narrow)
     assert found.cut.value > 2.6
     seen = state_evolution(replace(narrow, target=narrow.target.with_spikes(9.0))).outliers
-    assert len(seen) == 1 and seen[0].location > found.smallest_value
+    assert len(seen) == 1
+    assert seen[0].location > found.smallest_value
 
 
 def test_refusals() -> None:
@@ -161,9 +164,7 @@ def test_narrow_heads_are_trained_beside_the_theory(attention: str) -> None:
     sensing = {"tied": "goe", "untied": "ginibre"}[attention]
     kind = Target.marchenko_pastur if attention == "tied" else Target.product
     alpha = {"tied": 0.75, "untied": 1.5}[attention]
-    problem = Problem(
-        alpha, target=kind(0.3), noise=0.5, weight_decay=0.3, width=0.3, attention=attention
-    )
+    problem = Problem(alpha, target=kind(0.3), noise=0.5, weight_decay=0.3, width=0.3, attention=attention)
     theory = state_evolution(problem)
     assert theory.stability < 0.5
     measured = simulate(problem, size=20, seeds=8, sensing=sensing)

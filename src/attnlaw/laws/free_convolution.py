@@ -2,8 +2,8 @@
 
 `mu_a` is the limiting law of the eigenvalues of `S + a Z`: S with the base law, Z symmetric Gaussian with
 spectrum on [-2, 2]. With a symmetric base law, singular values with both signs, it is that of the singular
-values of `S + a Z`, Z square of independent entries (Benaych-Georges 2009). `Truncated` gives integrals of mu_a above any threshold for a batch of a's;
-`FreeConvolution` is one mu_a as a `Law`.
+values of `S + a Z`, Z square of independent entries (Benaych-Georges 2009). `Truncated` gives integrals of
+mu_a above any threshold for a batch of a's; `FreeConvolution` is one mu_a as a `Law`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Truncated:
     """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
 
     The nodes depend on a only, so many thresholds b cost little once they are there. `second_moment` is the
-    base law's. With `sides` 2, for a symmetric base law and b >= 0, the integrals are over `abs(x) > b`, of 1,
-    abs(x), x^2, abs(Re g) and x Re g, where Re g has the sign of x: twice those over `x > b`.
+    base law's. With `sides` 2, for a symmetric base law and b >= 0, the integrals are over `abs(x) > b`, of
+    1, abs(x), x^2, abs(Re g) and x Re g, where Re g has the sign of x: twice those over `x > b`.
 
     >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
     >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
@@ -49,8 +49,12 @@ class Truncated:
                 (rows, (_rescaled(nodes, scale),)) for rows, nodes in cubic_nodes(base.rank_ratio, a / scale)
             ]
         elif isinstance(base, SymmetricProduct):
-            self.second_moment = 1.0
-            self._members = [(rows, (nodes,)) for rows, nodes in product_nodes(base.rank_ratio, a)]
+            scale = base.scale
+            self.second_moment = scale**2
+            self._members = [
+                (rows, (_rescaled(nodes, scale),))
+                for rows, nodes in product_nodes(base.rank_ratio, a / scale)
+            ]
         else:
             s, p = base.arrays
             self.second_moment = float(p @ s**2)
@@ -208,8 +212,9 @@ class FreeConvolution(Law):
             re_g, density = cubic_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
             return np.asarray((re_g - 1j * np.pi * density) / scale)
         if isinstance(self.base, SymmetricProduct):
-            re_g, density = product_stieltjes(self.base.rank_ratio, np.array(self.sigma), x)
-            return np.asarray(re_g - 1j * np.pi * density)
+            scale = self.base.scale
+            re_g, density = product_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
+            return np.asarray((re_g - 1j * np.pi * density) / scale)
         s, p = self.base.arrays
         # |g| <= 1/sigma on the boundary, so |x - u| <= sigma.
         below, above = x - self.sigma, x + self.sigma

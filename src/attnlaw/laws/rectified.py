@@ -5,8 +5,8 @@ semidefinite matrix (arXiv 2509.24914). The integrals that state evolution needs
 `M1 = int f dmu_a` and `chi = 2 int f Re g_a dmu_a = (dJ/da) / (2a)`. With X the eigenvalues of `S + a Z` and
 Q the second moment of S, the distance of the rectified matrix from S is `E = Q - J - 2 b M1 + 2 a^2 chi`.
 
-For singular values with both signs, S square and Z of independent entries, `f(x) = sign(x) (abs(x) - b)_+`, the
-integrals are over both sides, and the same formulas hold: a table of two sides.
+For singular values with both signs, S square and Z of independent entries, `f(x) = sign(x) (abs(x) - b)_+`,
+the integrals are over both sides, and the same formulas hold: a table of two sides.
 
 A student of limited width keeps a share of the values only, those beyond a cut t > b:
 `f(x) = (x - b) 1(x > t)`, and the same formulas hold with the integrals taken above t.
@@ -47,7 +47,7 @@ class Rectification:
 def rectify(
     table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
 ) -> Rectification:
-    """Integrals of `(x - b)_+`, or of `(x - b) 1(x > cut)` where that is higher, against each mu_a of a table.
+    """Integrals of `(x - b)_+`, or of `(x - b) 1(x > cut)` where that is higher, against each mu_a.
 
     >>> from attnlaw.laws.marchenko_pastur import MarchenkoPastur
     >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))

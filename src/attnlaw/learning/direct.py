@@ -85,11 +85,11 @@ def all_pairs(
 ) -> PartsPoint:
     """The untied direct student that sees all T^2 ordered pairs of a sequence, self pairs too.
 
-    Self pairs (noise Delta, centred by Tr S/sqrt(d)) show the symmetric part alone, the sum and the difference of
-    a pair's two orders (noise Delta/2 each) one part each. So the parts are two ridges on d^2/2 unknowns:
-    channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2, Delta/4), the antisymmetric part the second alone.
-    `symmetric_share` of Q* is in the symmetric part, 1/2 for a generic target. A factorised student has no such
-    theory: the map of its penalty is none of singular values.
+    Self pairs (noise Delta, centred by Tr S/sqrt(d)) show the symmetric part alone, the sum and the
+    difference of a pair's two orders (noise Delta/2 each) one part each. So the parts are two ridges on d^2/2
+    unknowns: channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2, Delta/4), the antisymmetric part the
+    second alone. `symmetric_share` of Q* is in the symmetric part, 1/2 for a generic target. A factorised
+    student has no such theory: the map of its penalty is none of singular values.
 
     >>> point = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
     >>> round(point.symmetric, 5), round(point.antisymmetric, 5), round(point.training_loss, 5)
@@ -100,8 +100,8 @@ def all_pairs(
     errors, loss = [], 0.0
     for channels, share in (((own, mixed), symmetric_share), ((mixed,), 1 - symmetric_share)):
         part = Target.discrete([float(np.sqrt(share * target.second_moment))])
-        rows = np.array([[[one.alpha, one.weight, one.noise] for one in channels]])
-        batch = Batch(part, *np.moveaxis(rows, 2, 0), np.array([weight_decay]))
+        alphas, weights, noises = np.array([[one.alpha, one.weight, one.noise] for one in channels]).T
+        batch = Batch(part, alphas[None], weights[None], noises[None], np.array([weight_decay]))
         point = solve(batch)
         errors.append(float(point.E[0]))
         terms = batch.alpha * batch.weight * (point.E[:, None] + batch.noise)

@@ -1,15 +1,15 @@
 """What the error of a trained matrix is made of: our own definition, by modes of the target.
 
-Out are the modes that stand out of the learned spectrum, each with the target's value s, the learned one s' and the
-squared overlap o of their vectors; they carry `Q_out = sum s^2/d`, `m_out = sum s s' o/d`, `q_out = sum s'^2/d`. In is
-the rest: `Q_in = Q* - Q_out`, `m_in = m - m_out`, `q_in = q - q_out`.
+Out are the modes that stand out of the learned spectrum, each with the target's value s, the learned one s'
+and the squared overlap o of their vectors; they carry `Q_out = sum s^2/d`, `m_out = sum s s' o/d`, `q_out =
+sum s'^2/d`. In is the rest: `Q_in = Q* - Q_out`, `m_in = m - m_out`, `q_in = q - q_out`.
 
     approximation   sum_out (s^2 - 2 s s' o + s'^2)/d      modes that were found, but not exactly
     underfitting    (Q_in - m_in)^2 / Q_in                 what is missing along the target
     overfitting     q_in - m_in^2 / Q_in                   what was learned beside it
 
-They sum to `E = Q* - 2 m + q`. Without outliers the last two are never negative (Cauchy-Schwarz). A spike weighs
-nothing in the limit; a mode of a power law of dimension d weighs 1/d.
+They sum to `E = Q* - 2 m + q`. Without outliers the last two are never negative (Cauchy-Schwarz). A spike
+weighs nothing in the limit; a mode of a power law of dimension d weighs 1/d.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ def split_error(prediction: Prediction) -> ErrorSplit:
     Q, m = target.second_moment - Q_out, prediction.overlap.value - m_out
     q = prediction.norm.value - q_out
     # With all of the target found there is nothing to miss: what is left of S was learned beside it.
-    if Q <= 1e-12 * target.second_moment:
+    if 1e-12 * target.second_moment >= Q:
         return ErrorSplit(Q_out - 2 * m_out + q_out, 0.0, q)
     return ErrorSplit(Q_out - 2 * m_out + q_out, (Q - m) ** 2 / Q, q - m * m / Q)

@@ -13,20 +13,21 @@ semidefinite (arXiv 2509.24914). Observation groups k: `alpha_k d^2` observation
 
 For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
 
-Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have the singular values with both signs in place of eigenvalues and
-`f(x) = sign(x) (abs(x) - b)_+`; each observation tells of twice as many unknowns, so `Vhat = sum alpha_k c_k`,
-`qhat = sum alpha_k c_k^2 (E + D_k)`, `b = lt/Vhat`: the same equations at alpha_k/2 and lt/2, integrals over both
-sides.
+Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have the singular values with both signs in place of eigenvalues
+and `f(x) = sign(x) (abs(x) - b)_+`; each observation tells of twice as many unknowns, so `Vhat = sum alpha_k
+c_k`, `qhat = sum alpha_k c_k^2 (E + D_k)`, `b = lt/Vhat`: the same equations at alpha_k/2 and lt/2, integrals
+over both sides.
 
-Factors of width kappa below the rank that they would learn keep the share kappa of values beyond a cut t > b only:
-`f(x) = (x - b) 1(x > t)`, `mu_delta(x > t) = kappa`, and all equations stand (`attnlaw.laws.rectified`). The loss is
-then not convex in S, and `attnlaw.learning.stability` says how far to trust them. Both extensions are ours.
+Factors of width kappa below the rank that they would learn keep the share kappa of values beyond a cut t > b
+only: `f(x) = (x - b) 1(x > t)`, `mu_delta(x > t) = kappa`, and all equations stand
+(`attnlaw.laws.rectified`). The loss is then not convex in S, and `attnlaw.learning.stability` says how far to
+trust them. Both extensions are ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +51,8 @@ MAX_DOUBLINGS = 40
 class Batch:
     """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,).
 
-    With two `sides` (untied) `alpha` and `lt` hold half of what the problems have. `width` kappa of shape (batch,)
-    is infinite where it is not limited; None: nowhere.
+    With two `sides` (untied) `alpha` and `lt` hold half of what the problems have. `width` kappa of shape
+    (batch,) is infinite where it is not limited; None: nowhere.
     """
 
     target: Target
@@ -84,8 +85,14 @@ class Batch:
         return np.asarray(terms.sum(axis=1) / alpha)
 
     def rows(self, which: Indices) -> Batch:
-        own = (values[which] for values in (self.alpha, self.weight, self.noise, self.lt))
-        return Batch(self.target, *own, self.sides, None if self.width is None else self.width[which])
+        return replace(
+            self,
+            alpha=self.alpha[which],
+            weight=self.weight[which],
+            noise=self.noise[which],
+            lt=self.lt[which],
+            width=None if self.width is None else self.width[which],
+        )
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,7 @@ def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Reals, Rectificati
 
 
 def _cut(batch: Batch, table: Truncated) -> Reals:
-    """t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), zero where that many values are not there."""
+    """t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), zero where no more values are there."""
     cut = np.zeros(table.a.size)
     if batch.width is None:
         return cut

@@ -35,8 +35,9 @@ class Attention:
     """Whether queries and keys share their factor.
 
     Tied: S = W W^T / sqrt(m d), symmetric and positive semidefinite, fields of all pairs a <= b. Untied: S =
-    W_Q W_K^T / sqrt(m d), any matrix, fields of the ordered pairs that `pairs` names. `sides`: of the spectrum
-    with both signs that singular values have, one that eigenvalues of a positive semidefinite S have.
+    W_Q W_K^T / sqrt(m d), any matrix, fields of the ordered pairs that `pairs` names. `sides`: of the
+    spectrum with both signs that singular values have, one that eigenvalues of a positive semidefinite S
+    have.
     """
 
     name: str

@@ -2,8 +2,8 @@
 
 Untied attention, `pairs` of query a and key b. Normalisation:
 
-    tokens    h_ab = x_a^T S z_b / sqrt(d),  x, z ~ N(0, I_d);  z = x but for `cross` pairs
-    ginibre   h = Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the theory
+    tokens    h_ab = x_a^T S z_b / sqrt(d),  x, z ~ N(0, I_d);  z = x but for `cross` pairs ginibre   h =
+    Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the theory
               solves exactly
 
 | letter | meaning | shape |
@@ -52,7 +52,7 @@ class PairSensing:
         h = np.empty((samples, len(self.places)))
         for p, (a, b) in enumerate(self.places):
             np.einsum("ni,ni->n", seen[a], self.z[b], out=h[:, p])
-        return h / np.sqrt(size)
+        return np.asarray(h / np.sqrt(size))
 
     def adjoint(self, weights: Array) -> Array:
         """Sum over samples and pairs of weight times `x_a z_b^T / sqrt(d)`."""
@@ -77,7 +77,8 @@ class PairSensing:
 class SquareSensing:
     """Fields of Gaussian matrices with independent entries, `rows` of shape (nP, d^2).
 
-    >>> SquareSensing(np.array([[1.0, 2.0, 3.0, 4.0]]), samples=1, tokens=1, size=2).fields(np.eye(2)).tolist()
+    >>> rows = np.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> SquareSensing(rows, samples=1, tokens=1, size=2).fields(np.eye(2)).tolist()
     [[5.0]]
     """
 

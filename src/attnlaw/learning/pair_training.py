@@ -1,11 +1,11 @@
 """Training two factors, `S = W_Q W_K^T / sqrt(m d)`, and the convex problem that has the same minimum.
 
-`F = R(S) + lambda (|W_Q|_F^2 + |W_K|_F^2) = R(S) + lt d |S|_*` at its minimum over factors of the same product,
-`lt = 2 sqrt(kappa) lambda`, kappa = m/d (Srebro, Rennie and Jaakkola 2004). For every m at least the rank of
-the minimiser over all S both have the same minimum.
+`F = R(S) + lambda (|W_Q|_F^2 + |W_K|_F^2) = R(S) + lt d |S|_*` at its minimum over factors of the same
+product, `lt = 2 sqrt(kappa) lambda`, kappa = m/d (Srebro, Rennie and Jaakkola 2004). For every m at least the
+rank of the minimiser over all S both have the same minimum.
 
-A minimiser S has `Tr(G^T S) + lt d |S|_* = 0` and `|G|_op <= lt d` for `G = R'(S)`, and for convex R and every tau
->= |S_min|_*
+A minimiser S has `Tr(G^T S) + lt d |S|_* = 0` and `|G|_op <= lt d` for `G = R'(S)`, and for convex R and
+every tau >= |S_min|_*
 
     F(S) - F(S_min) <= Tr(G^T S) + lt d |S|_* + tau max(0, |G|_op - lt d),
 

@@ -34,10 +34,10 @@ class Prediction:
     """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
     An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;
-    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix: its eigenvalues,
-    untied its singular values, whose sum over d is the `nuclear_norm` (tied: `trace`); `residual` is
-    what the equations miss at the solution, relative to their size; `outcome` says how solving them ended,
-    `remark` what to change.
+    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix: its
+    eigenvalues, untied its singular values, whose sum over d is the `nuclear_norm` (tied: `trace`);
+    `residual` is what the equations miss at the solution, relative to their size; `outcome` says how solving
+    them ended, `remark` what to change.
     """
 
     problem: Problem
@@ -82,7 +82,7 @@ class Prediction:
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (singular value) that a student with factors keeps: 0 where weight decay cuts.
+        """The smallest eigenvalue (singular value) that factors keep: 0 where weight decay cuts.
 
         Away from zero it says that width, not weight decay, cut the rank.
         """
@@ -110,8 +110,8 @@ class Prediction:
     def adapter_noise(self) -> float | None:
         """`Delta_eff = Delta/2 + E`: the noise that a rank-one adapter trained after this student sees.
 
-        What this student misses acts on a later low-rank correction as label noise (arXiv 2606.05899). For the
-        plain linear output; None where groups have noises of their own.
+        What this student misses acts on a later low-rank correction as label noise (arXiv 2606.05899). For
+        the plain linear output; None where groups have noises of their own.
         """
         problem = self.problem
         if problem.output != "linear" or problem.groups:
@@ -223,7 +223,7 @@ def ending(
     if instability is not None and instability > WARNING:
         return {
             "outcome": Outcome.DONE,
-            "remark": f"nearly unstable: K/alpha_P = {instability:.3g}; training runs may end up to 1% apart in E",
+            "remark": f"nearly unstable: K/alpha_P = {instability:.3g}; training runs may end up to 1% apart",
         }
     return {"outcome": Outcome.DONE, "remark": None}
 

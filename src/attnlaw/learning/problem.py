@@ -19,17 +19,18 @@ The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I
 Factors W of d x m with penalty `lambda |W|_F^2` have `lt = sqrt(kappa) lambda`, kappa = m/d: training them is
 nuclear-norm-regularised sensing of a positive semidefinite S.
 
-Untied attention has `S = W_Q W_K^T / sqrt(m d)` and fields `h_ab = x_a^T S z_b / sqrt(d)` of the ordered pairs
-(query a, key b) that `pairs` names, P per sample, each with independent noise of variance Delta/2. The risk is
-`sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `lt d |S|_*`, `lt = 2 sqrt(kappa) lambda` for the penalty
-`lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie and Jaakkola 2004), or `lambda d |S|_F^2`. These equations
-extend arXiv 2509.24914; the extension is ours.
+Untied attention has `S = W_Q W_K^T / sqrt(m d)` and fields `h_ab = x_a^T S z_b / sqrt(d)` of the ordered
+pairs (query a, key b) that `pairs` names, P per sample, each with independent noise of variance Delta/2. The
+risk is `sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `lt d |S|_*`, `lt = 2 sqrt(kappa) lambda` for the
+penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie and Jaakkola 2004), or `lambda d |S|_F^2`. These
+equations extend arXiv 2509.24914; the extension is ours.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from attnlaw.base.declare import table
 from attnlaw.base.errors import BadSetting, InputError
@@ -118,8 +119,10 @@ class Problem:
             raise InputError(
                 f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
             )
-        shared = {name: getattr(self, name) for name in SHARED}
-        stated = ProblemSettings(**shared, **({} if self.pairs in (None, "all") else {"pairs": self.pairs}))
+        shared: dict[str, Any] = {name: getattr(self, name) for name in SHARED}
+        if self.pairs not in (None, "all"):
+            shared["pairs"] = self.pairs
+        stated = ProblemSettings(**shared)
         for name in SHARED:
             object.__setattr__(self, name, getattr(stated, name))
         self._settle_attention(stated)
@@ -214,7 +217,7 @@ class Problem:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Observation groups in the theory's units: weight 2 (untied 1) and noise Delta/2 for the plain loss."""
+        """Observation groups in the theory's units: weight 2 (untied 1), noise Delta/2 for the plain loss."""
         if ATTENTIONS[self.attention].paired:
             return (Channel(self.observations, 1.0, self.noise / 2),)
         if not self.groups:

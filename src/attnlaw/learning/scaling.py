@@ -7,8 +7,9 @@ learned once `s_k > delta`, one after the other, which gives (arXiv 2509.24914)
     I = 1/(2 gamma - 1) + 6 - 8/(1 + gamma) + 3/(1 + 2 gamma)      factorized
     I = 1/(2 gamma - 1) + 2 - 1/(1 + 2 gamma)                      Bayes
 
-Untied attention shows each observation of twice as many unknowns: the same with N/2 for N pairs (ours, from the
-same equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 - 1/(2 gamma))` with noisy ones.
+Untied attention shows each observation of twice as many unknowns: the same with N/2 for N pairs (ours, from
+the same equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 - 1/(2 gamma))`
+with noisy ones.
 """
 
 from __future__ import annotations
@@ -149,9 +150,7 @@ def scaling_law(
         factors = GOOD_DECAYS if noise > 0 and STUDENTS[student].penalised else (1e-4,)
         decays = scale[:, None] * np.array(factors)
     problems = [
-        Problem(
-            alpha, target=target, noise=noise, weight_decay=decay, student=student, attention=attention
-        )
+        Problem(alpha, target=target, noise=noise, weight_decay=decay, student=student, attention=attention)
         for alpha, row in zip(alphas.tolist(), decays.tolist(), strict=True)
         for decay in row
     ]

@@ -65,7 +65,11 @@ class ProblemSettings(Settings):
         panel=PROBLEM,
     )
     target_spike: float | None = setting(
-        None, "One eigenvalue (untied: singular value) of the target outside its bulk.", above=0, many=True, panel=PROBLEM
+        None,
+        "One eigenvalue (untied: singular value) of the target outside its bulk.",
+        above=0,
+        many=True,
+        panel=PROBLEM,
     )
     target_exponent: float | None = setting(
         None,
@@ -159,14 +163,14 @@ class ProblemSettings(Settings):
         if self.pairs == "all":
             raise BadSetting(
                 "pairs",
-                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned is no "
-                "map of singular values; expected cross, causal or distinct",
+                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned is "
+                "no map of singular values; expected cross, causal or distinct",
                 self.pairs,
             )
         if self.tokens < pairs.least_tokens:
             raise BadSetting(
                 "tokens",
-                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}: one token has no such pair",
+                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}: one has no such pair",
                 self.tokens,
             )
 

@@ -1,9 +1,9 @@
 """The experiment beside the theory: draw data, train the student, measure what it has learned.
 
 The same frozen `Problem` feeds `state_evolution` and `simulate`. At size d the target is the deterministic
-diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), untied these times
-a random rotation, which every seed draws (a diagonal target is symmetric, a generic one is not). The sample count
-is n = round(alpha d^2), and every seed draws its own data and noise.
+diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), untied these
+times a random rotation, which every seed draws (a diagonal target is symmetric, a generic one is not). The
+sample count is n = round(alpha d^2), and every seed draws its own data and noise.
 
 | quantity | definition |
 |---|---|
@@ -187,8 +187,8 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
     columns = size if problem.width is None else problem.width * size
     if abs(columns - round(columns)) > 1e-9 * size or round(columns) < 1:
         raise InputError(
-            f"size {size} times width {problem.width:g} is {columns:g}, expected a whole number of at least 1; "
-            "choose another size or width"
+            f"size {size} times width {problem.width:g} is {columns:g}, expected a whole number of at "
+            "least 1; choose another size or width"
         )
     samples = round(problem.alpha * size * size)
     if samples < 1:
@@ -216,9 +216,9 @@ def _entries(problem: Problem) -> int:
 def draw_risk(problem: Problem, target: Array, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
     """Draw the training data of a student: sensing, noise and labels of the target's matrix.
 
-    `target` is that matrix (d, d), or the eigenvalues (d,) of a diagonal one.
-    Noise on h_ab is Gaussian of variance Delta (1 + delta_ab)/2, inside the softmax where there is one; untied
-    Delta/2 on every pair. With observation groups, each entry's samples are shared out in consecutive blocks.
+    `target` is that matrix (d, d), or the eigenvalues (d,) of a diagonal one. Noise on h_ab is Gaussian of
+    variance Delta (1 + delta_ab)/2, inside the softmax where there is one; untied Delta/2 on every pair. With
+    observation groups, each entry's samples are shared out in consecutive blocks.
     """
     tokens, size = problem.tokens, len(target)
     target = target if target.ndim == 2 else np.diag(target)

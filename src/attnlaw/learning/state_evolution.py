@@ -37,9 +37,7 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
     tell, total = progress or silent, len(problems)
     groups: dict[tuple[str, str, str, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
-        kind = (
-            problem.student, problem.attention, problem.output, problem.target, len(problem.channels)
-        )
+        kind = (problem.student, problem.attention, problem.output, problem.target, len(problem.channels))
         groups.setdefault(kind, []).append(index)
     found: dict[int, Prediction] = {}
     for (_, _, output, _, _), places in groups.items():

@@ -156,8 +156,8 @@ class Target:
     def quantiles(self, size: int) -> Reals:
         """`size` eigenvalues, ascending, of a deterministic target: mid-level quantiles and the spikes.
 
-        A Marchenko-Pastur target, or a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and
-        that product must be whole. A power law has the size of its own dimension.
+        A Marchenko-Pastur target, or a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are
+        not zero, and that product must be whole. A power law has the size of its own dimension.
         """
         least = 1 + len(self.spikes)
         if not least <= size <= LARGEST_SIZE:

@@ -17,9 +17,9 @@ Untied attention, counted in pairs per d^2 (P of them a sample):
 
 | name | formula |
 |---|---|
-| recovery | `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + 2 (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` (arXiv 1302.2331, 1303.6672) |
+| recovery | `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + 2 (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` (arXiv 1302.2331) |
 | bayes | `1 - p0^2 - sum_i p_i^2 / 2`, p0 the share of zeros; `2 k0 - k0^2` where only zero is shared |
-| direct, interpolation | 1; without positivity the error at interpolation has no bound, and there is no feasibility |
+| direct, interpolation | 1; without positivity the error there has no bound, and feasibility is none |
 
 The first four are for clean labels. Hardmax labels have none of these: they never reveal the target exactly.
 
@@ -130,7 +130,7 @@ def untied_recovery(k0: float) -> float:
 
 
 def _least_dimension(k0: float, sides: int) -> tuple[float, float]:
-    """`min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`, and t (0 for k0 >= 1)."""
+    """`min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`, and its t."""
     if k0 >= 1:
         return 1.0, 0.0
 

@@ -184,8 +184,8 @@ def train_narrow(
 ) -> Trained:
     """The best of `STARTS` descents on `count` entries of factors narrower than what they would learn.
 
-    The loss is not convex in S there, and starts may end apart. The residual is `|gradient| |w| / F`: what a step
-    of the length of w could still gain.
+    The loss is not convex in S there, and starts may end apart. The residual is `|gradient| |w| / F`: what a
+    step of the length of w could still gain.
     """
     ends = [descend(objective, rng.standard_normal(count), weight_decay, size, check) for _ in range(STARTS)]
     flat, steps = min(ends, key=lambda end: objective(end[0])[0])
@@ -240,9 +240,10 @@ def train_splitting(
 ) -> Trained:
     """Douglas-Rachford: the risk's proximal map by one Cholesky factor of K + lt d/(2 tau), then shrinkage.
 
-    Its limit lt -> 0 is the interpolator of least trace (of least nuclear norm where `shrink` acts on singular
-    values). Needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), else K is
-    singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not converge. Memory and set-up grow like (nP)^2 and (nP)^3.
+    Its limit lt -> 0 is the interpolator of least trace (of least nuclear norm where `shrink` acts on
+    singular values). Needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2),
+    else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not converge.
+    Memory and set-up grow like (nP)^2 and (nP)^3.
 
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))

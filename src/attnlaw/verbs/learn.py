@@ -55,8 +55,8 @@ class Simulate(Learn):
     )
     sensing: str = setting(
         "tokens",
-        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, untied "
-        "ginibre.",
+        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, "
+        "untied ginibre.",
         choices=SENSINGS,
         many=True,
         panel=RUN,
@@ -89,14 +89,18 @@ QUANTITIES = (
     ),
     Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
     Quantity("cut", "below which the width of the factors cuts (t > b)", "t", error=True),
-    Quantity("smallest_value", "smallest value that is kept: away from 0 width, not weight decay, cut the rank"),
+    Quantity(
+        "smallest_value", "smallest value that is kept: away from 0 width, not weight decay, cut the rank"
+    ),
     Quantity("stability", "K/α_P (tied K/2α_T) at d = 160 where width cuts: unstable above 1"),
     Quantity("shrinkage", "of the eigenvalues that are left", quiet=True),
     Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
     Quantity("approximation_error", "part of E in modes that stand out (our split)"),
     Quantity("underfitting_error", "part of E that is missing along the target (our split)"),
     Quantity("overfitting_error", "part of E that was learned beside the target (our split)"),
-    Quantity("adapter_noise", "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)"),
+    Quantity(
+        "adapter_noise", "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)"
+    ),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues that are zero"),
     Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),

@@ -1,4 +1,4 @@
-"""The direct student: any symmetric S (untied: any S) with a ridge, the baseline without the factors' inductive bias.
+"""The direct student: any symmetric S (untied: any S) with a ridge, without the factors' inductive bias.
 
 Its equations are in `attnlaw.learning.direct` and `softmax`, its solvers in `training`.
 """

@@ -36,7 +36,7 @@ class Student:
     | `leading` | output -> `I(gamma)`, the constant of its scaling law, where one is known |
     | `best_decay` | output -> `(problem) -> weight decay` of least error in closed form, or None: searched |
     | `sizes` | output -> `check(problem)`, an `InputError` where its theory does not fit into memory |
-    | `untied` | the same student where queries and keys have factors of their own; None: it has no theory there |
+    | `untied` | the same student for untied attention; None: it has no theory there |
     """
 
     name: str
