@@ -12,6 +12,7 @@ The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I
 | beta | `beta`, inverse temperature of the row softmax |
 | Delta | `noise`, a variance |
 | kappa | `width` m/d of the factors; None: at least the rank of what they learn |
+| t | `flow_time` of full-batch gradient flow; None: to its end |
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
 | kappa0, Q* | `target.rank_ratio`, `target.second_moment` |
 | alpha_k, w_k, D_k | `channels`, from the observation `groups` |
@@ -43,7 +44,18 @@ from attnlaw.learning.target import Target
 __all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
 
 DEFAULT_TARGET, DEFAULT_UNTIED_TARGET = Target.marchenko_pastur(0.5), Target.product(0.5)
-SHARED = ("alpha", "tokens", "output", "beta", "noise", "weight_decay", "student", "attention", "width")
+SHARED = (
+    "alpha",
+    "tokens",
+    "output",
+    "beta",
+    "noise",
+    "weight_decay",
+    "student",
+    "attention",
+    "width",
+    "flow_time",
+)
 STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
 
 
@@ -113,6 +125,7 @@ class Problem:
     attention: str = "tied"
     pairs: str | None = None
     width: float | None = None
+    flow_time: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, Target):
@@ -136,7 +149,9 @@ class Problem:
             )
         if self.groups:
             self._check_groups()
-        if self.weight_decay == 0:
+        if self.groups and self.flow_time is not None:
+            raise BadSetting("flow_time", "cannot stand beside {groups}; leave one out")
+        if self.weight_decay == 0 and self.flow_time is None:
             self._check_interpolation()
 
     def _settle_attention(self, stated: ProblemSettings) -> None:

@@ -107,6 +107,16 @@ class ProblemSettings(Settings):
         many=True,
         panel=PROBLEM,
     )
+    flow_time: float | None = setting(
+        None,
+        "Stop full-batch gradient flow on the fixed data set at this time, t = 2dη·steps (direct student; not "
+        "one-pass SGD).",
+        symbol="t",
+        above=0,
+        where=("student", "flowing"),
+        many=True,
+        panel=PROBLEM,
+    )
     student: str = setting("factorized", "Who learns.", choices=STUDENTS, many=True, panel=PROBLEM)
 
     def check(self) -> None:
@@ -133,6 +143,8 @@ class ProblemSettings(Settings):
             raise BadSetting("width", f"needs {{student}} {able}, which has factors")
         if self.width is not None and not output.weighted:
             raise BadSetting("width", "needs {output} linear: no theory of narrow heads is known for others")
+        if self.flow_time is not None:
+            self._check_flow()
         if ATTENTIONS[self.attention].paired:
             self._check_pairs()
         if output.most_tokens is not None and self.tokens > output.most_tokens:
@@ -157,6 +169,16 @@ class ProblemSettings(Settings):
             raise BadSetting(
                 "student", f"expected {' or '.join(able)} with {{output}} {self.output}{more}", self.student
             )
+
+    def _check_flow(self) -> None:
+        if not STUDENTS[self.student].flowing:
+            able = " or ".join(name for name, one in STUDENTS.items() if one.flowing)
+            raise BadSetting(
+                "flow_time",
+                f"needs {{student}} {able}; what is known of factors in time is in attnlaw.learning.flow",
+            )
+        if not OUTPUTS[self.output].weighted:
+            raise BadSetting("flow_time", "needs {output} linear: other losses have no closed flow")
 
     def _check_pairs(self) -> None:
         pairs = PAIRS[self.pairs]
@@ -198,4 +220,5 @@ class ProblemSettings(Settings):
             attention=self.attention,
             pairs=self.pairs if paired else None,
             width=self.width,
+            flow_time=self.flow_time,
         )

@@ -1,8 +1,8 @@
 """State evolution: the sharp limit of what a student learns, for one problem or many at once.
 
 `state_evolution(problem)` and `state_evolutions(problems)` are the theory's only doors. Problems that share
-target, student and output are handed to that student's theory together: it solves them at once (linear output
-and Bayes) or one from the other (softmax).
+target, student, attention and output are handed to that student's theory together: it solves them at once
+(linear output and Bayes) or one from the other (softmax).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def check_size(problem: Problem) -> None:
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
     """Predictions in the order of the problems; `progress(done, total)` is called as groups finish."""
     tell, total = progress or silent, len(problems)
-    groups: dict[tuple[str, str, str, Target, int], list[int]] = {}
+    groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
-        kind = (problem.student, problem.attention, problem.output, problem.target, len(problem.channels))
-        groups.setdefault(kind, []).append(index)
+        kind = (problem.student, problem.attention, problem.output, problem.flow_time is None)
+        groups.setdefault((*kind, problem.target, len(problem.channels)), []).append(index)
     found: dict[int, Prediction] = {}
-    for (_, _, output, _, _), places in groups.items():
+    for (_, _, output, *_), places in groups.items():
         theory = problems[places[0]].who.theory(output)
         results = theory([problems[place] for place in places], lambda done: tell(len(found) + done, total))
         found.update(zip(places, results, strict=True))

@@ -294,6 +294,32 @@ def train_direct(risk: Risk, weight_decay: float, check: Check = go_on) -> Train
     return Trained(matrix, relative_move(moved, matrix), steps, "direct")
 
 
+def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = go_on) -> Trained:
+    """Gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0 up to a time, by the Gram matrix's eigenvalues.
+
+    `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, B the fields scaled by the root of the loss
+    weights over d, K = B B^T: exact, so its residual is 0.
+
+    >>> from attnlaw.learning.sensing import TokenSensing
+    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
+    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))
+    >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # the end is the ridge's
+    [[0.0, 0.0], [0.0, -2.0]]
+    """
+    if not isinstance(risk.output, Linear):
+        raise InputError("flow: the output is not linear; use train_direct")
+    _, tokens, size = risk.sensing.shape
+    scale = np.sqrt(0.5 * risk.output.curvature(tokens) / size)
+    kernel = risk.sensing.gram() * (scale.reshape(-1, 1) * scale.reshape(-1))
+    check()
+    rates, vectors = np.linalg.eigh(kernel)
+    speed = np.maximum(rates, 0.0) + weight_decay
+    moved = np.where(speed > 0, -np.expm1(-speed * time) / np.where(speed > 0, speed, 1.0), time)
+    dual = vectors @ (moved * (vectors.T @ (scale * risk.labels).reshape(-1)))
+    matrix = risk.sensing.adjoint(scale * dual.reshape(scale.shape))
+    return Trained(matrix, 0.0, 1, "flow")
+
+
 def _conjugate_gradients(risk: Risk, weight_decay: float, check: Check) -> tuple[Array, int]:
     size = risk.sensing.shape[2]
     matrix = np.zeros((size, size))

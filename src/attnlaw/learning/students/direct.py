@@ -32,12 +32,16 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     from attnlaw.laws.rectified import Rectified
     from attnlaw.learning.direct import solve
     from attnlaw.learning.factorized import Batch, least_noise_level
+    from attnlaw.learning.flow import flow_points
     from attnlaw.learning.outliers import find_outliers
     from attnlaw.learning.prediction import Prediction, ending, estimates, recovered, size_of
 
     batch = Batch.of(problems)
-    point = solve(batch)
-    train = batch.training_loss(problems, point.V, point.E)
+    if problems[0].flow_time is None:
+        point = solve(batch)
+        train = batch.training_loss(problems, point.V, point.E)
+    else:
+        point, train = flow_points(problems)
     least = least_noise_level(batch.target)
     sums = point.s * batch.target.mean
     if batch.sides == 2:
@@ -88,9 +92,11 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Conjugate gradients on S where the loss is quadratic, else L-BFGS."""
-    from attnlaw.learning.training import train_direct
+    """Conjugate gradients on S where the loss is quadratic, else L-BFGS; gradient flow up to a time exactly."""
+    from attnlaw.learning.training import train_direct, train_flow
 
+    if problem.flow_time is not None:
+        return train_flow(risk, problem.weight_decay, problem.flow_time, check)
     return train_direct(risk, problem.weight_decay, check)
 
 
@@ -127,6 +133,7 @@ DIRECT = Student(
     "direct (ridge)",
     colour=1,
     penalised=True,
+    flowing=True,
     theories={"linear": linear, "softmax": through_softmax},
     trainer=train,
     interpolation=interpolation,
@@ -138,6 +145,7 @@ DIRECT = Student(
         "direct (ridge)",
         colour=1,
         penalised=True,
+        flowing=True,
         theories={"linear": linear},
         trainer=train,
         interpolation=untied_interpolation,

@@ -27,6 +27,7 @@ class Student:
     | `label`, `colour` | its name in legends and tables; its place in the palette |
     | `penalised` | whether `weight_decay` plays a part |
     | `factored` | whether it has factors, whose `width` may be limited |
+    | `flowing` | whether its gradient flow is known at every `flow_time` |
     | `theories` | output -> `theory(problems, report)`: predictions of problems that share target and output;
       `report(done)` may tell how many are. An output that is not here is refused by name |
     | `trainer` | `train(problem, risk, rng, check) -> Trained`; None: computed, not trained |
@@ -52,6 +53,7 @@ class Student:
     sizes: Mapping[str, Named] = field(default_factory=dict)
     untied: Student | None = None
     factored: bool = False
+    flowing: bool = False
 
     def under(self, attention: str) -> Student | None:
         """Its record for tied or untied attention, None where it has none."""
