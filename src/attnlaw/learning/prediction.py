@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.shown import Shown
 from attnlaw.laws.law import Law
 from attnlaw.learning.error_split import ErrorSplit, split_error
 from attnlaw.learning.factorized import least_noise_level
@@ -29,8 +30,8 @@ RESIDUAL = 1e-8
 WARNING, UNSTABLE = 0.6, 1.0  # of the stability indicator
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown, verb="learn"):
     """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
     An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;
