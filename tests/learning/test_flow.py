@@ -73,7 +73,7 @@ def test_early_stopping_costs_little(alpha: float, stopped: float, best: float) 
 
 
 def test_small_steps_of_gradient_descent_reach_the_same_matrix() -> None:
-    """Steps of size eta on the summed risk: `t = 2 d eta steps`; the error of Euler's rule halves with the step."""
+    """Steps of size eta on the summed risk: `t = 2 d eta steps`; Euler's error halves with the step."""
     problem = direct(0.8, 1.5, 0.1)
     rng = np.random.default_rng(0)
     teacher = hidden_target(problem.target.quantiles(8), rng)

@@ -87,7 +87,7 @@ def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
 
 
 def small_start(deviation: float, width: float = 1.0) -> float:
-    """s0, the size of a mode in factors W_Q, W_K of ratio kappa with random entries of this standard deviation."""
+    """s0, the size of a mode in factors of ratio kappa with random entries of this standard deviation."""
     return deviation**2 * float(np.sqrt(width)) / 2
 
 
@@ -109,11 +109,11 @@ def half_time(value: float, start: float) -> float:
 
 
 def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -> float:
-    """What factors first grow along a target's singular value, seen in `S* + delta0 Z`, at any `pairs_ratio` alpha_P.
+    """What factors first grow along a target's singular value, at any data: `pairs_ratio` is alpha_P.
 
-    Until something is learned, `delta0^2 = (Q* + Delta/2)/alpha_P`; the rate of growth is twice the value
-    returned, `s + delta0^2 int dnu(t)/(s - t)`, nu the law of the target's other singular values with both
-    signs. Later modes grow with less noise.
+    Until something is learned they see `S* + delta0 Z`, `delta0^2 = (Q* + Delta/2)/alpha_P`; the rate of
+    growth is twice the value returned, `s + delta0^2 int dnu(t)/(s - t)`, nu the law of the target's other
+    singular values with both signs. Later modes grow with less noise.
     """
     mirrored = target.with_both_signs()
     points, weights = mirrored.law.nodes()
@@ -124,7 +124,7 @@ def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -
 
 
 def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: float) -> float:
-    """The least error over time of factors on a fixed data set, a heuristic: within 2% in three cases that were trained.
+    """The least error over time of factors on a fixed data set, a heuristic: within 2% in three trained cases.
 
     The logistic of `population_mode` as a map of singular values of `S* + delta Z`, `delta^2 = (E +
     Delta/2)/alpha_P`. The curve over time that it gives is off by 5-18% before its minimum and by more after

@@ -109,8 +109,8 @@ class ProblemSettings(Settings):
     )
     flow_time: float | None = setting(
         None,
-        "Stop full-batch gradient flow on the fixed data set at this time, t = 2dη·steps (direct student; not "
-        "one-pass SGD).",
+        "Stop full-batch gradient flow on the fixed data set at this time, t = 2dη·steps (direct student; "
+        "not one-pass SGD).",
         symbol="t",
         above=0,
         where=("student", "flowing"),
@@ -185,8 +185,8 @@ class ProblemSettings(Settings):
         if self.pairs == "all":
             raise BadSetting(
                 "pairs",
-                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned is "
-                "no map of singular values; expected cross, causal or distinct",
+                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned "
+                "is no map of singular values; expected cross, causal or distinct",
                 self.pairs,
             )
         if self.tokens < pairs.least_tokens:

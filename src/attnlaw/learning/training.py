@@ -295,7 +295,7 @@ def train_direct(risk: Risk, weight_decay: float, check: Check = go_on) -> Train
 
 
 def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = go_on) -> Trained:
-    """Gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0 up to a time, by the Gram matrix's eigenvalues.
+    """Gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0, by the Gram matrix's eigenvalues.
 
     `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, B the fields scaled by the root of the loss
     weights over d, K = B B^T: exact, so its residual is 0.

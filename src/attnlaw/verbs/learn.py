@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Cells, Curves, Density, Own
+from attnlaw.base.charts import Bars, Cells, Curves, Density, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import setting, settings
@@ -225,6 +225,30 @@ CHARTS = (
         thresholds=("threshold_interpolation",),
         clean=("noise", RECOVERIES),
         needs="target_rank",
+    ),
+    Bars(
+        "split",
+        "What the error is made of",
+        caption="Parts of the error over the samples (a definition of ours): modes that were found but not exactly, "
+        "what is missing along the target, what was learned beside it.",
+        x="alpha",
+        parts=("approximation_error", "underfitting_error", "overfitting_error"),
+        panel="student",
+    ),
+    Curves(
+        "rank",
+        "Rank against the width of the factors",
+        caption="Share of values that are not zero. Where the line leaves the diagonal, weight decay cuts the rank.",
+        x="width",
+        y="rank_fraction",
+        points="simulate",
+    ),
+    Curves(
+        "smallest",
+        "Smallest value that is kept",
+        caption="Away from zero width, not weight decay, cut the rank.",
+        x="width",
+        y="smallest_value",
     ),
     Own(
         "scaling",

@@ -92,7 +92,7 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Conjugate gradients on S where the loss is quadratic, else L-BFGS; gradient flow up to a time exactly."""
+    """Conjugate gradients on S where the loss is quadratic, else L-BFGS; flow up to a time exactly."""
     from attnlaw.learning.training import train_direct, train_flow
 
     if problem.flow_time is not None:
