@@ -124,7 +124,7 @@ def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -
 
 
 def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: float) -> float:
-    """The least error over time of factors on a fixed data set, a heuristic: within 2% in three trained cases.
+    """The least error over time of factors on a fixed data set, a heuristic: within 2% in three cases.
 
     The logistic of `population_mode` as a map of singular values of `S* + delta Z`, `delta^2 = (E +
     Delta/2)/alpha_P`. The curve over time that it gives is off by 5-18% before its minimum and by more after

@@ -46,8 +46,8 @@ class Attention:
     paired: bool
 
 
-TIED = Attention("tied", "queries and keys share their factor", 1, False)
-UNTIED = Attention("untied", "queries and keys have factors of their own", 2, True)
+TIED = Attention("tied", "tied", 1, False)
+UNTIED = Attention("untied", "untied", 2, True)
 ATTENTIONS = table(TIED, UNTIED)
 
 
@@ -71,10 +71,10 @@ def _square(tokens: int) -> list[tuple[int, int]]:
 
 
 PAIRS = table(
-    Pairs("all", "all pairs of a sequence, self pairs too", _square),
-    Pairs("distinct", "a != b, both orders", lambda T: [(a, b) for a, b in _square(T) if a != b], 2),
-    Pairs("causal", "keys before the query", lambda T: [(a, b) for a, b in _square(T) if a > b], 2),
-    Pairs("cross", "keys of another sequence", _square, crossed=True),
+    Pairs("all", "all pairs", _square),
+    Pairs("distinct", "distinct tokens, both orders", lambda T: [(a, b) for a, b in _square(T) if a != b], 2),
+    Pairs("causal", "causal", lambda T: [(a, b) for a, b in _square(T) if a > b], 2),
+    Pairs("cross", "across sequences", _square, crossed=True),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Bars, Cells, Curves, Density, Own
+from attnlaw.base.charts import Cells, Curves, Density, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import setting, settings
@@ -220,25 +220,25 @@ CHARTS = (
         unless="phases",
         x="alpha",
         y="estimation_error",
-        by="student",
+        by=("student", "attention", "pairs"),
         points="simulate",
         thresholds=("threshold_interpolation",),
         clean=("noise", RECOVERIES),
         needs="target_rank",
     ),
-    Bars(
+    Own(
         "split",
         "What the error is made of",
-        caption="Parts of the error over the samples (a definition of ours): modes that were found but not exactly, "
-        "what is missing along the target, what was learned beside it.",
-        x="alpha",
-        parts=("approximation_error", "underfitting_error", "overfitting_error"),
-        panel="student",
+        caption="Parts of the error over the samples (a definition of ours): modes that were found but not "
+        "exactly, what is missing along the target, what was learned beside it.",
+        unless="phases",
+        on_page=False,
+        draw="attnlaw.report.learn_charts:parts",
     ),
     Curves(
         "rank",
         "Rank against the width of the factors",
-        caption="Share of values that are not zero. Where the line leaves the diagonal, weight decay cuts the rank.",
+        caption="Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
         x="width",
         y="rank_fraction",
         points="simulate",
