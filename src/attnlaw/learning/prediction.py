@@ -83,11 +83,11 @@ class Prediction(Shown, verb="learn"):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (singular value) that factors keep: 0 where weight decay cuts.
+        """The smallest eigenvalue (singular value) that narrow factors keep: 0 where weight decay cuts.
 
         Away from zero it says that width, not weight decay, cut the rank.
         """
-        if self.threshold is None or self.atom_at_zero == 0:
+        if self.problem.width is None or self.threshold is None:
             return None
         return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)
 

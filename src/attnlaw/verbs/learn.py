@@ -99,7 +99,9 @@ QUANTITIES = (
     Quantity("underfitting_error", "part of E that is missing along the target (our split)"),
     Quantity("overfitting_error", "part of E that was learned beside the target (our split)"),
     Quantity(
-        "adapter_noise", "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)"
+        "adapter_noise",
+        "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)",
+        quiet=True,
     ),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues that are zero"),
