@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from initial.library import config, drawn
 from initial.shapes import SMALL
-from models.forward_pass import require_transformers
 from scipy.stats import chi2
 
 from attnlaw.base.errors import InputError
@@ -18,22 +18,6 @@ from attnlaw.initial.configuration import known_types
 from attnlaw.models.families import known_families
 
 INITS = {kind: init for family in known_families() for kind, init in family.init.items()}
-
-
-def config(values: dict[str, Any]) -> Any:
-    require_transformers("5.22", "initialisers of this version")
-    from transformers import AutoConfig
-
-    return AutoConfig.for_model(**values)
-
-
-def drawn(values: dict[str, Any], seed: int) -> Any:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
-
-    kind = AutoModelForMaskedLM if values["model_type"] == "bert" else AutoModelForCausalLM
-    torch.manual_seed(seed)
-    return kind.from_config(config(values), attn_implementation="eager").eval()
 
 
 @pytest.mark.parametrize("kind", sorted(INITS))

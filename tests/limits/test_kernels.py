@@ -47,7 +47,7 @@ def test_gelu_kernel_by_quadrature(a, b, c):
     assert kernel(gelu_kernel, a, b, c) == pytest.approx(totals[1], abs=1e-8)
 
 
-@pytest.mark.parametrize("name", ["identity", "relu", "gelu", "clip:0.5", "clip:3"])
+@pytest.mark.parametrize("name", ["identity", "relu", "gelu", "gelu_new", "silu", "clip:0.5", "clip:3"])
 def test_moments_by_quadrature(name):
     def moment(k: int) -> float:
         return quad(
@@ -71,5 +71,5 @@ def test_kernel_map_handles_parallel_and_zero_tokens():
 
 @pytest.mark.parametrize("name", ["swish", "clip", "clip:", "clip:-1", "clip:nan", "clip:inf", "clip:C"])
 def test_unknown_activations_are_refused(name):
-    with pytest.raises(InputError, match="expected one of identity, relu, gelu, clip:C, for example clip:2"):
+    with pytest.raises(InputError, match="expected one of identity, relu, gelu, gelu_new, silu, clip:C, for example clip:2"):
         activation(name)
