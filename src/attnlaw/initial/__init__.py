@@ -11,7 +11,7 @@ from typing import Any
 _PUBLIC: dict[str, str] = {
     "Architecture": "architecture",
     "Deviations": "architecture",
-    "InitialLaw": "law",
+    "InitialLaw": "records",
     "Tokens": "tokens",
     "initial_law": "law",
 }

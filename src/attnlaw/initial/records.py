@@ -1,0 +1,102 @@
+"""The records of a law: numbers over initialisations, by layer and of the whole model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.initial.architecture import Architecture
+from attnlaw.initial.tokens import Tokens
+
+PARALLEL = 1e-6  # of 1 - cosine: below, hidden units of single precision tell tokens apart no more
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number over initialisations: mean with its standard error, deviation, and where 90% of draws are."""
+
+    value: float
+    error: float | None
+    spread: float
+    low: float
+    high: float
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate(self.value, self.error)
+
+
+@dataclass(frozen=True)
+class LayerLaw:
+    """One layer, from 1 (0: the embeddings), and its `measures`; None where it has none."""
+
+    layer: int
+    rms: Spread | None = None
+    cosine: Spread | None = None
+    effective_rank: Spread | None = None
+    entropy: Spread | None = None
+    score_sd: Spread | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class InitialLaw:
+    """What a freshly initialised model does with its tokens, over initialisations.
+
+    `model_width` is N, infinite for a limit. `logit_sd` is the deviation of the logit of an id that is not
+    among the tokens, `loss` that of the next token (BERT: of every token itself) beside `uniform_loss`, ln V.
+    `own_probability` is what a place gives its own id, `own_cosine` the cosine of the last tokens with their
+    own embeddings (a tied head). `angle_exponent` is the slope of log(1 - cosine) by layer. None where there
+    is no such number; the logits of its own ids have no limit with a tied head.
+    """
+
+    architecture: Architecture
+    tokens: Tokens
+    model_width: float
+    draws: int
+    layers: tuple[LayerLaw, ...]
+    logit_sd: Estimate
+    loss: Estimate | None
+    loss_spread: float | None
+    own_probability: Estimate | None
+    own_cosine: Estimate | None
+    angle_exponent: Estimate | None
+    outcome: Outcome
+    remark: str | None = None
+
+    @property
+    def uniform_loss(self) -> float:
+        return math.log(self.architecture.vocabulary)
+
+    @property
+    def read_from(self) -> str:
+        return self.architecture.read_from
+
+    def last(self, name: str) -> Estimate | None:
+        """A measure after the last layer."""
+        found: Spread | None = getattr(self.layers[-1], name)
+        return None if found is None else found.estimate
+
+    @property
+    def rms(self) -> Estimate | None:
+        return self.last("rms")
+
+    @property
+    def cosine(self) -> Estimate | None:
+        return self.last("cosine")
+
+    @property
+    def effective_rank(self) -> Estimate | None:
+        return self.last("effective_rank")
+
+    @property
+    def entropy(self) -> Estimate | None:
+        """Of the first layer, where tokens differ most."""
+        found = self.layers[1].entropy
+        return None if found is None else found.estimate
+
+    @property
+    def score_sd(self) -> Estimate | None:
+        """Of the first layer."""
+        found = self.layers[1].score_sd
+        return None if found is None else found.estimate
