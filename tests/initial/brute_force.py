@@ -82,7 +82,7 @@ class Network:
         model, std, n, d = self.model, self.model.deviations, self.model.width, self.model.head_width
         groups = model.heads // model.key_value_heads
         heads, weights = [], []
-        for g in range(model.key_value_heads):
+        for _group in range(model.key_value_heads):
             k = self.turned(h @ self.matrix(n, d, std.key))
             v = h @ self.matrix(n, d, std.value)
             for _ in range(groups):

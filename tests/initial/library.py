@@ -53,5 +53,9 @@ def real_statistics(values: dict[str, Any], tokens: Tokens, draws: int, seed: in
         loss.append(-float(logits.log_softmax(-1)[places, targets].mean()))
     stacked = [np.stack(part) for part in zip(*grams, strict=True)]
     return statistics(
-        stacked, [np.stack(part) for part in zip(*weights, strict=True)], np.stack(own), np.array(loss), tokens
+        stacked,
+        [np.stack(part) for part in zip(*weights, strict=True)],
+        np.stack(own),
+        np.array(loss),
+        tokens,
     )

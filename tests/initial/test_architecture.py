@@ -54,7 +54,16 @@ def roles(model: Any) -> dict[str, list[Any]]:
             "dense_4h_to_h",
             "fc2",
         ),
-        "inner": ("c_fc", "up_proj", "gate_proj", "gate_up_proj", "intermediate.dense", "dense_h_to_4h", "fc1", "mlp.gate"),
+        "inner": (
+            "c_fc",
+            "up_proj",
+            "gate_proj",
+            "gate_up_proj",
+            "intermediate.dense",
+            "dense_h_to_4h",
+            "fc1",
+            "mlp.gate",
+        ),
         "head": ("lm_head", "transform.dense"),
     }
     for name, tensor in model.named_parameters():
@@ -101,7 +110,10 @@ def test_sizes_and_positions_are_those_of_the_model(name: str) -> None:
 
 
 REFUSED = {
-    "yarn": ({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rotary scaling 'yarn'"),
+    "yarn": (
+        {"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+        "rotary scaling 'yarn'",
+    ),
     "mamba": ({"model_type": "mamba", "state_size": 16}, "state-space"),
     "albert": ({"model_type": "albert"}, "share"),
     "t5": ({"model_type": "t5", "is_encoder_decoder": True}, "encoder with a decoder"),

@@ -25,7 +25,13 @@ TINY = {"hidden_size": 8, "num_attention_heads": 2, "vocab_size": 24, "initializ
 # A model, narrower: 2 (5 + 1) + 4 rows of the state are more than the width.
 WIDTHS: dict[str, dict[str, Any]] = {
     "gpt2": {**SMALL["gpt2"], "n_embd": 4, "n_head": 2, "n_inner": 6, "vocab_size": 24},
-    "llama": {**SMALL["llama"], **TINY, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 6},
+    "llama": {
+        **SMALL["llama"],
+        **TINY,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 6,
+    },
     "bert": {**SMALL["bert"], **TINY, "intermediate_size": 6},
     "qwen3": {**SMALL["qwen3"], **TINY, "head_dim": 4, "intermediate_size": 6},
     "gpt_neox": {**SMALL["gpt_neox"], **TINY, "rotary_pct": 0.5, "intermediate_size": 6},

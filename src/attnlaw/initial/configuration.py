@@ -1,4 +1,4 @@
-"""An `Architecture` from config.json: sizes by the keys of its family, deviations by the family's `[init]`."""
+"""An `Architecture` from config.json: sizes by its family's keys, deviations by the family's `[init]`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from attnlaw.models.families import Family, Initialiser, known_families
 from attnlaw.models.open import config_path
 
 # Keys of config.json that name a part which this law does not have.
-STATE_SPACE = ("state_size", "ssm_cfg", "mamba_d_state", "mamba_expand", "conv_kernel", "linear_conv_kernel_dim")
+STATE_SPACE = (
+    "state_size",
+    "ssm_cfg",
+    "mamba_d_state",
+    "mamba_expand",
+    "conv_kernel",
+    "linear_conv_kernel_dim",
+)
 ALIBI = ("bloom", "mpt")
 
 
 def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
-    """The config.json of a file, of a folder, of a model on a hub, or of given values; no weights are read."""
+    """The config.json of a file, of a folder, of a model on a hub, or given values; no weights are read."""
     if isinstance(source, Mapping):
         return Config(source, "config")
     path = config_path(source)
@@ -42,7 +49,9 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
     if std is None:
         std = next((value for key in init.std if (value := config.number(key)) is not None), None)
         if std is None:
-            raise InputError(f"{config.source}: {init.std[0]} is missing; add it, or give a deviation (--std)")
+            raise InputError(
+                f"{config.source}: {init.std[0]} is missing; add it, or give a deviation (--std)"
+            )
     order = _order(config, init)
     pad = config.values.get("pad_token_id")
     plain_order = order == "post" and not stack.first_norm  # OPT of 350M parameters
@@ -61,7 +70,9 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
         experts=_size(config, init.experts) if init.experts else 0,
         experts_per_token=_size(config, "num_experts_per_tok") if init.experts else 0,
         norm=family.norm,
-        epsilon=next((found for key in family.epsilon if (found := config.number(key))), family.default_epsilon),
+        epsilon=next(
+            (found for key in family.epsilon if (found := config.number(key))), family.default_epsilon
+        ),
         order=order,
         first_norm=stack.first_norm is not None,
         last_norm=stack.last_norm is not None and not plain_order,
@@ -74,7 +85,9 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
         score_cap=config.number("attn_logit_softcapping"),
         logit_cap=config.number("final_logit_softcapping"),
         logit_scale=1 / (config.number("logits_scaling") or 1.0),
-        embedding_scale=math.sqrt(width) if init.embedding_root else config.number("embedding_multiplier") or 1.0,
+        embedding_scale=math.sqrt(width)
+        if init.embedding_root
+        else config.number("embedding_multiplier") or 1.0,
         residual_scale=config.number("residual_multiplier") or 1.0,
         head=init.head,
         tied=config.values.get("tie_word_embeddings") is not False,
@@ -99,9 +112,9 @@ def _known(config: Config) -> tuple[str, Family, Initialiser]:
             if kind in family.init:
                 return kind, family, family.init[kind]
     kinds = config.model_types
-    family = next((one for one in known_families() if set(kinds) & set(one.model_types)), None)
+    near = next((one for one in known_families() if set(kinds) & set(one.model_types)), None)
     named = f"{config.source}: model_type {kinds[0]!r:.80}" if kinds else f"{config.source}: no model_type"
-    if reason := _reason(config, family):
+    if reason := _reason(config, near):
         raise InputError(f"{named}: {reason} is not in the law of `init` yet; choose another model")
     raise InputError(f"{named}: its initialiser is not known; known: {', '.join(known_types())}")
 
@@ -156,7 +169,9 @@ def _activation(config: Config, family: Family) -> str:
     name = config.text(*family.activation) or family.default_activation
     if name not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
-        raise InputError(f"{config.source}: activation {name!r:.80} is not in the law of `init`; known: {known}")
+        raise InputError(
+            f"{config.source}: activation {name!r:.80} is not in the law of `init`; known: {known}"
+        )
     return ACTIVATIONS[name]
 
 
@@ -194,7 +209,8 @@ def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float
     if kind == "llama3":
         return tuple(_llama3(values, theta) for theta in plain)
     raise InputError(
-        f"{config.source}: rotary scaling {kind!r:.80} is not in the law of `init`; known: default, linear, llama3"
+        f"{config.source}: rotary scaling {kind!r:.80} is not in the law of `init`; known: default, linear, "
+        "llama3"
     )
 
 

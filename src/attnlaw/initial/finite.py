@@ -92,7 +92,9 @@ class Finite:
     def norm(self, x: Array) -> Array:
         """x over its root mean square with epsilon, of LayerNorm without its mean."""
         if self.model.centred:
-            ones = np.concatenate([self.ones, np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))], -1)
+            ones = np.concatenate(
+                [self.ones, np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))], -1
+            )
             x = x - (x @ np.swapaxes(ones, -1, -2)) * ones
         return _scaled(x, self.model.epsilon)
 
@@ -147,7 +149,10 @@ class Finite:
     def mlp(self, h: Array) -> Array:
         """R of what the MLP, or its experts, add."""
         gram = experts_gram if self.model.experts else hidden_gram
-        return symmetric_root(gram(self.model, compress(h), self.units, self.rng)) * self.model.deviations.residual
+        return (
+            symmetric_root(gram(self.model, compress(h), self.units, self.rng))
+            * self.model.deviations.residual
+        )
 
     def add(self, r: Array) -> None:
         """The stream with `R Z` added: its part along the state, and Bartlett's factor across it."""

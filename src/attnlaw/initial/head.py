@@ -129,7 +129,9 @@ def _masked(state: Finite, h: Array) -> tuple[Array, Array | None]:
     gram = h @ np.swapaxes(h, -1, -2)
     if state.limit:
         return _limit_transform(model, gain, gram), None
-    real = apply(model.activation, gain * symmetric_root(gram) @ state.rng.standard_normal((draws, h.shape[1], n)))
+    real = apply(
+        model.activation, gain * symmetric_root(gram) @ state.rng.standard_normal((draws, h.shape[1], n))
+    )
     real -= real.mean(axis=-1, keepdims=True)
     real /= np.sqrt((real * real).mean(axis=-1, keepdims=True) + model.epsilon)
     ones = np.full((draws, 1, n), 1 / math.sqrt(n))

@@ -38,7 +38,9 @@ def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Genera
     if count == model.hidden:
         return found
     e = math.sqrt(count / model.hidden)
-    gram: Array = model.hidden * ((1 - e) * unit_kernel(model, t @ np.swapaxes(t, -1, -2)) + e * found / count)
+    gram: Array = model.hidden * (
+        (1 - e) * unit_kernel(model, t @ np.swapaxes(t, -1, -2)) + e * found / count
+    )
     return gram
 
 

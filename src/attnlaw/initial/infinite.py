@@ -90,7 +90,8 @@ class Infinite(Finite):
         if not self.model.query_key_norm:
             return gain * t
         lengths = gain**2 * (t * t).sum(axis=-1, keepdims=True)
-        return gain * t / np.sqrt(lengths + self.model.epsilon)
+        rows: Array = gain * t / np.sqrt(lengths + self.model.epsilon)
+        return rows
 
     def mlp(self, h: Array) -> Array:
         model, t = self.model, compress(h)

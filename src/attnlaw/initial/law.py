@@ -24,6 +24,7 @@ from attnlaw.initial.tokens import Tokens, check_tokens
 from attnlaw.initial.variants import KEPT, SCORE_SCALINGS
 from attnlaw.limits.wishart import Array
 
+ROUNDING = 1e-9  # of a number: draws that differ by less are the same
 REPLICATES = 4  # of a limit that is not random: each estimates it by its own heads
 _CHUNK = 2**19  # numbers of scores, or of queries, that are drawn together
 
@@ -65,7 +66,7 @@ def initial_law(
     draws = (1 if uniform else REPLICATES) if fixed else draws
     found = _drawn(model, tokens, draws, seed, keep if infinite else None, uniform, units, progress)
     law = _summary(model, tokens, found, fixed)
-    law = replace(law, model_width=math.inf if infinite else float(model.width), draws=draws)
+    law = replace(law, model_width=None if infinite else model.width)
     exact = not 0 < units < model.hidden or infinite
     return replace(law, outcome=Outcome.DONE if exact else Outcome.INEXACT, remark=remarks(law, exact))
 
@@ -109,8 +110,11 @@ def _drawn(
     progress: Progress,
 ) -> list[dict[str, Array]]:
     """The numbers of every draw: a table for each layer, and one for the head at the end."""
-    rows = len(tokens) * max(len(tokens), model.head_width if model.frequencies or model.query_key_norm else 0)
-    size = min(draws, max(1, _CHUNK // (model.heads * rows)))
+    rows = len(tokens) * max(
+        len(tokens), model.head_width if model.frequencies or model.query_key_norm else 0
+    )
+    state_numbers = (2 * len(tokens) + len(tokens.distinct) + 1) ** 2
+    size = min(draws, max(1, _CHUNK // max(model.heads * rows, state_numbers)))
     parts: list[list[dict[str, Array]]] = []
     for start in range(0, draws, size):
         progress(start, draws)
@@ -162,8 +166,9 @@ def _summary(model: Architecture, tokens: Tokens, found: list[dict[str, Array]],
     return InitialLaw(
         architecture=model,
         tokens=tokens,
-        model_width=float(model.width),
+        model_width=model.width,
         draws=len(head["logit_sd"]),
+        random=not fixed,
         layers=told,
         logit_sd=estimates["logit_sd"],
         loss=estimates.get("loss"),
@@ -179,6 +184,7 @@ def _spread(values: Array, fixed: bool) -> Spread:
     """Over draws; of a limit that is `fixed`, draws differ by their sampled heads alone."""
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    deviation = deviation if deviation > ROUNDING * abs(mean) else 0.0
     error = deviation / math.sqrt(len(values)) if len(values) > 1 else None
     if fixed:
         return Spread(mean, error, 0.0, mean, mean)
@@ -187,7 +193,7 @@ def _spread(values: Array, fixed: bool) -> Spread:
 
 
 def _slope(cosines: Sequence[Array]) -> Array | None:
-    """Least squares slope of log(1 - cosine) by layer, of every draw; None where fewer than two layers count."""
+    """Least squares slope of log(1 - cosine) by layer, of every draw; None of fewer than two layers."""
     apart = 1 - np.stack(cosines, axis=1)
     counted = (apart > PARALLEL).all(axis=0).cumprod().sum()
     if counted < 2:

@@ -25,7 +25,8 @@ def measures(passed: Passed, tokens: Tokens, allowed: BoolArray) -> dict[str, Ar
     """The measures of a layer that it has, (draws,) each.
 
     >>> two = Passed(np.array([[[4.0, 2.0], [2.0, 4.0]]]))
-    >>> {name: round(float(one[0]), 3) for name, one in measures(two, Tokens((1, 2)), np.ones((2, 2))).items()}
+    >>> found = measures(two, Tokens((1, 2)), np.ones((2, 2)))
+    >>> {name: round(float(values[0]), 3) for name, values in found.items()}
     {'rms': 2.0, 'cosine': 0.5, 'effective_rank': 1.755}
     """
     s = tokens.seen

@@ -43,17 +43,18 @@ class LayerLaw:
 class InitialLaw:
     """What a freshly initialised model does with its tokens, over initialisations.
 
-    `model_width` is N, infinite for a limit. `logit_sd` is the deviation of the logit of an id that is not
-    among the tokens, `loss` that of the next token (BERT: of every token itself) beside `uniform_loss`, ln V.
-    `own_probability` is what a place gives its own id, `own_cosine` the cosine of the last tokens with their
-    own embeddings (a tied head). `angle_exponent` is the slope of log(1 - cosine) by layer. None where there
-    is no such number; the logits of its own ids have no limit with a tied head.
+    `model_width` is N, None for a limit, which need not be `random`. `logit_sd` is the deviation of the logit
+    of an id that is not among the tokens, `loss` that of the next token (BERT: of every token itself) beside
+    `uniform_loss`, ln V. `own_probability` is what a place gives its own id, `own_cosine` the cosine of the
+    last tokens with their own embeddings (a tied head). `angle_exponent` is the slope of log(1 - cosine) by
+    layer. None where there is no such number; logits of the tokens' own ids have no limit with a tied head.
     """
 
     architecture: Architecture
     tokens: Tokens
-    model_width: float
+    model_width: int | None
     draws: int
+    random: bool
     layers: tuple[LayerLaw, ...]
     logit_sd: Estimate
     loss: Estimate | None
@@ -69,7 +70,7 @@ class InitialLaw:
         return math.log(self.architecture.vocabulary)
 
     @property
-    def read_from(self) -> str:
+    def initialiser(self) -> str:
         return self.architecture.read_from
 
     def last(self, name: str) -> Estimate | None:
@@ -84,6 +85,12 @@ class InitialLaw:
     @property
     def cosine(self) -> Estimate | None:
         return self.last("cosine")
+
+    @property
+    def cosine_spread(self) -> float | None:
+        """Deviation over initialisations."""
+        found = self.layers[-1].cosine
+        return None if found is None else found.spread
 
     @property
     def effective_rank(self) -> Estimate | None:

@@ -31,7 +31,7 @@ def _loss(law: InitialLaw) -> Iterator[str]:
         own = std.embedding if law.architecture.tied else std.head
         words = f"the loss starts {above:.2f} above ln V"
         if law.logit_sd.value > 1:
-            words += f"; a deviation of {own / law.logit_sd.value:.3g} would give logits of deviation 1"
+            words += f": a deviation of {own / law.logit_sd.value:.3g} would give logits of deviation 1"
         yield words
 
 

@@ -29,7 +29,9 @@ class Tokens:
         if self.padded >= len(self.ids):
             raise BadSetting("padding", f"expected fewer than the {len(self.ids)} {{tokens}}", self.padded)
         if self.segments and len(self.segments) != len(self.ids):
-            raise BadSetting("segments", f"expected one for each of {len(self.ids)} {{tokens}}", self.segments)
+            raise BadSetting(
+                "segments", f"expected one for each of {len(self.ids)} {{tokens}}", self.segments
+            )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -75,9 +77,9 @@ def drawn_tokens(architecture: Architecture, count: int, padded: int, seed: int)
 def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
     """A `BadSetting` for tokens that this model has no positions, no window or no embeddings for."""
     if architecture.longest is not None and len(tokens) > architecture.longest:
-        limit = "positions" if architecture.positions else "tokens in its sliding window (longer is not covered)"
-        raise BadSetting("tokens", f"expected at most {architecture.longest}: {architecture.name} has so many "
-                         f"{limit}", len(tokens))  # fmt: skip
+        what = "positions" if architecture.positions else "tokens in its sliding window; more are not covered"
+        known = f"{architecture.longest}: {architecture.name} has so many {what}"
+        raise BadSetting("tokens", f"expected at most {known}", len(tokens))
     for one in tokens.ids:
         if one >= architecture.vocabulary:
             raise BadSetting("ids", f"expected ids below the vocabulary, {architecture.vocabulary}", one)

@@ -108,9 +108,9 @@ class Initialiser:
     `zero_padding`, the embedding of `pad_token_id` is zero. `order` says where blocks are normalised
     (`attnlaw.initial.variants`), `head` what makes logits of the last tokens. `query_key_norm`: every head
     normalises its queries and keys; `embedding_root`: embeddings are multiplied by the root of the width.
-    Under `positions` stands the number of learned positions, under `window` the length that sliding layers
-    see, under `experts` the number of experts, each the name of a key of config.json. `defaults` are the values that the library takes
-    for keys of config.json that are not there, `read_from` the library and version all this was read from.
+    `positions`, `window` and `experts` are keys of config.json: of the number of learned positions, of what
+    sliding layers see, of the number of experts. `defaults` are the values that the library takes for keys
+    of config.json that are not there, `read_from` the library and version that all this was read from.
 
     A type that is `like` another of the same file takes from it what it does not say itself.
     """
