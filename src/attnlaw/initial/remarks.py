@@ -2,7 +2,7 @@
 
 | said of                | where                                                        |
 |------------------------|--------------------------------------------------------------|
-| the loss               | it starts more than `LOSS` above ln V                        |
+| the loss               | it starts more than `LOSS`, and two errors, above ln V       |
 | scores                 | their deviation in the first layer is above `SCORES`         |
 | tokens                 | their mean cosine is above `ALIKE` from some layer on        |
 | the embedding          | it is less than `SHARE` of the stream after the first layer  |
@@ -26,7 +26,8 @@ def remarks(law: InitialLaw, exact: bool = True) -> str | None:
 
 
 def _loss(law: InitialLaw) -> Iterator[str]:
-    if law.loss is not None and (above := law.loss.value - law.uniform_loss) > LOSS:
+    above = 0.0 if law.loss is None else law.loss.value - law.uniform_loss
+    if law.loss is not None and above > max(LOSS, 2 * (law.loss.error or 0.0)):
         std = law.architecture.deviations
         own = std.embedding if law.architecture.tied else std.head
         words = f"the loss starts {above:.2f} above ln V"
