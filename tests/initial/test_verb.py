@@ -30,7 +30,9 @@ def test_the_function_is_the_law(config: str) -> None:
     assert found.layers == same.layers
     assert (found.loss, found.logit_sd) == (same.loss, same.logit_sd)
     limit = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3, width="inf", keep="head-width")
-    assert limit.layers == initial_law(model, Tokens((5, 9, 5)), 20, 3, width=math.inf, keep="head-width").layers
+    assert (
+        limit.layers == initial_law(model, Tokens((5, 9, 5)), 20, 3, width=math.inf, keep="head-width").layers
+    )
     changed = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3, std=0.1, depth=4, padding=1)
     other = Architecture.from_config(SMALL["gpt2"], std=0.1, depth=4)
     assert changed.layers == initial_law(other, Tokens((5, 9, 5), 1), 20, 3).layers
@@ -55,7 +57,8 @@ def test_json_has_the_layers_as_a_table(config: str) -> None:
     rows = told["tables"]["layers"]
     assert [row["layer"] for row in rows] == [0, 1, 2]
     assert rows[0]["entropy"] is None
-    for name in MEASURED:
+    assert told["tables"]["gradients"] is None
+    for name in MEASURED.keys() - {"gradient"}:
         assert rows[2][name].keys() == {"value", "error"}
         assert rows[2][f"{name}_low"] <= rows[2][name]["value"] <= rows[2][f"{name}_high"]
         assert rows[2][f"{name}_spread"] == pytest.approx(rows[2][name]["error"] * math.sqrt(20))
@@ -63,13 +66,30 @@ def test_json_has_the_layers_as_a_table(config: str) -> None:
 
 def test_rows_and_a_page_are_written(config: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    told = invoke("init", config, "--tokens", "4", "--draws", "20", "--width", "own,inf", "--out", str(out))
+    invoke("init", config, "--tokens", "4", "--draws", "20", "--width", "own,inf", "--out", str(out))
     page = (out / "report.html").read_text()
     assert "mean cosine between tokens" in page
     assert "infinite width" in page
     rows = pl.read_parquet(out / "layers.parquet")
     assert rows.height == 6
     assert VERB.tables[0].columns[0].name in rows.columns
+
+
+def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
+    pytest.importorskip("transformers")
+    words = ("--tokens", "4", "--draws", "4", "--gradients", "3", "--width", "own,inf", "--json")
+    told, limit = json.loads(invoke("init", config, *words).stdout)
+    rows = told["tables"]["layers"]
+    assert rows[0]["gradient"] is None
+    matrices = told["tables"]["gradients"]
+    assert {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"} == {
+        row["matrix"] for row in matrices if row["layer"] == 1
+    }
+    # One matrix alone is smaller than its layer, and that than all layers.
+    largest = max(row["gradient"]["value"] for row in matrices if row["layer"] == 1)
+    whole = told["quantities"]["gradient_norm"]["value"]
+    assert largest < rows[1]["gradient"]["value"] < whole
+    assert limit["quantities"]["gradient_norm"] is None
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ TITLES = {
     "effective_rank": "eff. rank",
     "entropy": "entropy",
     "score_sd": "score sd",
+    "gradient": "gradient",
 }
 LESS = ("eff. rank", "score sd", "entropy")  # what a narrow screen goes without, in this order
 MOST = 16  # layers; beyond, every second, third, ... one
@@ -65,6 +66,8 @@ def _head(found: Any) -> str:
         words.append(f"loss {found.loss} (ln V {found.uniform_loss:.4f})")
     if found.own_probability is not None:
         words.append(f"own token {found.own_probability}")
+    if found.gradient_norm is not None:
+        words.append(f"gradient {found.gradient_norm}")
     if found.angle_exponent is not None:
         words.append(f"angle exponent {found.angle_exponent}")
     return ", ".join(words)

@@ -97,6 +97,13 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
     )
 
 
+def library_values(config: Config, depth: int = 0) -> dict[str, Any]:
+    """The values of a config as its library takes them, with another number of layers where one is given."""
+    kind, family, _ = _known(config)
+    own = {family.stacks[0].depth[0]: depth} if depth else {}
+    return {**config.values, **own, "model_type": kind}
+
+
 def known_types() -> list[str]:
     """The model types whose initialiser is known, in order.
 

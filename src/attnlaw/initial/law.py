@@ -15,16 +15,16 @@ from attnlaw.base.settings import require
 from attnlaw.initial.architecture import Architecture
 from attnlaw.initial.chain import layers
 from attnlaw.initial.finite import Finite
+from attnlaw.initial.gradients import slopes
 from attnlaw.initial.head import logits_of, own_cosine
 from attnlaw.initial.infinite import Infinite
 from attnlaw.initial.measures import MEASURES, measures
-from attnlaw.initial.records import PARALLEL, InitialLaw, LayerLaw, Spread
+from attnlaw.initial.records import PARALLEL, InitialLaw, LayerLaw, spread_of
 from attnlaw.initial.remarks import remarks
 from attnlaw.initial.tokens import Tokens, check_tokens
 from attnlaw.initial.variants import KEPT, SCORE_SCALINGS
 from attnlaw.limits.wishart import Array
 
-ROUNDING = 1e-9  # of a number: draws that differ by less are the same
 REPLICATES = 4  # of a limit that is not random: each estimates it by its own heads
 _CHUNK = 2**19  # numbers of scores, or of queries, that are drawn together
 
@@ -157,10 +157,10 @@ def _columns(tokens: Tokens, ids: Any) -> list[int]:
 def _summary(model: Architecture, tokens: Tokens, found: list[dict[str, Array]], fixed: bool) -> InitialLaw:
     *by_layer, head = found
     told = tuple(
-        LayerLaw(layer, **{name: _spread(one[name], fixed) for name in MEASURES if name in one})
+        LayerLaw(layer, **{name: spread_of(one[name], fixed) for name in MEASURES if name in one})
         for layer, one in enumerate(by_layer)
     )
-    known = {name: _spread(values, fixed) for name, values in head.items()}
+    known = {name: spread_of(values, fixed) for name, values in head.items()}
     slope = _slope([one["cosine"] for one in by_layer[1:]]) if tokens.seen > 1 else None
     estimates = {name: one.estimate for name, one in known.items()}
     return InitialLaw(
@@ -175,29 +175,13 @@ def _summary(model: Architecture, tokens: Tokens, found: list[dict[str, Array]],
         loss_spread=known["loss"].spread if "loss" in known else None,
         own_probability=estimates.get("own_probability"),
         own_cosine=estimates.get("own_cosine"),
-        angle_exponent=None if slope is None else _spread(slope, fixed).estimate,
+        angle_exponent=None if slope is None else spread_of(slope, fixed).estimate,
         outcome=Outcome.DONE,
     )
 
 
-def _spread(values: Array, fixed: bool) -> Spread:
-    """Over draws; of a limit that is `fixed`, draws differ by their sampled heads alone."""
-    mean = float(values.mean())
-    deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    deviation = deviation if deviation > ROUNDING * abs(mean) else 0.0
-    error = deviation / math.sqrt(len(values)) if len(values) > 1 else None
-    if fixed:
-        return Spread(mean, error, 0.0, mean, mean)
-    low, high = np.quantile(values, (0.05, 0.95)).tolist()
-    return Spread(mean, error, deviation, low, high)
-
-
 def _slope(cosines: Sequence[Array]) -> Array | None:
-    """Least squares slope of log(1 - cosine) by layer, of every draw; None of fewer than two layers."""
+    """Slope of log(1 - cosine) by layer, of every draw; None of fewer than two layers that count."""
     apart = 1 - np.stack(cosines, axis=1)
-    counted = (apart > PARALLEL).all(axis=0).cumprod().sum()
-    if counted < 2:
-        return None
-    layer = np.arange(counted) - (counted - 1) / 2
-    slopes: Array = np.log(apart[:, :counted]) @ layer / (layer @ layer)
-    return slopes
+    counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
+    return None if counted < 2 else slopes([np.log(one) for one in apart[:, :counted].T])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.initial.architecture import Architecture
 from attnlaw.initial.tokens import Tokens
+from attnlaw.limits.wishart import Array
 
+ROUNDING = 1e-9  # of a number: draws that differ by less are the same
 PARALLEL = 1e-6  # of 1 - cosine: below, hidden units of single precision tell tokens apart no more
 
 
@@ -27,6 +32,37 @@ class Spread:
         return Estimate(self.value, self.error)
 
 
+def spread_of(values: Array, fixed: bool = False) -> Spread:
+    """Over draws; of a limit that is `fixed`, draws differ by their sampled heads alone."""
+    mean = float(values.mean())
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    deviation = deviation if deviation > ROUNDING * abs(mean) else 0.0
+    error = deviation / math.sqrt(len(values)) if len(values) > 1 else None
+    if fixed:
+        return Spread(mean, error, 0.0, mean, mean)
+    low, high = np.quantile(values, (0.05, 0.95)).tolist()
+    return Spread(mean, error, deviation, low, high)
+
+
+@dataclass(frozen=True)
+class MatrixGradient:
+    """|dL/dW| of one matrix: its layer from 1 (None outside of layers), its name there."""
+
+    layer: int | None
+    matrix: str
+    gradient: Spread
+
+
+@dataclass(frozen=True)
+class GradientLaw:
+    """Norms of gradients: of all layers together, of each, of each matrix; `exponent`: slope of their log."""
+
+    norm: Spread
+    layers: Mapping[int, Spread]
+    matrices: tuple[MatrixGradient, ...]
+    exponent: Spread | None
+
+
 @dataclass(frozen=True)
 class LayerLaw:
     """One layer, from 1 (0: the embeddings), and its `measures`; None where it has none."""
@@ -37,6 +73,7 @@ class LayerLaw:
     effective_rank: Spread | None = None
     entropy: Spread | None = None
     score_sd: Spread | None = None
+    gradient: Spread | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +101,21 @@ class InitialLaw:
     angle_exponent: Estimate | None
     outcome: Outcome
     remark: str | None = None
+    gradients: GradientLaw | None = None
+
+    def with_gradients(self, found: GradientLaw) -> InitialLaw:
+        """The law with gradients beside its layers."""
+        layers = tuple(replace(one, gradient=found.layers.get(one.layer)) for one in self.layers)
+        return replace(self, layers=layers, gradients=found)
+
+    @property
+    def gradient_norm(self) -> Estimate | None:
+        return None if self.gradients is None else self.gradients.norm.estimate
+
+    @property
+    def gradient_exponent(self) -> Estimate | None:
+        found = None if self.gradients is None else self.gradients.exponent
+        return None if found is None else found.estimate
 
     @property
     def uniform_loss(self) -> float:

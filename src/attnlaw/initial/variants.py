@@ -43,6 +43,14 @@ class ScoreScaling:
     power: float
 
 
+@dataclass(frozen=True)
+class Parametrisation:
+    """How deviations and rates go with the width: muP follows it, the standard one (power 0) does not."""
+
+    name: str
+    power: int
+
+
 ORDERS = table(
     Order("pre", before=True),
     Order("post", after=True),
@@ -51,6 +59,7 @@ ORDERS = table(
 )
 KEPT = table(Kept("heads", random=True), Kept("head-width", random=False))
 SCORE_SCALINGS = table(ScoreScaling("1/sqrt(d)", -0.5), ScoreScaling("1/d", -1.0))
+PARAMETRISATIONS = table(Parametrisation("SP", 0), Parametrisation("muP", 1))
 HEADS = ("plain", "masked")  # logits of the last tokens themselves, or of BERT's transform of them
 # Names of activations in config.json, by those of `attnlaw.limits.variants`.
 ACTIVATIONS = {

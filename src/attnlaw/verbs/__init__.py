@@ -33,6 +33,7 @@ STUDIED: dict[str, tuple[str, str]] = {
         "The risk of factors that start small and stop early.",
     ),
     "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
+    "coordinates": ("attnlaw.verbs.coordinates", "The coordinate check of muP on lazy matrices."),
     "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.base.charts import Curves, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
 from attnlaw.base.errors import BadSetting
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.base.settings import Settings, declared, setting, settings
 from attnlaw.initial.variants import KEPT, SCORE_SCALINGS
 
 if TYPE_CHECKING:
@@ -73,6 +73,13 @@ class Init(Settings):
         least=0,
         panel=LAW,
     )
+    gradients: int = setting(
+        0,
+        "Also norms of gradients, over so many initialisations, at the own width. Needs the extra lens.",
+        least=0,
+        most=10**6,
+        panel=LAW,
+    )
     seed: int = setting(0, "Seed; equal seeds repeat the table.", least=0, panel=LAW)
 
     def check(self) -> None:
@@ -116,6 +123,8 @@ QUANTITIES = (
     Quantity("own_probability", "of the id that stands at the place", error=True, log=True),
     Quantity("own_cosine", "of the last tokens with their own embeddings (tied head)", error=True),
     Quantity("angle_exponent", "slope of log(1 - cosine) by layer", error=True),
+    Quantity("gradient_norm", "of the weight matrices of all layers", error=True, brief=True),
+    Quantity("gradient_exponent", "slope of the log norm by layer", error=True),
     Quantity("initialiser", "where it was read from", kind="text"),
 )
 
@@ -136,6 +145,7 @@ MEASURED = {
     "effective_rank": "effective rank of the tokens",
     "entropy": "attention entropy over uniform",
     "score_sd": "deviation of the scores",
+    "gradient": "norm of the gradient",
 }
 LAYERS = (
     Quantity("layer", "0: the embeddings", kind="int"),
@@ -154,7 +164,7 @@ def run(case: Init, progress: Progress) -> InitialLaw:
         tokens = drawn_tokens(model, case.tokens, case.padding, case.seed)
     else:
         tokens = Tokens(case.ids, case.padding)
-    return initial_law(
+    law = initial_law(
         model,
         tokens,
         case.draws,
@@ -165,6 +175,14 @@ def run(case: Init, progress: Progress) -> InitialLaw:
         units=case.units,
         progress=progress,
     )
+    if not case.gradients or case.width != OWN or case.scaling != declared(Init)["scaling"].default:
+        return law
+    from attnlaw.initial.configuration import config_of, library_values
+    from attnlaw.initial.gradients import gradient_law
+
+    values = library_values(config_of(case.model), case.depth or 0)
+    found = gradient_law(values, model, tokens, case.gradients, case.seed, progress)
+    return law.with_gradients(found)
 
 
 def _layers(found: InitialLaw) -> Any:
@@ -173,14 +191,35 @@ def _layers(found: InitialLaw) -> Any:
     return frame((_row(one) for one in found.layers), schema_of(columns(LAYERS)))
 
 
+GRADIENTS = (
+    Quantity("layer", "from 1; empty outside of layers", kind="int"),
+    Quantity("matrix", "its name there", kind="text"),
+    *_measure("gradient", "norm of the gradient", log=True),
+)
+
+
+def _gradients(found: InitialLaw) -> Any:
+    from attnlaw.base.tables import frame, schema_of
+
+    if found.gradients is None:
+        return None
+    rows = [
+        {"layer": one.layer, "matrix": one.matrix} | _cells("gradient", one.gradient)
+        for one in found.gradients.matrices
+    ]
+    return frame(rows, schema_of(columns(GRADIENTS)))
+
+
 def _row(one: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"layer": one.layer}
     for name in MEASURED:
-        measured = getattr(one, name)
-        for end in ("value", "error", "spread", "low", "high"):
-            key = name if end == "value" else f"{name}_{end}"
-            row[key] = None if measured is None else getattr(measured, end)
+        row |= _cells(name, getattr(one, name))
     return row
+
+
+def _cells(name: str, measured: Any) -> dict[str, Any]:
+    ends = {name: "value"} | {f"{name}_{end}": end for end in ("error", "spread", "low", "high")}
+    return {key: None if measured is None else getattr(measured, end) for key, end in ends.items()}
 
 
 CHARTS = (
@@ -222,7 +261,10 @@ VERB = Verb(
     Init,
     QUANTITIES,
     run,
-    tables=(Table("layers", LAYERS, _layers, json=True),),
+    tables=(
+        Table("layers", LAYERS, _layers, json=True),
+        Table("gradients", GRADIENTS, _gradients, json=True),
+    ),
     charts=CHARTS,
     draws=True,
 )
