@@ -94,7 +94,7 @@ def test_cosines_of_gpt2(
 def test_loss_of_different_ids() -> None:
     """E loss = ln V + Var(logit) / 2 where the target is not among what a causal token has seen."""
     model = Architecture.from_config(GPT2)
-    law = initial_law(model, drawn_tokens(model, 10, 0, 0), draws=150, seed=1)
+    law = initial_law(model, drawn_tokens(model, 10, 0, 0), draws=80, seed=1)
     assert law.loss is not None
     close(law.loss.value, law.loss.error or 0.0, law.uniform_loss + law.logit_sd.value**2 / 2)
     close(law.logit_sd.value**2, 0.0, 0.30730, 0.00011)
@@ -109,7 +109,7 @@ def test_a_normal_sum_over_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> No
         sums = {}
         for most in (10_000, 100):
             monkeypatch.setattr(head_module, "MOST_DRAWN", most)
-            state = Finite(model, Tokens((5, 9, 3)), 400, np.random.default_rng(most))
+            state = Finite(model, Tokens((5, 9, 3)), 200, np.random.default_rng(most))
             list(layers(state))
             logits = logits_of(state)
             found = logits.log_sums(state.rng)
@@ -150,7 +150,7 @@ def test_the_spread_over_initialisations_falls_with_the_width() -> None:
     values = {**GPT2, "n_embd": 64, "n_head": 2, "n_layer": 4, "initializer_range": math.sqrt(2.07 / 64)}
     model = Architecture.from_config({**values, "vocab_size": 40})
     std = replace(model.deviations, embedding=0.18, position=0.18)
-    model, tokens, draws = replace(model, deviations=std), Tokens((1, 2, 3, 4, 5, 6)), 3000
+    model, tokens, draws = replace(model, deviations=std), Tokens((1, 2, 3, 4, 5, 6)), 1500
     spread = {}
     for width in (64, math.inf):
         law = initial_law(model, tokens, draws=draws, width=width, seed=8)

@@ -26,7 +26,7 @@ def same_law(name: str, draws: int) -> None:
 
 @pytest.mark.parametrize("name", FEW)
 def test_some_models(name: str) -> None:
-    same_law(name, 150)
+    same_law(name, 80)
 
 
 @pytest.mark.long
