@@ -38,6 +38,13 @@ def test_the_function_is_the_law(config: str) -> None:
     assert changed.layers == initial_law(other, Tokens((5, 9, 5), 1), 20, 3).layers
 
 
+def test_a_law_shows_itself(config: str) -> None:
+    law = attnlaw.init(config, tokens=4, draws=20)
+    assert repr(law).startswith("<InitialLaw rms ")
+    assert "logit deviation" in law._repr_html_()
+    assert law.plot().to_dict()
+
+
 def test_the_table_begins_with_remarks(config: str) -> None:
     told = invoke("init", config, "--tokens", "4", "--draws", "60")
     lines = told.stdout.splitlines()

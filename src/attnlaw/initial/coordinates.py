@@ -21,6 +21,7 @@ from typing import Any
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate
+from attnlaw.base.shown import Shown
 from attnlaw.initial.tokens import Tokens
 from attnlaw.initial.variants import PARAMETRISATIONS
 from attnlaw.numerics.draws import mean_of
@@ -31,8 +32,8 @@ IDS = (5, 9, 5, 17, 33, 9, 2, 8)
 VOCABULARY = 60
 
 
-@dataclass(frozen=True)
-class CoordinateCheck:
+@dataclass(frozen=True, repr=False)
+class CoordinateCheck(Shown, verb="coordinates"):
     """`logit_change`: root mean square change of the logits after all steps, over initialisations."""
 
     logit_change: Estimate

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.shown import Shown
 from attnlaw.initial.architecture import Architecture
 from attnlaw.initial.tokens import Tokens
 from attnlaw.limits.wishart import Array
@@ -76,8 +77,8 @@ class LayerLaw:
     gradient: Spread | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class InitialLaw:
+@dataclass(frozen=True, eq=False, repr=False)
+class InitialLaw(Shown, verb="init"):
     """What a freshly initialised model does with its tokens, over initialisations.
 
     `model_width` is N, None for a limit, which need not be `random`. `logit_sd` is the deviation of the logit
