@@ -62,6 +62,7 @@ _PUBLIC: dict[str, str] = {
     "least_trace": "attnlaw.implicit.flatness",
     "linearise": "attnlaw.forward",
     "measure_margins": "attnlaw.forward",
+    "measured_proxy": "attnlaw.auditing.measured",
     "multi_head_sample": "attnlaw.laws.multi_head_sample",
     "one_step": "attnlaw.implicit.one_step",
     "open_model": "attnlaw.models.open",

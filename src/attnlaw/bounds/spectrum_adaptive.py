@@ -65,7 +65,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
     log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
     best = int(np.argmin(curve))
-    p = _valley(factors.spectrum, log_scale, hidden_size)
+    p = best_index(factors.spectrum, log_scale, hidden_size)
 
     def value(index: float, spectrum: Spectrum) -> float:
         return float(log_contribution(np.array([index]), spectrum, log_scale, hidden_size)[0])
@@ -75,7 +75,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
         return float(log_contribution(grid, spectrum, log_scale, hidden_size).min())
 
     def minimum(spectrum: Spectrum) -> float:
-        return value(_valley(spectrum, log_scale, hidden_size), spectrum)
+        return value(best_index(spectrum, log_scale, hidden_size), spectrum)
 
     return Contribution(
         factors=factors,
@@ -124,7 +124,7 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
     return LogError.of(spectrum, value, bound)
 
 
-def _valley(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
+def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
     """The minimiser of C over [0, 2], by the sign of f'(p)(p + 2) - f(p)."""
     log_values, counts = np.log(spectrum.above_tolerance), spectrum.counts_above_tolerance
     if log_values.size == 0:
