@@ -13,6 +13,7 @@ __version__ = "0.2.0.dev0"
 
 _PUBLIC: dict[str, str] = {
     "Amplification": "attnlaw.forward",
+    "Architecture": "attnlaw.initial",
     "Atlas": "attnlaw.auditing.atlas",
     "AttentionLayer": "attnlaw.limits",
     "AttentionShape": "attnlaw.laws.attention_shape",
@@ -27,6 +28,7 @@ _PUBLIC: dict[str, str] = {
     "Fits": "attnlaw.auditing.fits",
     "GivenInputs": "attnlaw.limits",
     "Group": "attnlaw.regression.problem",
+    "InitialLaw": "attnlaw.initial",
     "InputError": "attnlaw.base.errors",
     "Lens": "attnlaw.forward",
     "Margins": "attnlaw.forward",
@@ -36,6 +38,7 @@ _PUBLIC: dict[str, str] = {
     "Regression": "attnlaw.regression.problem",
     "SingleIndex": "attnlaw.implicit.index_problem",
     "Target": "attnlaw.learning.target",
+    "Tokens": "attnlaw.initial",
     "TiedValuesLaw": "attnlaw.laws.tied_values",
     "Verdicts": "attnlaw.gating.verdicts",
     "agreement": "attnlaw.learning.agreement",
@@ -54,6 +57,7 @@ _PUBLIC: dict[str, str] = {
     "fit_spectra": "attnlaw.auditing.fits",
     "hessian_trace": "attnlaw.implicit.flatness",
     "holdout_bound": "attnlaw.bounds.holdout",
+    "initial_law": "attnlaw.initial",
     "least_decay": "attnlaw.implicit.flatness",
     "least_trace": "attnlaw.implicit.flatness",
     "linearise": "attnlaw.forward",
