@@ -38,6 +38,7 @@ class Truncated:
     def __init__(self, base: Base, a: Reals) -> None:
         a = np.asarray(a, dtype=float)
         self.a = a
+        self._is_plain = isinstance(base, MarchenkoPastur)
         if isinstance(base, MarchenkoPastur):
             scale = base.scale
             self.second_moment = scale**2 * (1 + base.rank_ratio)
@@ -48,10 +49,19 @@ class Truncated:
             s, p = base.arrays
             self.second_moment = float(p @ s**2)
             self._members = [(np.array([i]), biane_nodes(s, p, float(width))) for i, width in enumerate(a)]
-        self._series = [[_Series(nodes) for nodes in groups] for _, groups in self._members]
         self._owner, self._row = np.empty((2, a.size), dtype=int)
         for owner, (rows, _) in enumerate(self._members):
             self._owner[rows], self._row[rows] = owner, np.arange(rows.size)
+
+    @cached_property
+    def _series(self) -> list[list[_Series]]:
+        return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
+
+    def _position(self, nodes: Nodes) -> Reals:
+        """The series of x: two terms where it is `middle - half cos(theta)`."""
+        if not self._is_plain:
+            return cosine_coefficients(nodes.x)
+        return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
 
     @property
     def top(self) -> Reals:
@@ -93,11 +103,11 @@ def _rescaled(nodes: Nodes, scale: float) -> Nodes:
 class _Series:
     """Sine series of the five integrals on the intervals of one group of nodes."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, position: Reals) -> None:
         self.nodes = nodes
         functions = np.stack([np.ones_like(nodes.x), nodes.x, nodes.x**2, nodes.re_g, nodes.x * nodes.re_g])
         self.coefficients = cosine_coefficients(functions * nodes.mass)
-        self.position = cosine_coefficients(nodes.x)
+        self.position = position
         self.total = np.pi * self.coefficients[..., 0]
 
     def above(self, b: Reals, which: Indices) -> Reals:
@@ -139,8 +149,13 @@ class FreeConvolution(Law):
             )
 
     @cached_property
+    def table(self) -> Truncated:
+        """Its integrals above any threshold."""
+        return Truncated(self.base, np.array([self.sigma]))
+
+    @property
     def _groups(self) -> tuple[Nodes, ...]:
-        return Truncated(self.base, np.array([self.sigma])).everywhere()[0][1]
+        return self.table.everywhere()[0][1]
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

@@ -81,8 +81,7 @@ class Rectified(Law):
 
     @cached_property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        table = Truncated(self.base.base, np.array([self.base.sigma]))
-        weight = 1.0 - float(table.above(np.array([self.threshold]))[0, 0])
+        weight = 1.0 - float(self.base.table.above(np.array([self.threshold]))[0, 0])
         return ((0.0, weight),) if weight > 1e-12 else ()
 
     def density(self, x: ArrayLike) -> Reals:

@@ -104,6 +104,7 @@ DIRECT = Student(
     colour=1,
     penalised=True,
     theories={"linear": linear, "softmax": through_softmax},
+    at_once=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
     recovery=recovery,

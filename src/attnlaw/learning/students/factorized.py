@@ -119,6 +119,7 @@ FACTORIZED = Student(
     colour=0,
     penalised=True,
     theories={"linear": linear, "softmax": through_softmax},
+    at_once=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
     recovery=recovery,
