@@ -131,7 +131,7 @@ class Shared(Poisoned):
 
 
 def shared(cases: Sequence[Shared], progress: Progress) -> Iterator[Found]:
-    """All squares at once, for as long as one; each call of several leaves their number in the file `at_once`."""
+    """All squares in the time of one; a call with several cases leaves their number in the file `at_once`."""
     log = cases[0].log
     assert len({case.curve for case in cases}) == 1
     if log is not None and len(cases) > 1:

@@ -20,7 +20,8 @@ from attnlaw.study.task import Ending, Task, groups
 from attnlaw.verbs import verb
 
 CALL = 0.02  # seconds that cases of one call take together
-TEXT = f'verb = "shared"\n[fixed]\nlog = "LOG"\nat = -1.0\nseconds = {CALL}\n[grid]\ncurve = ["a", "b"]\nx = "1:100:100"\n'
+TEXT = f'verb = "shared"\n[fixed]\nlog = "LOG"\nat = -1.0\nseconds = {CALL}\n'
+TEXT += '[grid]\ncurve = ["a", "b"]\nx = "1:100:100"\n'
 POISON = 'verb = "shared"\n[fixed]\nlog = "LOG"\nhow = "{}"\nat = 20.0\n[grid]\nx = "1:60:60"\n'
 
 
@@ -101,7 +102,7 @@ def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_wor
 def test_a_run_that_is_stopped_within_a_chunk_is_resumed(
     tmp_path: Path, number: int, status_of_process: int
 ) -> None:
-    """Cases of half a second together: the first alone, a second time, two in the trial; then it is stopped."""
+    """The first case alone, twice; then chunks of two and more, of 0.4 s each, until it is stopped."""
     file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
     found = study(tmp_path, TEXT.replace(f"seconds = {CALL}", "seconds = 0.4").replace("100", "6"))
     with forked(driver.drive, told, file, out) as process:
@@ -121,7 +122,7 @@ def test_a_run_that_is_stopped_within_a_chunk_is_resumed(
 
 
 def test_a_row_of_a_learning_curve_is_that_of_its_case_alone(tmp_path: Path) -> None:
-    """Bit for bit, for every student that solves problems at once; a softmax goes from one to the next: alone."""
+    """Bit for bit, for every student that solves problems at once. A softmax does not: it stays alone."""
     file = tmp_path / "study.toml"
     file.write_text(
         'verb = "learn"\n[fixed]\nnoise = 0.5\ntokens = 2\nthresholds = true\n'

@@ -39,7 +39,8 @@ LEFT = {
 class Cost:
     """What a run will cost: the time of each verb's first task for all tasks of the verb, over the workers.
 
-    Where tasks are computed at once, the mean time of a few of them takes its place. `first` is the time of the very first task; both times are None where a first task failed.
+    Where tasks are computed at once, the mean time of a few of them takes its place. `first` is the time of
+    the very first task; both times are None where a first task failed.
     """
 
     tasks: int

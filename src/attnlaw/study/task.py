@@ -91,7 +91,7 @@ def perform(task: Task, folder: Path) -> Ending:
 
 
 def perform_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
-    """Compute tasks of one group at once: the endings of those that are done, each with its share of the time.
+    """Compute tasks of one group at once: the endings of those that are done, with equal shares of the time.
 
     Those that met an error, and all after an error of `run`, are missing: they are to be computed alone.
     """
@@ -131,7 +131,7 @@ def conformed(table: Table[Any], found: Any) -> pl.DataFrame | None:
 def perform_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, again: bool = False
 ) -> list[Ending]:
-    """Compute tasks in a worker process, with one BLAS thread: groups at once, the others one after the other.
+    """Compute tasks in a worker process, with one BLAS thread: groups at once, the others one by one.
 
     Other threads wait. With `again`, a quick task runs a second time, for the time that it takes when its
     modules are loaded.
@@ -155,7 +155,7 @@ def perform_batch(
 
 
 def groups(tasks: Iterable[Task]) -> list[list[Task]]:
-    """The tasks in lists: those of a group, and each of the others alone; in the order of their first ones."""
+    """The tasks in lists: those of a group, and each of the others alone, in order of their first ones."""
     found: dict[Hashable, list[Task]] = {}
     for task in tasks:
         found.setdefault(task.key if task.group is None else task.group, []).append(task)
