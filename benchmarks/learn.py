@@ -7,8 +7,8 @@
    iteration. The plain route stops at a relative tolerance of 1e-6 in quad and in E (ours ends at 1e-12) and
    is timed on every 32nd point.
 2. A factorized-student curve of 256 points through interpolation, noisy labels.
-3. A point through the row softmax at two and at four tokens, against the same equations with dense Hessians and
-   an LU factorisation for every draw (0.1.0), in CPU time.
+3. A point through the row softmax at two and at four tokens, against the same equations with dense Hessians
+   and an LU factorisation for every draw (0.1.0), in CPU time.
 
 What training costs against the size d is measured by benchmarks/learn_simulation.py.
 Ends with status 1 when a goal is missed: 40 times faster in 1., five seconds in 2., 2.5 times faster in 3.
@@ -31,7 +31,7 @@ from attnlaw.learning.problem import Problem, Target
 from attnlaw.learning.sweep import curve
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from oracles.dense_softmax import DenseChannel  # noqa: E402
+from oracles.dense_softmax import DenseChannel
 
 KAPPA0, POINTS, EVERY = 0.5, 256, 32
 TOLERANCE = 1e-6
