@@ -14,7 +14,7 @@ from study.sample_verbs import SHARED, at_once, calls, find, rows, study
 
 from attnlaw.base.declare import silent
 from attnlaw.study import Place, read_study, resume, run, status
-from attnlaw.study.pace import BATCH, CHUNK, Pace
+from attnlaw.study.pace import BATCH, CHUNK, LEAST, LONG, Pace
 from attnlaw.study.run import Cost
 from attnlaw.study.task import Ending, Task, groups
 from attnlaw.verbs import verb
@@ -102,9 +102,10 @@ def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_wor
 def test_a_run_that_is_stopped_within_a_chunk_is_resumed(
     tmp_path: Path, number: int, status_of_process: int
 ) -> None:
-    """The first case alone, twice; then chunks of two and more, of 0.4 s each, until it is stopped."""
+    """The first case alone, twice, the rest of its group, then a group of six in each second."""
     file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
-    found = study(tmp_path, TEXT.replace(f"seconds = {CALL}", "seconds = 0.4").replace("100", "6"))
+    text = TEXT.replace(f"seconds = {CALL}", "seconds = 1.0").replace("100", "6")
+    found = study(tmp_path, text.replace('["a", "b"]', '["a", "b", "c", "d"]'))
     with forked(driver.drive, told, file, out) as process:
         until(lambda: (out / "store.sqlite").exists() and status(found, out).done >= 3)
         assert process.pid is not None
@@ -112,13 +113,13 @@ def test_a_run_that_is_stopped_within_a_chunk_is_resumed(
         process.join(PATIENCE)
     assert process.exitcode == status_of_process
     kept, begun = status(found, out).done, len(calls(tmp_path))
-    assert 3 <= kept < 12
+    assert 3 <= kept < 24
     if number == signal.SIGINT:
         assert json.loads(told.read_text())["done"] == rows(out).height == kept
     report = resume(read_study(file, find), out)
-    assert (report.done, report.computed) == (12, 12 - kept)
-    assert rows(out)["square"].to_list() == squares(6) * 2
-    assert len(calls(tmp_path)) - begun <= 12 - kept + 1  # what was kept is not computed again
+    assert (report.done, report.computed) == (24, 24 - kept)
+    assert rows(out)["square"].to_list() == squares(6) * 4
+    assert len(calls(tmp_path)) - begun <= 24 - kept + 1  # what was kept is not computed again
 
 
 def test_a_row_of_a_learning_curve_is_that_of_its_case_alone(tmp_path: Path) -> None:
@@ -151,3 +152,8 @@ def test_a_batch_lasts_as_long_as_it_should() -> None:
     assert pace.size(alone, None) == round(BATCH / 0.01)
     assert pace.size(task, 0.4) == 20  # half of the time limit
     assert pace.size(alone, 0.4) == round(BATCH / 0.01)
+    # Alone it takes longer than a chunk should; what it takes with others is seen by trying.
+    slow, slower = Pace(), Pace()
+    slow.note(task, [Ending("", 2 * CHUNK)])
+    slower.note(task, [Ending("", 2 * LONG)])
+    assert (slow.size(task, None), slow.size(task, 10 * CHUNK), slower.size(task, None)) == (LEAST, 2, 1)

@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import dct
 
 Reals = NDArray[np.float64]
 
@@ -27,6 +26,8 @@ def midpoint_angles(count: int) -> Reals:
 
 def cosine_coefficients(values: Reals) -> Reals:
     """Coefficients c with `F(theta) = sum_k c_k cos(k theta)` from values at the midpoints (last axis)."""
+    from scipy.fft import dct  # here: an audit imports this module, and seldom gets here
+
     count = values.shape[-1]
     coefficients = dct(values, type=2, axis=-1) / count
     coefficients[..., 0] *= 0.5

@@ -1,7 +1,8 @@
 """How long tasks take, as measured so far, and so how many are handed over at once.
 
 Tasks of a group (`Verb.together`) share most of their work: alone each pays all of it. Their batches are
-larger, and grow as their share of the time falls.
+larger, and grow as their share of the time falls. They have `LEAST` members even where one alone takes longer
+than a chunk should (on a busy machine any does), up to `LONG` seconds: else nobody learns what they share.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from attnlaw.study.task import Ending, Task
 
 BATCH, CHUNK = 0.25, 1.0  # seconds of tasks that are computed one after the other, and at once
+LEAST, LONG = 32, 3.0
 MOST_IN_BATCH = 500
 
 
@@ -49,5 +51,9 @@ class Pace:
         pace = self.seconds.get(kind(task))
         if pace is None:
             return 1
-        seconds = BATCH if task.group is None else min(CHUNK, (time_limit or 2 * CHUNK) / 2)
-        return max(1, min(MOST_IN_BATCH, int(seconds / max(pace, 1e-6))))
+        pace = max(pace, 1e-6)
+        if task.group is None:
+            return max(1, min(MOST_IN_BATCH, int(BATCH / pace)))
+        size = max(int(CHUNK / pace), LEAST if pace <= LONG else 1)
+        allowed = MOST_IN_BATCH if time_limit is None else int(time_limit / 2 / pace)
+        return max(1, min(MOST_IN_BATCH, size, allowed))
