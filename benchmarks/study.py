@@ -30,6 +30,7 @@ from nothing import VERB
 from attnlaw.study import Place, Study, read_study, run
 from attnlaw.study.engine import Stop
 from attnlaw.study.run import Cost
+from attnlaw.study.task import perform_batch
 
 GOAL_TASK, GOAL_RESUME, GOAL_TOGETHER, GOAL_DIAGRAM = 2e-3, 2.0, 8.0, 40.0
 CURVE = 'verb = "learn"\n[fixed]\nnoise = 0.5\ntokens = 2\n[grid]\nalpha = "0.02:1:1500"\n'
@@ -80,7 +81,8 @@ def cpu_here(study: Study, out: Path) -> float:
 
 
 def cpu_there(study: Study, out: Path, client: Any) -> float:
-    """CPU seconds of a run on workers: theirs and the driver's."""
+    """CPU seconds of a run on workers: theirs and the driver's; their modules are loaded before."""
+    client.run(perform_batch, study.tasks[:1], out.parent, None)
 
     def spent() -> float:
         return time.process_time() + sum(client.run(time.process_time).values())

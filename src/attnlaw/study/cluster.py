@@ -25,7 +25,7 @@ from distributed import Client, KilledWorker
 from attnlaw import __version__
 from attnlaw.base.errors import InputError
 from attnlaw.study.engine import Policy, Stop
-from attnlaw.study.pace import Pace, kind
+from attnlaw.study.pace import LEAST, Pace, kind
 from attnlaw.study.task import QUICK, Ending, Task, death, groups, perform_batch, told
 
 AHEAD = 3  # batches sent for each worker
@@ -119,6 +119,8 @@ class Dask:
         """The next of one kind: as many as make a batch, fewer near the end, one alone after an accident."""
         first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
+        if first.task.group is not None:  # in small chunks each would cost as much as alone
+            share = max(share, LEAST)
         size = 1 if first.is_suspect else min(share, self.pace.size(first.task, time_limit))
         batch = [waiting.popleft()]
         while waiting and len(batch) < size and waiting[0].follows(first):
