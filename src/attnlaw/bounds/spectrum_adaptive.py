@@ -21,12 +21,13 @@ from math import ceil, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from attnlaw.bounds.errors import LogError
 from attnlaw.bounds.factors import MatrixFactors
 from attnlaw.numerics.logs import log_sum, log_sums
 from attnlaw.spectra.spectrum import Spectrum
+
+MOST_STEPS = 60  # of Newton's method: as many halvings leave nothing of [0, 2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,22 +126,36 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
 
 
 def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
-    """The minimiser of C over [0, 2], by the sign of f'(p)(p + 2) - f(p)."""
+    """The minimiser of C over [0, 2]: the root of the increasing `f'(p)(p + 2) - f(p)`, by Newton's method.
+
+    Its slope is `f''(p)(p + 2)`, f'' a variance of logarithms; the bracket halves where a step leaves it.
+    """
     log_values, counts = np.log(spectrum.above_tolerance), spectrum.counts_above_tolerance
     if log_values.size == 0:
         return 0.0
     if log_scale == -np.inf:
         return 2.0
 
-    def slope(p: float) -> float:
+    def slope(p: float) -> tuple[float, float]:
         powers = p * log_values
         weights = counts * np.exp(powers - powers.max())
-        mean = float(np.sum(weights * log_values) / weights.sum())
+        weights /= weights.sum()
+        mean = float(weights @ log_values)
         f = float(log_sums(powers, counts)) + p * log_scale + (p + 1) * log(hidden_size)
-        return (mean + log_scale + log(hidden_size)) * (p + 2) - f
+        variance = float(weights @ (log_values - mean) ** 2)
+        return (mean + log_scale + log(hidden_size)) * (p + 2) - f, variance * (p + 2)
 
-    if slope(0.0) >= 0:
-        return 0.0
-    if slope(2.0) <= 0:
-        return 2.0
-    return float(brentq(slope, 0.0, 2.0, xtol=1e-12))
+    low, high = 0.0, 2.0
+    if slope(low)[0] >= 0:
+        return low
+    if slope(high)[0] <= 0:
+        return high
+    p = 1.0
+    for _ in range(MOST_STEPS):
+        value, rise = slope(p)
+        low, high = (p, high) if value < 0 else (low, p)
+        step = value / rise if rise > 0 else np.inf
+        if abs(step) <= 1e-12:
+            break
+        p = p - step if low < p - step < high else (low + high) / 2
+    return p

@@ -42,6 +42,7 @@ class Truncated:
     def __init__(self, base: Base, a: Reals, sides: int = 1) -> None:
         a = np.asarray(a, dtype=float)
         self.a, self.sides = a, sides
+        self._is_plain = isinstance(base, MarchenkoPastur)
         if isinstance(base, MarchenkoPastur):
             scale = base.scale
             self.second_moment = scale**2 * (1 + base.rank_ratio)
@@ -64,10 +65,21 @@ class Truncated:
                 (rows, tuple(_not_negative(nodes) for nodes in groups if nodes.high.max() > 0))
                 for rows, groups in self._members
             ]
-        self._series = [[_Series(nodes) for nodes in groups] for _, groups in self._members]
         self._owner, self._row = np.empty((2, a.size), dtype=int)
         for owner, (rows, _) in enumerate(self._members):
             self._owner[rows], self._row[rows] = owner, np.arange(rows.size)
+
+    @cached_property
+    def _series(self) -> list[list[_Series]]:
+        return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
+
+    def _position(self, nodes: Nodes) -> Reals:
+        """The series of x: two terms where it is `middle - half cos(theta)`, no round-off where it is not."""
+        if self._is_plain:
+            return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
+        position = cosine_coefficients(nodes.x)
+        told = np.abs(position) > 1e-15 * np.abs(position).max(axis=-1, keepdims=True)
+        return np.asarray(position[..., : max(2, 1 + int(np.flatnonzero(told.any(axis=(0, 1)))[-1]))])
 
     @property
     def top(self) -> Reals:
@@ -121,14 +133,11 @@ def _not_negative(nodes: Nodes) -> Nodes:
 class _Series:
     """Sine series of the five integrals on the intervals of one group of nodes."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, position: Reals) -> None:
         self.nodes = nodes
         functions = np.stack([np.ones_like(nodes.x), nodes.x, nodes.x**2, nodes.re_g, nodes.x * nodes.re_g])
         self.coefficients = cosine_coefficients(functions * nodes.mass)
-        position = cosine_coefficients(nodes.x)
-        # x = middle - half cos(theta) has two terms; the rest is round-off, and long where nodes are many.
-        told = np.abs(position) > 1e-15 * np.abs(position).max(axis=-1, keepdims=True)
-        self.position = position[..., : max(2, 1 + int(np.flatnonzero(told.any(axis=(0, 1)))[-1]))]
+        self.position = position
         self.total = np.pi * self.coefficients[..., 0]
 
     def above(self, b: Reals, which: Indices) -> Reals:
@@ -170,8 +179,13 @@ class FreeConvolution(Law):
             )
 
     @cached_property
+    def table(self) -> Truncated:
+        """Its integrals above any threshold."""
+        return Truncated(self.base, np.array([self.sigma]))
+
+    @property
     def _groups(self) -> tuple[Nodes, ...]:
-        return Truncated(self.base, np.array([self.sigma])).everywhere()[0][1]
+        return self.table.everywhere()[0][1]
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:

@@ -101,7 +101,8 @@ class Rectified(Law):
 
     @cached_property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        table = Truncated(self.base.base, np.array([self.base.sigma]), self.sides)
+        base = self.base
+        table = base.table if self.sides == 1 else Truncated(base.base, np.array([base.sigma]), self.sides)
         weight = 1.0 - float(table.above(np.array([self._from]))[0, 0])
         return ((0.0, weight),) if weight > 1e-12 else ()
 

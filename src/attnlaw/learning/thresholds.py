@@ -29,6 +29,7 @@ Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,6 +75,7 @@ class Thresholds:
         return dict(vars(self))
 
 
+@lru_cache(maxsize=256)
 def thresholds(
     target: Target,
     observations_per_sample: float = 1.0,

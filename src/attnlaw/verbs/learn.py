@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.settings import setting, settings
 from attnlaw.learning.outputs import SENSINGS
 from attnlaw.learning.settings import ProblemSettings
+from attnlaw.learning.students import STUDENTS
 
 if TYPE_CHECKING:
     from attnlaw.learning.learned import Learned
+    from attnlaw.learning.problem import Problem
     from attnlaw.learning.simulate import Measurement
 
 RUN = "The run"
@@ -129,26 +131,37 @@ def run(cases: Sequence[Learn], progress: Progress) -> Iterator[Learned | InputE
     from attnlaw.learning.learned import learned
     from attnlaw.learning.state_evolution import state_evolutions
 
-    refusals = [_refusal(case) for case in cases]
-    problems = [case.problem for case, refusal in zip(cases, refusals, strict=True) if refusal is None]
-    solved = iter(state_evolutions(problems, progress))
-    for case, refusal in zip(cases, refusals, strict=True):
-        yield refusal or learned(next(solved), thresholds=case.thresholds, spectrum=case.spectrum)
+    problems = [_problem(case) for case in cases]
+    fit = [problem for problem in problems if not isinstance(problem, InputError)]
+    solved = iter(state_evolutions(fit, progress))
+    for case, problem in zip(cases, problems, strict=True):
+        if isinstance(problem, InputError):
+            yield problem
+        else:
+            yield learned(next(solved), thresholds=case.thresholds, spectrum=case.spectrum)
 
 
-def solvable(case: Learn) -> None:
-    """An `InputError` for a problem that has no theory, or one too large to be solved."""
+def solvable(case: Learn) -> Problem:
+    """The problem; an `InputError` for one that has no theory, or one too large to be solved."""
     from attnlaw.learning.state_evolution import check_size
 
-    check_size(case.problem)
+    problem = case.problem
+    check_size(problem)
+    return problem
 
 
-def _refusal(case: Learn) -> InputError | None:
+def _problem(case: Learn) -> Problem | InputError:
     try:
-        solvable(case)
+        return solvable(case)
     except InputError as error:
         return error
-    return None
+
+
+def _together(case: Learn) -> Hashable:
+    """Cases of one target, student and output are solved at once where that changes no digit."""
+    target = (case.target_rank, case.target_exponent, case.target_dimension, case.target_spike)
+    at_once = case.output in STUDENTS[case.student].at_once
+    return (case.student, case.output, *target) if at_once else None
 
 
 def train(cases: Sequence[Simulate], progress: Progress) -> Iterator[Measurement | InputError]:
@@ -298,4 +311,5 @@ VERB = Verb(
     charts=CHARTS,
     beside=SIMULATE,
     refuse=solvable,
+    together=_together,
 )

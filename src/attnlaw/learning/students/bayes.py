@@ -107,6 +107,7 @@ BAYES = Student(
     colour=2,
     penalised=False,
     theories={"linear": scores, "softmax": scores, "hardmax": signs},
+    at_once=frozenset({"linear", "softmax", "hardmax"}),
     recovery=recovery,
     # Softmax: the same equations with (T^2+T-2)/2 observations per sample.
     leading={"linear": leading, "softmax": leading},

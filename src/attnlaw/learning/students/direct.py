@@ -135,6 +135,7 @@ DIRECT = Student(
     penalised=True,
     flowing=True,
     theories={"linear": linear, "softmax": through_softmax},
+    at_once=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
     recovery=recovery,

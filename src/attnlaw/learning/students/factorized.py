@@ -178,6 +178,7 @@ FACTORIZED = Student(
     penalised=True,
     factored=True,
     theories={"linear": linear, "softmax": through_softmax},
+    at_once=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
     recovery=recovery,

@@ -30,6 +30,7 @@ class Student:
     | `flowing` | whether its gradient flow is known at every `flow_time` |
     | `theories` | output -> `theory(problems, report)`: predictions of problems that share target and output;
       `report(done)` may tell how many are. An output that is not here is refused by name |
+    | `at_once` | the outputs whose theory solves problems at once, each to the digits that it has alone |
     | `trainer` | `train(problem, risk, rng, check) -> Trained`; None: computed, not trained |
     | `interpolation` | `(target, noise) -> (observations per d^2, error there or None)` up to which it fits
       all labels; None: it does not fit labels |
@@ -45,6 +46,7 @@ class Student:
     colour: int
     penalised: bool
     theories: Mapping[str, Named]
+    at_once: frozenset[str] = frozenset()
     trainer: Named | None = None
     interpolation: Callable[[Any, float], tuple[float, float | None]] | None = None
     recovery: Callable[[Any], float] | None = None
