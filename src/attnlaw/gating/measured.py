@@ -16,6 +16,7 @@ from attnlaw.comparing.diff import Diff, diff
 from attnlaw.gating.rules import Tables
 from attnlaw.gating.tensors import tensor_table
 from attnlaw.models.settings import ModelSettings
+from attnlaw.spectra.precision import Arithmetic
 
 
 class Measured:
@@ -41,7 +42,7 @@ class Measured:
         """NaN and infinity are findings: what does not need them is measured."""
         return audit(
             self.settings,
-            approximate=self.approximate,
+            arithmetic=Arithmetic(approximate=self.approximate),
             progress=self.progress,
             tolerant=True,
             thresholds=self.thresholds,
