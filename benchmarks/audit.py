@@ -55,9 +55,25 @@ def make_encoder(
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def make_llama(folder: Path, layers: int = 2, width: int = 4096, inner: int = 11008, heads: int = 32) -> None:
-    """Two layers of LLaMA-7B's shapes in bfloat16, one shard each."""
+# Factors of a matrix's rows, and of the columns of a head, that give conditions as real models have: 10 to 25 of
+# feed-forward maps, 10 to 100 of heads. The second pair is without a claim: feed-forward maps at 100.
+USUAL, STEEP = (6.0, 12.0), (60.0, 60.0)
+HEAD = 6.0
+
+
+def make_llama(folder: Path, layers: int = 2, steep: tuple[float, float] = USUAL) -> None:
+    """Layers of LLaMA-7B's shapes in bfloat16, one shard each."""
+    width, inner, heads = 4096, 11008, 32
     rng = np.random.default_rng(0)
+    within_head = np.tile(np.geomspace(1, 1 / HEAD, width // heads), heads).astype(np.float32)
+
+    def weight(name: str, shape: tuple[int, int]) -> np.ndarray:
+        drawn = rng.standard_normal(shape, dtype=np.float32) * np.float32(width**-0.5)
+        if name.startswith("self_attn"):
+            return drawn * (within_head if "o_proj" in name else within_head[:, None])
+        decay = np.geomspace(1, 1 / rng.uniform(*steep), width).astype(np.float32)
+        return drawn * (decay if shape[1] == width else decay[:, None])
+
     weight_map = {}
     for layer in range(layers):
         shapes = {f"self_attn.{name}_proj.weight": (width, width) for name in "qkvo"}
@@ -66,9 +82,7 @@ def make_llama(folder: Path, layers: int = 2, width: int = 4096, inner: int = 11
         norms = ("input_layernorm.weight", "post_attention_layernorm.weight")
         tensors = {f"model.layers.{layer}.{name}": np.ones(width, ml_dtypes.bfloat16) for name in norms}
         tensors |= {
-            f"model.layers.{layer}.{name}": (
-                rng.standard_normal(shape, dtype=np.float32) * np.float32(width**-0.5)
-            ).astype(ml_dtypes.bfloat16)
+            f"model.layers.{layer}.{name}": weight(name, shape).astype(ml_dtypes.bfloat16)
             for name, shape in shapes.items()
         }
         file = f"model-{layer + 1:05d}-of-{layers:05d}.safetensors"

@@ -61,7 +61,8 @@ Found = tuple[Matrix, Applied | None, str, str]
 def _in_float32(matrix: Matrix, fold: Fold | None, rounding: float) -> Found | None:
     """Singular values, sizes as applied, route, precision; None where float32 adds more than storing did."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float32))
-    if eigenvalues[-1] <= least_ratio(eigenvalues.clip(0.0), matrix.shape, rounding) ** 2 * eigenvalues[0]:
+    least = least_ratio(eigenvalues.clip(0.0), (matrix.shape[0], matrix.shape[1]), rounding)
+    if eigenvalues[-1] <= least**2 * eigenvalues[0]:
         return None
     if applied is not None and fold is not None and applied.spectral.value > 0:
         # What the Gram matrix is off by goes through the fold on both sides.

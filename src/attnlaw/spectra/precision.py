@@ -83,7 +83,7 @@ def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> 
     frobenius = float(np.sqrt(eigenvalues.sum()))
     top = float(np.sqrt(eigenvalues.max()))
     stored = rounding * frobenius / float(np.sqrt(shape[0] * shape[1]))
-    return CONSTANT * EPS * top / (2 * stored)
+    return CONSTANT * EPS * top / (2 * stored) if stored > 0 else 1.0
 
 
 def single_errors(values: Reals) -> Reals:

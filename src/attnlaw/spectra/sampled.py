@@ -17,7 +17,7 @@ from attnlaw.base.estimate import Estimate
 
 # Products of more entries than this are sampled, in so many columns at a time.
 LARGE = 2**20
-COLUMNS = 64
+COLUMNS = 32
 # The largest standard error, relative.
 ACCURACY = 0.005
 

@@ -137,7 +137,7 @@ class Watch:
             for use in uses:
                 self._take(SizeNote(use.spot, use.field, size))
                 if isinstance(use.block, Attention):
-                    self._sketch(use, use.block, view, matrix.astype(np.float32))
+                    self._sketch(use, use.block, view, matrix.astype(np.float32, copy=False))
                 self._orient(use, matrix)
 
     def _sketch(self, use: Use, attention: Attention, view: View, single: Single) -> None:
