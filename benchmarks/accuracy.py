@@ -42,8 +42,8 @@ def changes(first: attnlaw.Audit, second: attnlaw.Audit) -> dict[str, float]:
         found[name] = _largest(one, two, logarithm=False)
     for name, value in first.quantities.items():
         if name.startswith("log10_") and value is not None:
-            pair = [np.array([getattr(audit.quantities[name], "value", value)]) for audit in (first, second)]
-            found[name] = _largest(*pair, logarithm=True)
+            pair = [audit.quantities[name] for audit in (first, second)]
+            found[name] = _largest(*(np.array([getattr(one, "value", one)]) for one in pair), logarithm=True)
     return found
 
 
@@ -60,7 +60,9 @@ def recounted(first: attnlaw.Audit, second: attnlaw.Audit) -> int:
         for audit in (first, second)
     ]
     rows = sum(one != two for one, two in zip(*tables, strict=True))
-    return rows + (not first.findings.drop("value", "meaning").equals(second.findings.drop("value", "meaning")))
+    return rows + (
+        not first.findings.drop("value", "meaning").equals(second.findings.drop("value", "meaning"))
+    )
 
 
 def main() -> int:

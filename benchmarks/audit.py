@@ -55,8 +55,8 @@ def make_encoder(
     (folder / "config.json").write_text(json.dumps(config))
 
 
-# Factors of a matrix's rows, and of the columns of a head, that give conditions as real models have: 10 to 25 of
-# feed-forward maps, 10 to 100 of heads. The second pair is without a claim: feed-forward maps at 100.
+# What rows of a feed-forward map, and columns of a head, differ by: conditions as real models have them, 10 to
+# 25 and 10 to 100. The second pair, of conditions about 100, is without a claim.
 USUAL, STEEP = (6.0, 12.0), (60.0, 60.0)
 HEAD = 6.0
 

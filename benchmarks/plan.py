@@ -26,6 +26,7 @@ from attnlaw.base.packed import pack
 from attnlaw.models.open import open_model
 from attnlaw.spectra.cost import matrix_operations, product_operations
 from attnlaw.spectra.measure import Selection, unit_spectra, units_of
+from attnlaw.spectra.precision import Arithmetic
 
 SIDES = {"heads": ("qk", False), "exact": ("ffn_in", False), "approximate": ("ffn_in", True)}
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -71,7 +72,9 @@ def measure_side(side: str, folder: str) -> None:
     kind, approximate = SIDES[side]
     model = open_model(folder)
     unit = next(
-        unit for unit in units_of(model, Selection(approximate=approximate)) if unit.place.kind == kind
+        unit
+        for unit in units_of(model, Selection(arithmetic=Arithmetic(approximate)))
+        if unit.place.kind == kind
     )
     noted: list[object] = []
     watched = Watch(model, noted.append).model

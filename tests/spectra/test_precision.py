@@ -98,7 +98,9 @@ def test_a_zero_matrix_and_one_of_huge_entries_are_measured():
     matrix = stored(made(60, 90, 3))
     huge = matrix_spectrum(matrix * np.float32(2.0**100), rounding=BFLOAT16)
     assert huge.precision == "float32"
-    assert np.allclose(huge.values / 2.0**100, matrix_spectrum(matrix, rounding=BFLOAT16).values, rtol=4 * EPS)
+    assert np.allclose(
+        huge.values / 2.0**100, matrix_spectrum(matrix, rounding=BFLOAT16).values, rtol=4 * EPS
+    )
 
 
 def test_sizes_as_applied_stay_within_their_error():

@@ -50,6 +50,8 @@ def applied_matrix(matrix: Matrix, fold: Fold, gram: Matrix | None = None) -> Ap
 def _frobenius(matrix: Matrix, fold: Fold) -> float:
     columns = max(1, BLOCK // matrix.shape[0])
     starts = range(0, matrix.shape[1], columns)
-    # In one order, so that the sum does not depend on how the matrix lies in memory.
-    parts = (fold(np.ascontiguousarray(matrix[:, at : at + columns])) for at in starts)
+    # Float64 in one order, so that the sum does not depend on how the matrix lies in memory.
+    float64 = matrix.dtype == np.float64
+    blocks = (matrix[:, at : at + columns] for at in starts)
+    parts = (fold(np.ascontiguousarray(part) if float64 else part.astype(np.float64)) for part in blocks)
     return float(np.sqrt(sum(float(np.einsum("ij,ij->", part, part)) for part in parts)))

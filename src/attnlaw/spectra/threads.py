@@ -19,8 +19,7 @@ def in_threads(
 ) -> list[R]:
     """The results of (bytes in memory, function), in their order; `told` hears how many are done.
 
-    The largest begin: at the end no thread waits for a large one. Each thread works with one BLAS thread, so
-    the numbers do not depend on `jobs`.
+    Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
 
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, told=lambda done: None)
     ['a', 'b']
@@ -33,8 +32,7 @@ def in_threads(
 
     results: dict[int, R] = {}
     with threadpool_limits(1), ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        order = sorted(range(len(work)), key=lambda number: -work[number][0])
-        futures = {pool.submit(within, *work[number]): number for number in order}
+        futures = {pool.submit(within, *one): number for number, one in enumerate(work)}
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 results[futures[future]] = future.result()

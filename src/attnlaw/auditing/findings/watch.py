@@ -45,6 +45,9 @@ class Watched(Tensors):
         self._show(name, member, array)
         return array
 
+    def ahead(self, name: str, member: int | None = None) -> None:
+        self._tensors.ahead(name, member)
+
 
 @dataclass(frozen=True)
 class WatchedModel(Model):
