@@ -50,10 +50,10 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def write_between(file: Path, table: str) -> None:
-    before, rest = file.read_text(encoding="utf-8").split(START)
-    after = rest.split(END)[1]
-    file.write_text(f"{before}{START}{table}{END}{after}", encoding="utf-8")
+def write_between(file: Path, table: str, marks: tuple[str, str] = (START, END)) -> None:
+    before, rest = file.read_text(encoding="utf-8").split(marks[0])
+    after = rest.split(marks[1])[1]
+    file.write_text(f"{before}{marks[0]}{table}{marks[1]}{after}", encoding="utf-8")
 
 
 def main() -> int:
