@@ -31,8 +31,9 @@ from attnlaw.spectra.threads import in_threads
 
 # Bytes of matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B in float64.
 IN_FLIGHT = 8 * 10**8
-# On request, matrices whose shorter side is at least this are approximated: below it that saves no time.
-LARGE = 4096
+# On request, matrices whose shorter side is at least this are approximated, of 16 bits or less twice this:
+# below it that saves no time (measured by benchmarks/growth.py).
+LARGE = 8192
 # A measurement that takes more seconds than this is announced.
 LONG = 20
 
@@ -75,8 +76,9 @@ class Selection:
         inside = self.layers is None or place.layer is None or place.layer in self.layers
         return place not in self.left_out and (group is None or (group in self.groups and inside))
 
-    def approximates(self, product: Product) -> bool:
-        return self.arithmetic.approximate and product.block is None and min(product.shape) >= LARGE
+    def approximates(self, product: Product, narrow: bool) -> bool:
+        least = 2 * LARGE if narrow else LARGE
+        return self.arithmetic.approximate and product.block is None and min(product.shape) >= least
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ class Unit:
     def operations(self) -> float:
         rows, cols = self.product.shape
         if self.product.inner is None:
-            return matrix_operations(rows, cols, self.approximate)
-        return self.members * product_operations(rows, self.product.inner, cols)
+            return matrix_operations(rows, cols, self.approximate, self.rounding is not None)
+        every = self.exact or rows * cols <= MANY_ENTRIES
+        return self.members * product_operations(rows, self.product.inner, cols, every)
 
 
 def expected_seconds(model: Model, selection: Selection, jobs: int | None = None) -> float:
@@ -187,9 +190,9 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
 def _unit(model: Model, selection: Selection, unit: Unit) -> Unit:
     """The unit, with how it is to be measured."""
     product, how = unit.product, selection.arithmetic
-    if selection.approximates(product):
-        return replace(unit, approximate=True)
     narrow = how.precision == STORAGE and all(model.is_narrow(view) for view in product.views)
+    if selection.approximates(product, narrow):
+        return replace(unit, approximate=True)
     units = [rounding(model.tensors.dtype(view.tensor)) or 0.0 for view in product.views] if narrow else []
     return replace(unit, rounding=min(units, default=None), exact=how.exact)
 

@@ -47,7 +47,7 @@ class MonitorSettings(ModelSettings):
     every: int = setting(100, "Steps from one measurement to the next.", least=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
     max_overhead: float = setting(0.02, "The share of the training time that measuring may take.", above=0)
-    approximate: bool = setting(False, "Estimate matrices of shorter side 4096 and more.")
+    approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
     rules: str | None = setting(None, "Rule file about steps, or the name of an example.", file=True)
     on_fail: str = setting(
         WARN,

@@ -33,7 +33,7 @@ class AuditSettings(ModelSettings):
         None, "Training samples n: show proxy / sqrt(n) too (not a bound by itself).", least=1, panel=BOUNDED
     )
     approximate: bool = setting(
-        False, "Estimate matrices of shorter side 4096 and more, with errors.", panel=BOUNDED
+        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=BOUNDED
     )
     precision: str = setting(
         STORAGE,
