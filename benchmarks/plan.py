@@ -2,11 +2,10 @@
 
     python benchmarks/plan.py
 
-One layer of LLaMA-7B's shapes is made. Units of it are measured, each in a process of its own with one thread:
-the heads of QK, a feed-forward matrix in float32 (as its bfloat16 is taken), the same matrix in float64, and
-approximately. Their operations
-(`attnlaw.spectra.cost`) over their CPU time are the rates; peak memory over the size of the matrix in float64
-is the factor. The plan scales both to the shapes of Llama 3 (arXiv 2407.21783, table 3). It claims nothing.
+One layer of LLaMA-7B's shapes is made. Units of it are measured, each in a process of its own with one
+thread: the heads of QK, a feed-forward matrix in float32 (as its bfloat16 is taken), the same matrix in
+float64, and approximately. Their operations (`attnlaw.spectra.cost`) over their CPU time are the rates; peak
+memory over the size of the matrix in float64 is the factor. The plan scales both to the shapes of Llama 3 (arXiv 2407.21783, table 3). It claims nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from audit import make_llama, peak_megabytes
 from attnlaw.auditing.findings.watch import Watch
 from attnlaw.base.packed import pack
 from attnlaw.models.open import open_model
+from attnlaw.models.settings import Arithmetic
 from attnlaw.spectra.cost import matrix_operations, product_operations
 from attnlaw.spectra.measure import Selection, unit_spectra, units_of
-from attnlaw.spectra.precision import Arithmetic
 
 SIDES = {"heads": "qk", "float32": "ffn_in", "float64": "ffn_in", "approximate": "ffn_in"}
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

@@ -38,9 +38,8 @@ from attnlaw.bounds.proxies import Proxies, obstacle, proxies
 from attnlaw.fits.null import Rejections, null_test
 from attnlaw.models.model import Model
 from attnlaw.models.network import Network
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import USUAL, Arithmetic, ModelSettings
 from attnlaw.spectra.measure import Selection, measure, tell_expected
-from attnlaw.spectra.precision import USUAL, Arithmetic
 from attnlaw.spectra.spectrum import Spectrum
 
 MOST_SUMMARY = 64  # megabytes of summary.json

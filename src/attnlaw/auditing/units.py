@@ -29,10 +29,9 @@ from attnlaw.models.hub import CONFIGS
 from attnlaw.models.model import Model
 from attnlaw.models.network import GROUPS
 from attnlaw.models.open import local
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import Arithmetic, ModelSettings
 from attnlaw.spectra.factor_sizes import FactorSizes
 from attnlaw.spectra.measure import Selection, Unit, measured_tree, unit_spectra, units_of
-from attnlaw.spectra.precision import Arithmetic
 from attnlaw.spectra.score_sizes import Lengths, Part, ScoreSizes
 from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
 

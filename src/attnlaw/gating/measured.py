@@ -15,8 +15,7 @@ from attnlaw.base.tables import frame, schema_of
 from attnlaw.comparing.diff import Diff, diff
 from attnlaw.gating.rules import Tables
 from attnlaw.gating.tensors import tensor_table
-from attnlaw.models.settings import ModelSettings
-from attnlaw.spectra.precision import Arithmetic
+from attnlaw.models.settings import Arithmetic, ModelSettings
 
 
 class Measured:

@@ -16,14 +16,14 @@ from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.models.model import Attention, Block, Matrix, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.models.norms import NONE
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import STORAGE, USUAL, Arithmetic, ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factor_sizes import block_factors
 from attnlaw.spectra.factored import Root, spectrum_and_roots
 from attnlaw.spectra.lanczos import approximate_spectrum
-from attnlaw.spectra.precision import STORAGE, USUAL, Arithmetic, rounding
+from attnlaw.spectra.precision import rounding
 from attnlaw.spectra.sampled import LARGE as MANY_ENTRIES
 from attnlaw.spectra.scores import ScoreReader, no_sizes
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum

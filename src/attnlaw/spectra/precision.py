@@ -29,12 +29,9 @@ Heads are another matter: their thin factors are small, and float64 is the faste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
 FLOAT32, FLOAT64 = "float32", "float64"
 EPS = 2.0**-23
 CONSTANT = 4.0
@@ -44,23 +41,6 @@ COARSEST = 2.0**-8
 UNIFORM = 0.42
 
 Reals = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    """How carefully matrices are measured.
-
-    `approximate` estimates very large ones. `precision` is `storage` (float32 where weights are stored in 16
-    bits or less, and that is precise enough) or `double`. `exact`: norms of entries from every entry, also of
-    large products.
-    """
-
-    approximate: bool = False
-    precision: str = STORAGE
-    exact: bool = False
-
-
-USUAL = Arithmetic()
 
 
 def rounding(dtype: str) -> float | None:

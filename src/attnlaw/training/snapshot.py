@@ -36,9 +36,8 @@ from attnlaw.gating.verdicts import Verdicts
 from attnlaw.implicit.balance import balance_of
 from attnlaw.models.model import Attention, Model
 from attnlaw.models.network import LAYER_GROUPS, Network, Place
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import Arithmetic, ModelSettings
 from attnlaw.spectra.measure import Selection, measure
-from attnlaw.spectra.precision import Arithmetic
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.training.quantities import HEADS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 

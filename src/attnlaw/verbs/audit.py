@@ -11,8 +11,7 @@ from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
 from attnlaw.base.declare import Part, Progress, Quantity, Split, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.bounds import BOUNDS
-from attnlaw.models.settings import MACHINE, ModelSettings, require_there
-from attnlaw.spectra.precision import PRECISIONS, STORAGE, Arithmetic
+from attnlaw.models.settings import MACHINE, PRECISIONS, STORAGE, Arithmetic, ModelSettings, require_there
 from attnlaw.verbs.audit_unit import UNIT, unit_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
-from attnlaw.models.settings import ModelSettings
-from attnlaw.spectra.precision import PRECISIONS, STORAGE, Arithmetic
+from attnlaw.models.settings import PRECISIONS, STORAGE, Arithmetic, ModelSettings
 
 if TYPE_CHECKING:
     import polars as pl
