@@ -5,7 +5,8 @@
 One layer of LLaMA-7B's shapes is made. Units of it are measured, each in a process of its own with one
 thread: the heads of QK, a feed-forward matrix in float32 (as its bfloat16 is taken), the same matrix in
 float64, and approximately. Their operations (`attnlaw.spectra.cost`) over their CPU time are the rates; peak
-memory over the size of the matrix in float64 is the factor. The plan scales both to the shapes of Llama 3 (arXiv 2407.21783, table 3). It claims nothing.
+memory over the size of the matrix in float64 is the factor. The plan scales both to the shapes of Llama 3
+(arXiv 2407.21783, table 3). It claims nothing.
 """
 
 from __future__ import annotations
