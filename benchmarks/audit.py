@@ -6,9 +6,9 @@ Each side runs in a process of its own, on the same weights; times are those of 
 the least of two runs, memory is the peak of that process. The dense side runs three of the twelve layers,
 which cost the same. Exits with status 1 when a claim does not hold.
 
-What an audit spends its CPU on is printed: at this size 3.5 of about 7 seconds (null tests, findings, norms of
-entries, SVDs of 64 x 64, rows) do not depend on the type of the weights, so bfloat16 is 1.2 times as fast as
-float32 here, and twice where matrices are large (benchmarks/llama.py).
+What an audit spends its CPU on is printed: at this size half of it (null tests, findings, norms of entries,
+SVDs of 64 x 64, rows) does not depend on the type of the weights, so bfloat16 is 1.2 times as fast as float32
+here, and twice where matrices are large (benchmarks/llama.py).
 """
 
 from __future__ import annotations
