@@ -117,7 +117,7 @@ def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
 def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
     """The error of a value ln C, taken at p: it is linear in ln(scale) with slope p / (p + 2)."""
     spectrum = factors.spectrum
-    if spectrum.multiplicities is None and factors.log_scale_error is None:
+    if spectrum.is_exact and factors.log_scale_error is None:
         return None
     bound = p / (p + 2) * (factors.log_scale_error or 0.0)
     if value(spectrum) == -np.inf:

@@ -54,7 +54,7 @@ class MonitorSettings(ModelSettings):
     margins: Any = setting(
         None, "Inputs without labels, and the steps from one measurement of D to the next."
     )
-    approximate: bool = setting(False, "Estimate matrices of shorter side 4096 and more.")
+    approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
     rules: str | None = setting(None, "Rule file about steps, or the name of an example.", file=True)
     on_fail: str = setting(
         WARN,
