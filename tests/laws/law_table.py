@@ -12,6 +12,7 @@ from attnlaw.laws.htmp import HighTemperatureMP
 from attnlaw.laws.law import Law
 from attnlaw.laws.lognormal import Lognormal
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.mirrored import Mirrored
 from attnlaw.laws.multi_head import MultiHeadLaw
 from attnlaw.laws.power_law import PowerLaw
 from attnlaw.laws.rectified import Rectified
@@ -52,6 +53,7 @@ CASES = {
     "rectified": Case(Rectified(BLURRED, 0.6, 1.2), error=2e-6),
     "thresholded": Case(Thresholded(BLURRED, 0.9), error=2e-6),
     "shrunk": Case(Shrunk(BLURRED), error=2e-6),
+    "mirrored": Case(Mirrored(BLURRED)),
     "discrete": Case(Discrete((0.5, 1.0, 4.0), (0.5, 0.3, 0.2))),
     "head null": Case(HeadNull(0.25)),
     "head null, small": Case(HeadNull(1 / 128)),

@@ -8,7 +8,7 @@ The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I
 | letter | field |
 |---|---|
 | T | `tokens` |
-| alpha | `alpha`, samples divided by d^2 |
+| alpha | `alpha`, samples divided by d^2; infinite, the default, for one pass over fresh ones (`trajectory`) |
 | beta | `beta`, inverse temperature of the row softmax |
 | Delta | `noise`, a variance |
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
@@ -93,7 +93,7 @@ class Problem:
     (0.2, (Channel(alpha=0.2, weight=2.0, noise=0.25),))
     """
 
-    alpha: float
+    alpha: float = math.inf
     tokens: int = 1
     output: str = "linear"
     beta: float = 1.0
@@ -108,8 +108,9 @@ class Problem:
             raise InputError(
                 f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
             )
-        stated = ProblemSettings(**{name: getattr(self, name) for name in SHARED})
-        for name in SHARED:
+        shared = [name for name in SHARED if name != "alpha" or self.alpha != math.inf]
+        stated = ProblemSettings(**{name: getattr(self, name) for name in shared})
+        for name in shared:
             object.__setattr__(self, name, getattr(stated, name))
         spread = self.beta * math.sqrt(self.target.second_moment + self.noise)
         if OUTPUTS[self.output].tempered and spread > STEEPEST:
@@ -121,7 +122,7 @@ class Problem:
             )
         if self.groups:
             self._check_groups()
-        if self.weight_decay == 0:
+        if self.weight_decay == 0 and self.alpha != math.inf:
             self._check_interpolation()
 
     def _check_groups(self) -> None:
@@ -158,17 +159,25 @@ class Problem:
         return OUTPUTS[self.output].observations(self.tokens)
 
     @property
+    def sample_ratio(self) -> float:
+        """`alpha`; a `BadSetting` where there is no data set to learn from, but one pass over fresh samples."""
+        if self.alpha == math.inf:
+            raise BadSetting("alpha", "is missing; give the number of samples over d^2")
+        return self.alpha
+
+    @property
     def observations(self) -> float:
         """`alpha_T`: independent observations of S divided by d^2."""
-        return self.alpha * self.observations_per_sample
+        return self.sample_ratio * self.observations_per_sample
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Observation groups in the theory's units: weight 2 and noise Delta/2 for the plain loss."""
+        alpha = self.sample_ratio
         if not self.groups:
             return (Channel(self.observations, 2.0, self.noise / 2),)
         return tuple(
-            Channel(self.alpha * group.share * group.count(self.tokens), 2.0 * group.weight, group.noise / 2)
+            Channel(alpha * group.share * group.count(self.tokens), 2.0 * group.weight, group.noise / 2)
             for group in self.groups
             if group.count(self.tokens)
         )

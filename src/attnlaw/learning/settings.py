@@ -98,7 +98,7 @@ class ProblemSettings(Settings):
                 "is always 1 and shows nothing",
                 self.tokens,
             )
-        if self.output not in STUDENTS[self.student].theories:
+        if output.settles and self.output not in STUDENTS[self.student].theories:
             able = [name for name, one in STUDENTS.items() if self.output in one.theories]
             raise BadSetting(
                 "student", f"expected {' or '.join(able)} with {{output}} {self.output}", self.student
@@ -107,7 +107,7 @@ class ProblemSettings(Settings):
             raise BadSetting(
                 "tokens",
                 f"expected {output.most_tokens} with {{output}} {self.output}, which has a theory for no "
-                "more; or take the softmax with a large {beta}",
+                "more" + ("; or take the softmax with a large {beta}" if output.settles else ""),
                 self.tokens,
             )
 

@@ -174,9 +174,10 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         raise BadSetting(
             "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
         )
+    STUDENTS[problem.student].theory(problem.output)
     size = require("size", size, int, least=2)
     problem.target.quantiles(size)
-    samples = round(problem.alpha * size * size)
+    samples = round(problem.sample_ratio * size * size)
     if samples < 1:
         raise InputError(
             f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
