@@ -34,9 +34,13 @@ from numpy.typing import NDArray
 from scipy.integrate import odeint
 from scipy.special import expit
 
+from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.law import Law
+from attnlaw.laws.riccati import Riccati
+from attnlaw.learning.dynamics.potential import potential_of
 from attnlaw.learning.dynamics.quantities import solved
 from attnlaw.learning.dynamics.schedule import Schedule
+from attnlaw.learning.outliers import Outlier
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.target import Target
 from attnlaw.numerics.quadrature import gauss_legendre
@@ -205,7 +209,39 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) -> TiedStart:
-    """The start of a schedule on the nodes of a problem's target."""
+    """The start of a schedule on the nodes of a problem's target; its spikes are the last, of no weight."""
     narrow = schedule.width < problem.target.rank_fraction
     x, p = target_nodes(problem.target, angles or (MANY_ANGLES if narrow else ANGLES))
-    return TiedStart(x, p, schedule.scale, schedule.width)
+    spikes = problem.target.spikes
+    return TiedStart(np.append(x, spikes), np.append(p, np.zeros(len(spikes))), schedule.scale, schedule.width)
+
+
+def spectrum(problem: Problem, schedule: Schedule) -> Law:
+    """The law of the eigenvalues at the last time."""
+    return _law(problem, schedule)[0]
+
+
+def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
+    """The target's spikes that stand out at the last time, largest first."""
+    law, state = _law(problem, schedule)
+    found = []
+    for place, spike in enumerate(problem.target.spikes, start=state.F.size - len(problem.target.spikes)):
+        e, F = math.exp(state.log_e[place]), float(state.F[place])
+        if isinstance(law, Riccati):
+            seen = law.outlier(e, F)
+            found += [] if seen is None else [Outlier(spike, *seen)]
+        else:
+            found.append(Outlier(spike, 1 / (e / schedule.scale + F), 1.0))
+    return tuple(sorted(found, key=lambda one: -one.location))
+
+
+def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
+    """From an orthogonal start the eigenvectors are the target's, and the law is that of the nodes."""
+    start = start_of(problem, schedule, MANY_ANGLES)
+    times = np.array(schedule.times)
+    state = flow(start, potential_of(problem).gains, schedule.decay, times)[-1]
+    kept = start.p > 0
+    p, e, F = start.p[kept], np.exp(state.log_e[kept]), state.F[kept]
+    if schedule.width < math.inf:
+        return Riccati(p, e, F, schedule.scale, schedule.width), state
+    return Discrete(tuple(1 / (e / schedule.scale + F)), tuple(p / p.sum())), state
