@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "margins": ("attnlaw.verbs.margins", "What ranks trained models of one task, on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
+    "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
 }
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDIED: dict[str, tuple[str, str]] = {

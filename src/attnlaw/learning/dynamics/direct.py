@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import odeint
 
-from attnlaw.base.estimate import Outcome
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.law import Law
 from attnlaw.laws.mirrored import Mirrored
@@ -87,13 +86,7 @@ def flow(
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     """The arrays of a `Trajectory`."""
-    found = solved(problem, lambda potential: _states(problem, potential, schedule))
-    if problem.output == "linear" and schedule.learning_rate >= 1:
-        found |= {
-            "outcome": Outcome.UNSTABLE,
-            "remark": "learning rate 1 or above: the error grows; lower it",
-        }
-    return found
+    return solved(problem, lambda potential: _states(problem, potential, schedule))
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:

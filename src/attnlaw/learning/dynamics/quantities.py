@@ -50,6 +50,7 @@ def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -
     own, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
         return np.full(q.size, math.nan)
+    common = np.where(np.abs(m - t * mean) > 1e-14 * np.abs(m), m - t * mean, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rho = np.where(own > 1e-12 * q, (m - t * mean) / np.sqrt(own * star), math.nan)
+        rho = np.where(own > 1e-12 * q, common / np.sqrt(own * star), math.nan)
     return np.abs(rho) if even else rho

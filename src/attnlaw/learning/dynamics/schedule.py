@@ -23,21 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.base.declare import table
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import require
-from attnlaw.base.settings import span as _span
-
-
-@dataclass(frozen=True)
-class Attention:
-    """How a head's scores are made of factors."""
-
-    name: str
-    label: str
-
-
-ATTENTIONS = table(Attention("tied", "W Wᵀ"), Attention("untied", "U Vᵀ"))
+from attnlaw.learning.dynamics.settings import ATTENTIONS
 
 
 @dataclass(frozen=True)
@@ -83,15 +71,3 @@ class Schedule:
         """
         times = [lr * step / size for step in steps]
         return cls(times, learning_rate=lr * size / batch, **rest)
-
-
-def spaced(name: str, text: str) -> tuple[float, ...]:
-    """`0.001:1:40` as 40 times from 0.001 to 1, evenly spaced in the logarithm.
-
-    >>> spaced("times", "0.01:1:3")
-    (0.01, 0.1, 1.0)
-    """
-    even = _span(name, text)
-    if even[0] <= 0:
-        raise InputError(f"{name}: found {text!r}, expected FROM above 0; the time 0 is always there")
-    return tuple(float(f"{time:.15g}") for time in np.geomspace(even[0], even[-1], len(even)))

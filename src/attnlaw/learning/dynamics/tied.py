@@ -37,6 +37,7 @@ from scipy.special import expit
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.law import Law
 from attnlaw.laws.riccati import Riccati
+from attnlaw.learning.dynamics.ensemble import with_noise
 from attnlaw.learning.dynamics.potential import potential_of
 from attnlaw.learning.dynamics.quantities import solved
 from attnlaw.learning.dynamics.schedule import Schedule
@@ -205,7 +206,8 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     """The arrays of a `Trajectory`."""
     start = start_of(problem, schedule)
     times = np.array(schedule.times)
-    return solved(problem, lambda potential: flow(start, potential.gains, schedule.decay, times))
+    closed = solved(problem, lambda potential: flow(start, potential.gains, schedule.decay, times))
+    return closed if schedule.learning_rate == 0 else with_noise(problem, schedule, closed)
 
 
 def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) -> TiedStart:

@@ -25,6 +25,7 @@ from attnlaw.base.declare import named
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.laws.law import Law
+from attnlaw.learning.dynamics.learning_rate import limits_of, stability
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.outliers import Outlier
 from attnlaw.learning.outputs import MOVING
@@ -33,7 +34,7 @@ from attnlaw.learning.problem import Problem
 Reals = NDArray[np.float64]
 FLAT, LONG, LEARNED = 0.01, 2.0, 0.5  # a plateau: alignment moves less, over this factor in time, before that
 LASTING = 0.1  # and over this part of the time to it: the start of any curve is flat in the logarithm of time
-FINE = 65  # times between two of the schedule for a recovery time
+FINE, CLOSER = 17, 3  # times between two of the schedule for a recovery time, and how often
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,21 @@ class Motion:
     """How one kind of student moves: functions of a problem and a schedule.
 
     `solve(problem, schedule)` gives arrays over the schedule's times, by the names of a `Trajectory`'s fields;
-    `spectrum(problem, schedule)` and `outliers(problem, schedule)` look at its last time.
+    `spectrum(problem, schedule)` and `outliers(problem, schedule)` look at its last time; `check(problem,
+    schedule)` raises an `InputError` for what it cannot do.
     """
 
     solve: str
     spectrum: str | None = None
     outliers: str | None = None
+    check: str | None = None
 
 
 HERE = "attnlaw.learning.dynamics"
 MOTIONS = {
     ("tied", "factorized"): Motion(f"{HERE}.tied:solve", f"{HERE}.tied:spectrum", f"{HERE}.tied:outliers"),
     ("tied", "direct"): Motion(f"{HERE}.direct:solve", f"{HERE}.direct:spectrum", f"{HERE}.direct:outliers"),
+    ("untied", "factorized"): Motion(f"{HERE}.untied:solve", check=f"{HERE}.untied:check"),
 }
 
 
@@ -73,6 +77,8 @@ class Trajectory:
     prediction_error: Reals
     alignment: Reals
     gains: Reals = field(repr=False)
+    transposed_norm: Reals | None = field(default=None, repr=False)  # Tr M M/d and Tr M M*/d of untied factors
+    transposed_overlap: Reals | None = field(default=None, repr=False)
     error: Mapping[str, Reals] = field(default_factory=dict, repr=False)
     outcome: Outcome = Outcome.DONE
     remark: str | None = None
@@ -102,11 +108,11 @@ class Trajectory:
         if last == 0:
             return 0.0
         times, alignment = self.time, self.alignment
-        if not self.error:  # no draws: look closer
-            closer = np.linspace(times[last - 1], times[last], FINE)
-            found = trajectory(self.problem, replace(self.schedule, times=closer))
+        for _ in range(0 if self.error else CLOSER):  # without draws: look closer
+            between = np.linspace(times[last - 1], times[last], FINE)
+            found = trajectory(self.problem, replace(self.schedule, times=tuple(between)))
             times, alignment = found.time[-FINE:], found.alignment[-FINE:]
-            last = int(np.flatnonzero(alignment >= level)[0]) if (alignment >= level).any() else FINE - 1
+            last = max(int(np.argmax(alignment >= level)), 1)
         below, above = alignment[last - 1], alignment[last]
         return float(times[last - 1] + (times[last] - times[last - 1]) * (level - below) / (above - below))
 
@@ -140,6 +146,20 @@ class Trajectory:
         found: tuple[Outlier, ...] = self._look("outliers")(self.problem, self._at(time))
         return found
 
+    def edge(self, time: float) -> float:
+        """The upper end of the spectrum at a time, without outliers."""
+        return self.spectrum(time).support[1]
+
+    @property
+    def largest_rate(self) -> float | None:
+        """The learning rate up to which S = S* is linearly stable: 1/(4 t*) tied, 1 direct (linear output)."""
+        return limits_of(self.problem, self.schedule)[0]
+
+    @property
+    def plateau_error(self) -> float | None:
+        """E at which SGD of this learning rate ends: linear output without decay, to leading order in eta."""
+        return limits_of(self.problem, self.schedule)[1]
+
     def _at(self, time: float) -> Schedule:
         return replace(self.schedule, times=(time,))
 
@@ -147,7 +167,7 @@ class Trajectory:
         path = getattr(motion_of(self.problem, self.schedule), what)
         if path is None:
             raise InputError(f"{what}: has no theory for {self.schedule.attention} factors")
-        return named(path)
+        return named(path)  # type: ignore[no-any-return]
 
 
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
@@ -159,7 +179,7 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     """
     check_motion(problem, schedule)
     found = named(motion_of(problem, schedule).solve)(problem, schedule)
-    return Trajectory(problem, schedule, **found)
+    return Trajectory(problem, schedule, **(found | stability(problem, schedule)))
 
 
 def motion_of(problem: Problem, schedule: Schedule) -> Motion:
@@ -180,3 +200,6 @@ def check_motion(problem: Problem, schedule: Schedule) -> None:
         raise BadSetting("noise", f"expected 0 with {{output}} {problem.output}", problem.noise)
     if problem.groups:
         raise InputError("groups: have no dynamics; leave them out")
+    check = motion_of(problem, schedule).check
+    if check is not None:
+        named(check)(problem, schedule)

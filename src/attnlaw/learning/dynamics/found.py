@@ -1,0 +1,104 @@
+"""A trajectory as rows: what `attnlaw dynamics` shows, and the spectra it was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.learning.dynamics.schedule import Schedule
+from attnlaw.learning.dynamics.trajectory import Trajectory, trajectory
+from attnlaw.learning.problem import Problem
+
+NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm", "trace")
+SHOWN, POINTS = 5, 200  # spectra, and points of each
+
+
+@dataclass(frozen=True)
+class FoundTrajectory:
+    """A trajectory with the rows of its tables; its last row stands in the row of the case."""
+
+    path: Trajectory
+    spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    tracks: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each time."""
+        path, samples = self.path, self.path.samples
+        return [
+            {"time": float(time), "samples": None if samples is None else float(samples[i])}
+            | {
+                name if end == 0 else f"{name}_error": value
+                for name in NAMES
+                for end, value in enumerate(_pair(path, name, i))
+            }
+            for i, time in enumerate(path.time)
+        ]
+
+    @cached_property
+    def quantities(self) -> dict[str, Any]:
+        """What the row of the case tells."""
+        path = self.path
+        last = {name: Estimate(*_pair(path, name, -1)) for name in NAMES}
+        half, eta = path.recovery_time(0.5), path.schedule.learning_rate
+        return {
+            "recovery_time": half,
+            "recovery_time_90": path.recovery_time(0.9),
+            "recovery_samples": None if half is None or eta == 0 else half / eta,
+            **{name: None if one.value is None else one for name, one in last.items()},
+            "samples": None if path.samples is None else float(path.samples[-1]),
+            "plateaus": [end for pair in path.plateaus for end in pair] or None,
+            "largest_rate": path.largest_rate,
+            "plateau_error": path.plateau_error,
+        }
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.path.outcome
+
+    @property
+    def remark(self) -> str | None:
+        return self.path.remark
+
+
+def _pair(path: Trajectory, name: str, i: int) -> tuple[Any, float | None]:
+    """A value, None where it is not defined, and its error."""
+    value = float(getattr(path, name)[i])
+    error = path.error.get(name)
+    return None if np.isnan(value) else value, None if error is None else float(error[i])
+
+
+def found_trajectory(problem: Problem, schedule: Schedule, spectrum: bool = False) -> FoundTrajectory:
+    """The trajectory with its tables; `spectrum`: also densities at five times and the tracks of spikes."""
+    path = trajectory(problem, schedule)
+    if not spectrum:
+        return FoundTrajectory(path)
+    chosen = np.unique(np.linspace(1, path.time.size - 1, SHOWN).round().astype(int))
+    return FoundTrajectory(
+        path,
+        [row for time in path.time[chosen] for row in _density(path, float(time))],
+        [row for time in path.time[1:] for row in _track(path, float(time))] if problem.target.spikes else [],
+    )
+
+
+def _density(path: Trajectory, time: float) -> list[dict[str, Any]]:
+    law = path.spectrum(time)
+    angles = np.linspace(0.0, np.pi, POINTS + 2)[1:-1]
+    x = np.sort(np.concatenate([piece.at(angles)[0] for piece in law.pieces] or [np.empty(0)]))
+    pairs = zip(x.tolist(), law.density(x).tolist(), strict=True)
+    return [{"time": time, "x": place, "density": value} for place, value in pairs]
+
+
+def _track(path: Trajectory, time: float) -> list[dict[str, Any]]:
+    """Each spike at one time; the edge alone while it is inside."""
+    edge, seen = path.edge(time), {one.target: one for one in path.outliers(time)}
+    rows = []
+    for spike in path.problem.target.spikes:
+        one = seen.get(spike)
+        place = {} if one is None else {"location": one.location, "squared_overlap": one.overlap}
+        rows.append({"time": time, "target": spike, "edge": edge} | place)
+    return rows

@@ -1,0 +1,137 @@
+"""`dynamics`: how a single attention head learns, in time; beside it real ones are trained by SGD."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import Own
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
+from attnlaw.base.settings import setting, settings
+from attnlaw.learning.dynamics.settings import TrajectorySettings
+
+if TYPE_CHECKING:
+    from attnlaw.learning.dynamics.found import FoundTrajectory
+
+RUN = "The run"
+
+
+@settings
+class Dynamics(TrajectorySettings):
+    """How a single attention head learns, step by step: one pass over fresh samples (arXiv 2609.03858).
+
+    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
+    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
+
+    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...); or attnlaw.trajectory(problem, schedule) of
+    an attnlaw.Problem(tokens=...) and an attnlaw.Schedule(times=...).
+    """
+
+    spectrum: bool = setting(
+        False, "Also the spectrum at five of the times, and the track of a spike.", panel=RUN
+    )
+
+
+MEASURED = (
+    Quantity("alignment", "0 knows nothing of the target, 1 all but its scale", "ρ", error=True, brief=True),
+    Quantity("estimation_error", "|S − S*|²/d", "E", error=True, brief=True, log=True),
+    Quantity("prediction_error", "on fresh clean labels, per sample", "Φ", error=True, brief=True, log=True),
+    Quantity("overlap", "Tr S S*/d", "m", error=True),
+    Quantity("norm", "Tr S²/d", "q", error=True),
+    Quantity("trace", "Tr S/d", error=True),
+)
+TIMES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("samples", "seen, over d²; null for a gradient flow", "τ/η"),
+    *MEASURED,
+)
+QUANTITIES = (
+    Quantity("recovery_time", "when the alignment reaches 0.5", "τ", brief=True, log=True),
+    Quantity("recovery_time_90", "when it reaches 0.9", "τ", brief=True, log=True),
+    Quantity("recovery_samples", "over d² when it reaches 0.5; null for a gradient flow", brief=True),
+    *MEASURED,
+    Quantity("samples", "seen at the last time, over d²; null for a gradient flow"),
+    Quantity("plateaus", "stretches of time without progress, begin and end in turn", kind="floats"),
+    Quantity("largest_rate", "η up to which the target stays put", quiet=True),
+    Quantity("plateau_error", "E at which SGD of this η ends", quiet=True),
+)
+
+
+def solve(case: Dynamics, progress: Progress) -> FoundTrajectory:
+    from attnlaw.learning.dynamics.found import found_trajectory
+
+    return found_trajectory(case.problem, case.schedule, spectrum=case.spectrum)
+
+
+def solvable(case: Dynamics) -> None:
+    """A `BadSetting` for what has no theory."""
+    from attnlaw.learning.dynamics.trajectory import check_motion
+
+    check_motion(case.problem, case.schedule)
+
+
+def _times(found: FoundTrajectory) -> Any:
+    return _frame(found.rows, TIMES)
+
+
+def _spectra(found: FoundTrajectory) -> Any:
+    return _frame(found.spectra, SPECTRA) if found.spectra else None
+
+
+def _outliers(found: FoundTrajectory) -> Any:
+    return _frame(found.tracks, TRACKS) if found.tracks else None
+
+
+def _frame(rows: Any, quantities: tuple[Quantity, ...]) -> Any:
+    from attnlaw.base.tables import frame, schema_of
+
+    return frame(rows, schema_of(columns(quantities)))
+
+
+SPECTRA = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("x", called="eigenvalue of the student"),
+    Quantity("density", "of its spectrum there"),
+)
+TRACKS = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("target", "the spike of the target"),
+    Quantity("location", "where it stands out; null while it does not"),
+    Quantity("squared_overlap", "of its eigenvector with the target's"),
+    Quantity("edge", "upper end of the spectrum without it"),
+)
+CHARTS = (
+    Own(
+        "learning",
+        "How attention learns",
+        caption="Alignment with the target and loss on fresh clean labels against time. Lines: theory in the "
+        "limit of large dimension.",
+        draw="attnlaw.report.dynamics_charts:learning",
+    ),
+    Own(
+        "spectra",
+        "The spectrum on its way",
+        caption="Densities of the student's eigenvalues at five times, each moved up; a triangle is where the "
+        "target's spike is seen.",
+        draw="attnlaw.report.dynamics_charts:spectra",
+    ),
+    Own(
+        "cost",
+        "What one pass costs",
+        caption="Error against samples seen once each, for several learning rates.",
+        draw="attnlaw.report.dynamics_charts:cost",
+    ),
+)
+VERB = Verb(
+    "dynamics",
+    "How attention learns, in time",
+    Dynamics,
+    QUANTITIES,
+    each(solve),
+    tables=(
+        Table("trajectory", TIMES, _times, json=True),
+        Table("spectra", SPECTRA, _spectra),
+        Table("tracks", TRACKS, _outliers, json=True),
+    ),
+    charts=CHARTS,
+    refuse=solvable,
+)
