@@ -19,8 +19,7 @@ def show(found: Any, console: Console) -> None:
     console.print(Text(_headline(found), style="bold"), soft_wrap=True)
     rows = found.rows
     step = max(-(-(len(rows) - 1) // (ROWS - 1)), 1)
-    chosen = [0, *range(len(rows) - 1, 0, -step)][:: 1]
-    chosen = sorted(set(chosen))
+    chosen = [0, *range((len(rows) - 2) % step + 1, len(rows), step)]
     names = {
         "time": "time τ",
         "samples": "samples/d²",
@@ -39,14 +38,21 @@ def show(found: Any, console: Console) -> None:
     print_table(console, lambda left_out: column_table(cells, left_out), LESS)
     for row in found.tracks[-1:]:
         if row.get("location") is not None:
-            told = f"the spike {row['target']:g} stands at {row['location']:.4g}, overlap² {row['squared_overlap']:.3f}"
-            console.print(Text(f"At the last time {told}; the bulk ends at {row['edge']:.4g}."))
+            place = f"the spike {row['target']:g} stands at {row['location']:.4g}"
+            told = f"{place}, overlap² {row['squared_overlap']:.3f}; the bulk ends at {row['edge']:.4g}"
+            console.print(Text(f"At the last time {told}."), soft_wrap=True)
     if found.remark:
         say(f"dynamics: {found.outcome}: {found.remark}")
 
 
 def _headline(found: Any) -> str:
     """When the alignment reaches its levels, and what kind of training that is."""
+    if "recovery_time" not in found.quantities:
+        path = found.path
+        return (
+            f"Trained: {path.seeds} students by SGD at d = {path.size}, η = {path.schedule.learning_rate:g}, batch "
+            f"{path.batch}, {path.steps} steps, {path.sensing} sensing"
+        )
     known, eta = found.quantities, found.path.schedule.learning_rate
     kind = "gradient flow of the population loss (η = 0)" if eta == 0 else f"one-pass SGD, η = {eta:g}"
     reached = [

@@ -24,6 +24,7 @@ TABLES = {
     "diff": "attnlaw.command.diff_table",
     "fit": "attnlaw.command.fit_table",
     "dynamics": "attnlaw.command.dynamics_table",
+    "dynamics.simulate": "attnlaw.command.dynamics_table",
     "lens": "attnlaw.command.lens_table",
     "margins": "attnlaw.command.margins_table",
 }

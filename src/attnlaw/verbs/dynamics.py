@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.learning.dynamics.settings import TrajectorySettings
+from attnlaw.learning.outputs import SENSINGS
 
 if TYPE_CHECKING:
-    from attnlaw.learning.dynamics.found import FoundTrajectory
+    from attnlaw.learning.dynamics.found import FoundRuns, FoundTrajectory
 
 RUN = "The run"
 
@@ -29,6 +31,37 @@ class Dynamics(TrajectorySettings):
     spectrum: bool = setting(
         False, "Also the spectrum at five of the times, and the track of a spike.", panel=RUN
     )
+
+
+@settings
+class SimulateDynamics(Dynamics):
+    """Train real students by one-pass SGD at a finite dimension, each on its own samples."""
+
+    simulate: int = setting(
+        MISSING,
+        "Also train students by SGD at dimension D; needs a learning rate.",
+        symbol="d",
+        least=2,
+        many=True,
+        panel=RUN,
+        metavar="D",
+    )
+    sensing: str = setting(
+        "goe",
+        "What students see: goe (the theory's Gaussian matrices), tokens, or signed (without skewness).",
+        choices=SENSINGS,
+        many=True,
+        panel=RUN,
+    )
+    batch: int = setting(8, "Samples of a step.", symbol="B", least=1, panel=RUN, metavar="B")
+    seeds: int = setting(
+        4,
+        "Students to train, each from its own start; the error is the standard error of their mean.",
+        least=1,
+        panel=RUN,
+        metavar="K",
+    )
+    seed: int = setting(0, "Seed of the simulation.", least=0, panel=RUN)
 
 
 MEASURED = (
@@ -69,7 +102,36 @@ def solvable(case: Dynamics) -> None:
     check_motion(case.problem, case.schedule)
 
 
-def _times(found: FoundTrajectory) -> Any:
+def train(case: SimulateDynamics, progress: Progress) -> FoundRuns:
+    from attnlaw.learning.dynamics.found import FoundRuns
+    from attnlaw.learning.dynamics.sgd import simulate_dynamics
+
+    return FoundRuns(
+        simulate_dynamics(
+            case.problem,
+            case.schedule,
+            size=case.simulate,
+            seeds=case.seeds,
+            seed=case.seed,
+            sensing=case.sensing,
+            batch=case.batch,
+            progress=progress,
+        )
+    )
+
+
+def trainable(case: SimulateDynamics) -> None:
+    """An `InputError` for a run that cannot be made."""
+    from attnlaw.learning.dynamics.sgd import check_sgd
+
+    check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
+
+
+def _eigenvalues(found: FoundRuns) -> Any:
+    return _frame(found.eigenvalues, EIGENVALUES)
+
+
+def _times(found: FoundTrajectory | FoundRuns) -> Any:
     return _frame(found.rows, TIMES)
 
 
@@ -91,6 +153,10 @@ SPECTRA = (
     Quantity("time", "lr·steps/d", "τ"),
     Quantity("x", called="eigenvalue of the student"),
     Quantity("density", "of its spectrum there"),
+)
+EIGENVALUES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("eigenvalue", "of a student there"),
 )
 TRACKS = (
     Quantity("time", "lr·steps/d", "τ"),
@@ -121,6 +187,20 @@ CHARTS = (
         draw="attnlaw.report.dynamics_charts:cost",
     ),
 )
+SIMULATE = Verb(
+    "dynamics.simulate",
+    "Students trained by SGD",
+    SimulateDynamics,
+    (
+        *MEASURED,
+        Quantity("samples", "seen at the last time, over d²"),
+        Quantity("steps", "of each student", kind="int"),
+    ),
+    each(train),
+    tables=(Table("trajectory", TIMES, _times, json=True), Table("eigenvalues", EIGENVALUES, _eigenvalues)),
+    draws=True,
+    refuse=trainable,
+)
 VERB = Verb(
     "dynamics",
     "How attention learns, in time",
@@ -133,5 +213,6 @@ VERB = Verb(
         Table("tracks", TRACKS, _outliers, json=True),
     ),
     charts=CHARTS,
+    beside=SIMULATE,
     refuse=solvable,
 )

@@ -103,10 +103,10 @@ def _path(
             rate = 8 * max(abs(G), abs(H)) * max(float(target[-1]), math.sqrt(q)) + 2 * schedule.decay
             h = min(STEP / rate, time - now)
             if rng is None:
-                S = _riccati(S, target, G, H, schedule.decay, h)
+                S = riccati(S, target, G, H, schedule.decay, h)
             else:
                 kick = math.sqrt(max(schedule.learning_rate * potential.noise_power(q, m), 0.0) * h / 2)
-                S = _kicked(_riccati(_kicked(S, kick, rng), target, G, H, schedule.decay, h), kick, rng)
+                S = _kicked(riccati(_kicked(S, kick, rng), target, G, H, schedule.decay, h), kick, rng)
             now += h
         found.append(_numbers(S, target))
     return np.stack(found, axis=1)
@@ -129,7 +129,7 @@ def _kicked(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
     return np.asarray(factor @ S @ factor)
 
 
-def _riccati(S: Complexes, x: Reals, G: float, H: float, decay: float, h: float) -> Complexes:
+def riccati(S: Complexes, x: Reals, G: float, H: float, decay: float, h: float) -> Complexes:
     """The flow of constant gains over a time h."""
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)

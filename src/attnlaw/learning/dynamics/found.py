@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.learning.dynamics.schedule import Schedule
+from attnlaw.learning.dynamics.sgd import MeasuredTrajectory
 from attnlaw.learning.dynamics.trajectory import Trajectory, trajectory
 from attnlaw.learning.problem import Problem
 
@@ -28,16 +30,7 @@ class FoundTrajectory:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """One for each time."""
-        path, samples = self.path, self.path.samples
-        return [
-            {"time": float(time), "samples": None if samples is None else float(samples[i])}
-            | {
-                name if end == 0 else f"{name}_error": value
-                for name in NAMES
-                for end, value in enumerate(_pair(path, name, i))
-            }
-            for i, time in enumerate(path.time)
-        ]
+        return rows_of(self.path)
 
     @cached_property
     def quantities(self) -> dict[str, Any]:
@@ -65,7 +58,66 @@ class FoundTrajectory:
         return self.path.remark
 
 
-def _pair(path: Trajectory, name: str, i: int) -> tuple[Any, float | None]:
+@dataclass(frozen=True)
+class FoundRuns:
+    """Runs of SGD with the rows of their tables."""
+
+    path: MeasuredTrajectory
+
+    tracks: tuple[dict[str, Any], ...] = ()
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each time."""
+        return rows_of(self.path)
+
+    @cached_property
+    def quantities(self) -> dict[str, Any]:
+        """What the row of the case tells: the last time."""
+        path = self.path
+        last = {name: Estimate(*_pair(path, name, -1)) for name in NAMES}
+        known = {name: None if one.value is None else one for name, one in last.items()}
+        return known | {"samples": float(path.samples[-1]), "steps": path.steps}
+
+    @cached_property
+    def eigenvalues(self) -> list[dict[str, Any]]:
+        """Those of all runs at the times whose spectra are shown."""
+        return [
+            {"time": float(self.path.time[i]), "eigenvalue": float(value)}
+            for i in shown(self.path.time.size)
+            for value in np.sort(self.path.eigenvalues[:, i], axis=None)
+            if np.isfinite(value)
+        ]
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.path.outcome
+
+    @property
+    def remark(self) -> str | None:
+        return self.path.remark
+
+
+def rows_of(path: Trajectory | MeasuredTrajectory) -> list[dict[str, Any]]:
+    """A row for each time: samples and quantities, each with its error."""
+    samples = path.samples
+    return [
+        {"time": float(time), "samples": None if samples is None else float(samples[i])}
+        | {
+            name if end == 0 else f"{name}_error": value
+            for name in NAMES
+            for end, value in enumerate(_pair(path, name, i))
+        }
+        for i, time in enumerate(path.time)
+    ]
+
+
+def shown(times: int) -> NDArray[np.intp]:
+    """Which times have their spectra shown: the last, and up to four before it, evenly spread."""
+    return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
+
+
+def _pair(path: Trajectory | MeasuredTrajectory, name: str, i: int) -> tuple[Any, float | None]:
     """A value, None where it is not defined, and its error."""
     value = float(getattr(path, name)[i])
     error = path.error.get(name)
@@ -77,10 +129,9 @@ def found_trajectory(problem: Problem, schedule: Schedule, spectrum: bool = Fals
     path = trajectory(problem, schedule)
     if not spectrum:
         return FoundTrajectory(path)
-    chosen = np.unique(np.linspace(1, path.time.size - 1, SHOWN).round().astype(int))
     return FoundTrajectory(
         path,
-        [row for time in path.time[chosen] for row in _density(path, float(time))],
+        [row for time in path.time[shown(path.time.size)] for row in _density(path, float(time))],
         [row for time in path.time[1:] for row in _track(path, float(time))] if problem.target.spikes else [],
     )
 
