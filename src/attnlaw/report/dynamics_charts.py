@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from attnlaw.report.curve_marks import curves
-from attnlaw.report.labels import MOST_CASES, cases
+from attnlaw.report.labels import MOST_CASES, cases, free, varied
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure
-from attnlaw.report.source import Source, averaged, called, measured_name, same_settings
+from attnlaw.report.source import Source, averaged, called, same_settings
 from attnlaw.report.style import PALETTE, inline
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
 
 POINTS = "Points: SGD, with one standard error."
-DROPPED = ("times", "simulate", "seeds", "sensing", "batch", "spectrum")
+DROPPED = ("times", "simulate", "seeds", "sensing", "batch", "spectrum", "statics")
 
 
 def learning(chart: Own, source: Source) -> Iterator[Figure]:
@@ -39,10 +39,12 @@ def _against(chart: Own, source: Source, x: str, panels: dict[str, bool]) -> Ite
     if not source.has(rows, x, *panels):
         return
     told = rows.filter(pl.col(x) > 0)
-    by = [name for name in source.others(told, [x]) if name not in DROPPED]
+    by = free(told, [name for name in varied(told, source.settings) if name not in DROPPED], [])
     if told.select(by).n_unique() > MOST_CASES if by else False:
         return
     lines = {y: _lines(source, told, x, y, by) for y in panels}
+    if x == "samples":
+        lines = {y: _with_statics(source, *found) for y, found in lines.items()}
     points = {y: _points(source, told, x, y, by) for y in panels}
 
     def draw() -> Any:
@@ -76,22 +78,49 @@ def _lines(
     """The theory; its own errors are smaller than a line and are left to the table."""
     found = averaged(rows.drop_nulls([x, y]), x, y, by, source.quantity(y, "trajectory"))
     own, colours = called(source, found.with_columns(error=pl.lit(None, dtype=pl.Float64)), by)
-    return own.sort("x", maintain_order=True), colours
+    return _short(own).sort("x", maintain_order=True), {_brief(name): hue for name, hue in colours.items()}
+
+
+def _short(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with series that fit a legend."""
+    return rows.with_columns(pl.col("series").map_elements(_brief, return_dtype=pl.String))
+
+
+def _brief(name: str) -> str:
+    for long, short in (("student ", ""), ("learning rate ", "η = "), ("target exponent ", "γ = ")):
+        name = name.replace(long, short)
+    return name
+
+
+def _with_statics(
+    source: Source, lines: pl.DataFrame, colours: dict[str, str]
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The lines with those of students that may keep their samples."""
+    beside = source.frame("statics")
+    if not source.has(beside, "minimiser_error"):
+        return lines, colours
+    known = {"minimiser of as many, best decay": "minimiser_error", "Bayes-optimal": "bayes_error"}
+    more = [
+        beside.select(x="samples", y=column, error=pl.lit(None, dtype=pl.Float64), series=pl.lit(name))
+        for name, column in known.items()
+    ]
+    greys = dict(zip(known, ("#000000", "#999999"), strict=True))
+    return pl.concat([lines.select("x", "y", "error", "series"), *more]), colours | greys
 
 
 def _points(source: Source, rows: pl.DataFrame, x: str, y: str, by: list[str]) -> pl.DataFrame | None:
     beside = source.beside
     if beside is None:
         return None
-    measured = beside.frame("trajectory")
+    measured = beside.frame("runs")
     if not beside.has(measured, x, y, "simulate"):
         return None
     own = same_settings(measured.filter(pl.col(x) > 0).drop_nulls(y), rows, [x, *by, *DROPPED], source)
     if not own.height:
         return None
-    found, _ = called(source, averaged(own, x, y, [*by, "simulate"], beside.quantity(y, "trajectory")), by)
-    names = [f"{measured_name(beside, 'simulate', [size])} (± s.e.)" for size in found["simulate"]]
-    return found.with_columns(size=pl.Series(names, dtype=pl.String))
+    found, _ = called(source, averaged(own, x, y, [*by, "simulate"], beside.quantity(y, "runs")), by)
+    names = [f"SGD, d = {size}" for size in found["simulate"]]
+    return _short(found).with_columns(size=pl.Series(names, dtype=pl.String))
 
 
 def spectra(chart: Own, source: Source) -> Iterator[Figure]:

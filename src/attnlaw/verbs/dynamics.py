@@ -6,6 +6,7 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Own
+from attnlaw.base.errors import BadSetting
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.learning.dynamics.settings import TrajectorySettings
@@ -31,6 +32,18 @@ class Dynamics(TrajectorySettings):
     spectrum: bool = setting(
         False, "Also the spectrum at five of the times, and the track of a spike.", panel=RUN
     )
+    statics: bool = setting(
+        False,
+        "Also what as many samples allow: the minimiser at its best decay, and Bayes-optimal learning.",
+        panel=RUN,
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.statics and (self.output != "linear" or self.attention != "tied"):
+            raise BadSetting("statics", "needs {output} linear and {attention} tied")
+        if self.statics and self.learning_rate == 0:
+            raise BadSetting("statics", "needs a {learning_rate} above 0: a gradient flow counts no samples")
 
 
 @settings
@@ -92,7 +105,7 @@ QUANTITIES = (
 def solve(case: Dynamics, progress: Progress) -> FoundTrajectory:
     from attnlaw.learning.dynamics.found import found_trajectory
 
-    return found_trajectory(case.problem, case.schedule, spectrum=case.spectrum)
+    return found_trajectory(case.problem, case.schedule, spectrum=case.spectrum, statics=case.statics)
 
 
 def solvable(case: Dynamics) -> None:
@@ -143,6 +156,10 @@ def _outliers(found: FoundTrajectory) -> Any:
     return _frame(found.tracks, TRACKS) if found.tracks else None
 
 
+def _statics(found: FoundTrajectory) -> Any:
+    return _frame(found.statics, STATICS) if found.statics else None
+
+
 def _frame(rows: Any, quantities: tuple[Quantity, ...]) -> Any:
     from attnlaw.base.tables import frame, schema_of
 
@@ -153,6 +170,11 @@ SPECTRA = (
     Quantity("time", "lr·steps/d", "τ"),
     Quantity("x", called="eigenvalue of the student"),
     Quantity("density", "of its spectrum there"),
+)
+STATICS = (
+    Quantity("samples", "over d²", "n/d²"),
+    Quantity("minimiser_error", "E of the minimiser at its best weight decay"),
+    Quantity("bayes_error", "E of the Bayes-optimal student"),
 )
 EIGENVALUES = (
     Quantity("time", "lr·steps/d", "τ"),
@@ -197,7 +219,7 @@ SIMULATE = Verb(
         Quantity("steps", "of each student", kind="int"),
     ),
     each(train),
-    tables=(Table("trajectory", TIMES, _times, json=True), Table("eigenvalues", EIGENVALUES, _eigenvalues)),
+    tables=(Table("runs", TIMES, _times, json=True), Table("eigenvalues", EIGENVALUES, _eigenvalues)),
     draws=True,
     refuse=trainable,
 )
@@ -211,6 +233,7 @@ VERB = Verb(
         Table("trajectory", TIMES, _times, json=True),
         Table("spectra", SPECTRA, _spectra),
         Table("tracks", TRACKS, _outliers, json=True),
+        Table("statics", STATICS, _statics, json=True),
     ),
     charts=CHARTS,
     beside=SIMULATE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,12 @@ from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.dynamics.sgd import MeasuredTrajectory
 from attnlaw.learning.dynamics.trajectory import Trajectory, trajectory
 from attnlaw.learning.problem import Problem
+from attnlaw.learning.state_evolution import state_evolution
+from attnlaw.learning.sweep import best_weight_decay
 
 NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm", "trace")
 SHOWN, POINTS = 5, 200  # spectra, and points of each
+LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class FoundTrajectory:
     path: Trajectory
     spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
     tracks: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    statics: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -124,16 +128,37 @@ def _pair(path: Trajectory | MeasuredTrajectory, name: str, i: int) -> tuple[Any
     return None if np.isnan(value) else value, None if error is None else float(error[i])
 
 
-def found_trajectory(problem: Problem, schedule: Schedule, spectrum: bool = False) -> FoundTrajectory:
-    """The trajectory with its tables; `spectrum`: also densities at five times and the tracks of spikes."""
+def found_trajectory(
+    problem: Problem, schedule: Schedule, spectrum: bool = False, statics: bool = False
+) -> FoundTrajectory:
+    """The trajectory with its tables; `spectrum`: also densities at five times and the tracks of spikes.
+
+    `statics`: also the least errors of a student that keeps its samples and of any method.
+    """
     path = trajectory(problem, schedule)
+    beside = _statics(path) if statics else []
     if not spectrum:
-        return FoundTrajectory(path)
+        return FoundTrajectory(path, statics=beside)
     return FoundTrajectory(
         path,
         [row for time in path.time[shown(path.time.size)] for row in _density(path, float(time))],
         [row for time in path.time[1:] for row in _track(path, float(time))] if problem.target.spikes else [],
+        beside,
     )
+
+
+def _statics(path: Trajectory) -> list[dict[str, Any]]:
+    """At some of the numbers of samples, spaced in the logarithm, not below a twentieth of d^2."""
+    samples = path.samples
+    assert samples is not None
+    alphas = np.geomspace(max(samples[1], LEAST), max(samples[-1], 2 * LEAST), COMPARED)
+    rows = []
+    for alpha in alphas.tolist():
+        kept = best_weight_decay(replace(path.problem, alpha=alpha), points=9, rounds=2).prediction
+        bayes = state_evolution(replace(path.problem, alpha=alpha, student="bayes"))
+        errors = [one.estimation_error.value for one in (kept, bayes)]
+        rows.append({"samples": alpha, "minimiser_error": errors[0], "bayes_error": errors[1]})
+    return rows
 
 
 def _density(path: Trajectory, time: float) -> list[dict[str, Any]]:

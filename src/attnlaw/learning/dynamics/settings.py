@@ -99,6 +99,10 @@ class TrajectorySettings(Settings):
         if self.scale_key is not None and self.attention != "untied":
             raise BadSetting("scale_key", "needs {attention} untied, which has keys of their own")
 
+    def unused(self) -> set[str]:
+        """Factors alone have a width."""
+        return super().unused() | ({"width"} if self.student == "direct" else set())
+
     @property
     def problem(self) -> Problem:
         """The problem without a number of samples; a `BadSetting` for what it cannot be."""
