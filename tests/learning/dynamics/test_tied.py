@@ -274,3 +274,21 @@ def test_the_state_at_time_zero_is_the_start() -> None:
     x, p = target_nodes(Target.marchenko_pastur(0.5))
     (state,) = flow(TiedStart(x, p, 0.7, 2.0), lambda q, m: (2.0, -2.0), 0.0, np.array([0.0]))
     assert (state.t, state.q) == pytest.approx((0.7, 0.7**2 * 1.5), abs=1e-12)
+
+
+@pytest.mark.parametrize(("exponent", "slope"), [(0.75, 0.77), (1.0, 1.15), (1.5, 1.54)])
+def test_modes_of_a_power_law_are_learned_in_order(exponent: float, slope: float) -> None:
+    """From an orthogonal start each mode is logistic; E falls as tau^-(2 - 1/gamma) up to logarithms.
+
+    The slopes are those of another program, measured somewhere in tau 0.005 to 0.03, where they wander by 0.03.
+    """
+    target = Target.power_law(exponent, 100_000)
+    problem = Problem(target=target)
+    x = target.quantiles(100_000)
+    modes = x / (1 + (x / 0.01 - 1) * np.exp(-16 * x * 0.01))
+    found = trajectory(problem, Schedule([0.01], scale=0.01, width=np.inf))
+    assert found.estimation_error[1] == pytest.approx(float(np.mean((modes - x) ** 2)), rel=1e-5)
+    times = np.geomspace(0.005, 0.03, 12)
+    path = trajectory(problem, Schedule(times, scale=0.01))
+    fitted = np.polyfit(np.log(times), np.log(path.estimation_error[1:]), 1)[0]
+    assert -fitted == pytest.approx(slope, abs=0.03)
