@@ -1,6 +1,7 @@
 """Errors of proxies of approximate spectra: by brute force over probes and norms, and against exact ones."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -44,18 +45,24 @@ def network(layers, spectrum_of):
     return Network(tuple(built), tuple(range(DEPTH)), (N,), "gelu")
 
 
+@cache
+def drawn(seed):
+    """The network with Lanczos spectra."""
+    return network(weights(), lambda matrix, number: approximate_spectrum(matrix, 10 * seed + number))
+
+
 def approximate(seed=0, bound=None):
-    """The network with Lanczos spectra; `bound` is the relative error of their norms, unless their own."""
+    """The same, `bound` the relative error of their norms, unless their own."""
+    if bound is None:
+        return drawn(seed)
 
-    def measured(matrix, number):
-        found = approximate_spectrum(matrix, 10 * seed + number)
-        if bound is None:
+    def bounded(_, found):
+        own = found.multiplicities
+        if own is None:
             return found
-        return replace(
-            found, multiplicities=replace(found.multiplicities, spectral_error=bound * found.spectral)
-        )
+        return replace(found, multiplicities=replace(own, spectral_error=bound * found.spectral))
 
-    return network(weights(), measured)
+    return drawn(seed).map(bounded)
 
 
 def changed(whole, layer, name, spectrum):

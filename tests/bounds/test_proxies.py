@@ -77,6 +77,7 @@ def test_rxnfp_pretrained_and_fine_tuned_count_the_same_ranks():
         assert log10_proxy == pytest.approx(np.log10(by_hand), rel=1e-12)
 
 
+@pytest.mark.long
 def test_rxnfp_fine_tuned_against_the_oracle():
     folder = real_checkpoint("rxnfp-finetuned")
     state = torch_state(folder / "pytorch_model.bin")

@@ -49,14 +49,14 @@ def maps(read, layer, kind, head):
     return read(block.value)[:, kept], read(block.output)[own, :]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_singular_value_of_every_matrix_of_a_trained_model(name):
+def check_every_value(name, layers=None):
     """1e-12 s_1 everywhere and 1e-9 of itself above 1e-4 s_1, against a dense float64 SVD of the formed
-    matrix; heads of large condition in extended precision besides, to d_head eps s_1 in every value."""
+    matrix; heads of large condition in extended precision besides, to d_head eps s_1 in every value.
+    How many heads those were."""
     model = open_model(real_checkpoint(name))
     read = lru_cache(maxsize=4)(model.read)
     ill = 0
-    for place, spectrum in measured(model):
+    for place, spectrum in measured(model, layers and chosen(model, layers=layers)):
         parts = maps(read, model.layers[place.layer], place.kind, place.head)
         formed = parts[0] @ parts[1] if len(parts) == 2 else parts[0]
         ours, dense = spectrum.values, svdvals(formed)
@@ -72,7 +72,22 @@ def test_every_singular_value_of_every_matrix_of_a_trained_model(name):
             ill += 1
             exact = extended_svd.product_values(*parts)
             assert np.max(np.abs(ours - exact)) <= kept * np.finfo(float).eps * top
-    assert not (name == "whisper-tiny.en" and ill == 0 and extended_svd.PRECISE)
+    return ill
+
+
+@pytest.mark.parametrize("name", ["rxnfp-finetuned", "minilm", "rxnmapper"])
+def test_every_singular_value_of_the_first_layer_of_a_trained_model(name):
+    check_every_value(name, layers="0")
+
+
+def test_every_singular_value_of_a_decoder_layer_with_heads_of_large_condition():
+    assert check_every_value("whisper-tiny.en", layers="4") > 0 or not extended_svd.PRECISE
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MODELS)
+def test_every_singular_value_of_every_matrix_of_a_trained_model(name):
+    check_every_value(name)
 
 
 def tiny(heads=4, kv_heads=2, hidden=8, size=3, width=10, layers=2, seed=0):

@@ -33,6 +33,7 @@ from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, read_bounded, replace_all, replaceable, to_json, usable_directory
 from attnlaw.base.results import save_results
+from attnlaw.base.shown import Shown, frame_html
 from attnlaw.base.tables import distinct_names, frame, stacked
 from attnlaw.bounds.proxies import Proxies, obstacle, proxies
 from attnlaw.fits.null import Rejections, null_test
@@ -46,8 +47,14 @@ MOST_SUMMARY = 64  # megabytes of summary.json
 ALL = Selection()
 
 
+# What a notebook shows: of findings their places, of layers the columns that say most.
+PLACE = ("layer", "stack", "head", "expert", "kind", "tensor")
+SHARES = ("share_qk", "share_vo", "share_cross", "share_ffn")
+LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
+
+
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(Shown, verb="audit"):
     """The numbers of one or several models: rows, the trees that they were flattened from, a summary each.
 
     `findings`, `matrices`, `spectra` and `layers` are polars tables whose columns
@@ -163,8 +170,12 @@ class Audit:
         return f"<Audit {'; '.join(map(_in_short, self.summaries))}>"
 
     def _repr_html_(self) -> str:
-        names = ", ".join(escape(name) for name in self.names)
-        return f"<p><b>attnlaw audit</b> of {names}</p>{self.layers._repr_html_()}"
+        lines = "".join(f"<p><b>Audit</b> of {escape(_in_short(one))}</p>" for one in self.summaries)
+        if self.findings is None or not self.findings.height:
+            told = "" if self.findings is None else "<p>no findings</p>"
+        else:
+            told = frame_html(self.findings, ("model", "level", "rule", *PLACE, "meaning"))
+        return f"{lines}{told}{frame_html(self.layers, LAYER)}"
 
 
 def audit(

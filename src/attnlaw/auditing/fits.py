@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet
 from attnlaw.base.results import save_results
+from attnlaw.base.shown import Shown, frame_html
 from attnlaw.base.tables import distinct_names, frame, stacked
 from attnlaw.fits import LAWS
 from attnlaw.fits.describe import describe
@@ -28,9 +30,12 @@ from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 
+# What a notebook shows of a matrix.
+ROW = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
+
 
 @dataclass(frozen=True, eq=False)
-class Fits:
+class Fits(Shown, verb="fit"):
     """The laws of one or several models; the columns of both tables are those of `auditing.quantities`."""
 
     matrices: pl.DataFrame
@@ -72,7 +77,8 @@ class Fits:
         return f"<Fits {'; '.join(f'{model}: {_in_short(rows)}' for model, rows in self._by_model())}>"
 
     def _repr_html_(self) -> str:
-        return str(self.matrices._repr_html_())
+        told = (f"<p><b>{escape(model)}</b>: {_in_short(rows)}</p>" for model, rows in self._by_model())
+        return f"{''.join(told)}{frame_html(self.matrices, ROW)}"
 
 
 def fit(settings: ModelSettings, seed: int = 0, progress: Progress = silent) -> Fits:

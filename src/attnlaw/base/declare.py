@@ -28,6 +28,7 @@ from attnlaw.base.charts import Chart
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome, Range
 from attnlaw.base.settings import Declared, Settings, declared, known_name
+from attnlaw.base.shown import Results, Shown
 
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
@@ -220,7 +221,7 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Any:
-        """The result of these settings; a list of results where a setting has a list of values.
+        """The result of these settings; `Results` where a setting has a list of values.
 
         So has a value that stands for several, such as the directory of a training run.
         """
@@ -230,12 +231,14 @@ class Verb(Generic[S, R]):
         given |= dict(zip(places, words, strict=False))
         cases = self.cases({name: value for name, value in given.items() if value is not None})
         results = []
-        for found in self.run(cases, progress or silent):
+        for case, found in zip(cases, self.run(cases, progress or silent), strict=True):
             if isinstance(found, InputError):
                 raise found
+            if isinstance(found, Shown):
+                found.of_case(case)
             results.append(found)
         several = len(cases) > 1 or any(self._is_several(*pair) for pair in given.items())
-        return results if several else results[0]
+        return Results(self, cases, results) if several else results[0]
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.base.declare import Quantity, Verb
-from attnlaw.base.estimate import Estimate, Outcome, Range
+from attnlaw.base.estimate import Outcome
 from attnlaw.base.settings import declared
+from attnlaw.base.shown import cell
 from attnlaw.command.console import column_table, print_table, say
 
-MOST = 6  # entries of a list; JSON has them all
 Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
 
 
@@ -41,11 +41,11 @@ def _show_rows(done: Done, console: Console) -> None:
     """A row for each case: what varies, and the quantities in brief; lists as columns of a second table."""
     verb, pairs = done[0]
     varied = _varied([case for case, _ in pairs])
-    cells = {verb.label(name): [_text(case.row()[name]) for case, _ in pairs] for name in varied}
+    cells = {verb.label(name): [cell(case.row()[name]) for case, _ in pairs] for name in varied}
     less = []
     for one, own in done:
         for quantity in one.quantities:
-            column = [_text(getattr(found, quantity.name, None)) for _, found in own]
+            column = [cell(getattr(found, quantity.name, None)) for _, found in own]
             if quantity.brief and not _is_list(quantity) and len(own) == len(pairs) and any(column):
                 title = quantity.symbol or quantity.label
                 title = title if one is verb else f"{title}, {one.title.lower()}"
@@ -54,7 +54,7 @@ def _show_rows(done: Done, console: Console) -> None:
     if any(_status(found) != Outcome.DONE for _, found in pairs):
         cells["status"] = [_status(found) for _, found in pairs]
     print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
-    names = [", ".join(_text(getattr(case, name)) for name in varied) for case, _ in pairs]
+    names = [", ".join(cell(getattr(case, name)) for name in varied) for case, _ in pairs]
     for quantity in verb.quantities:
         if not (quantity.brief and _is_list(quantity)):
             continue
@@ -65,7 +65,7 @@ def _show_rows(done: Done, console: Console) -> None:
 
 def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
     """A quantity that is a list, a column for each case; a case without one has none."""
-    columns = {name: list(map(_text, values)) for name, values in lists.items() if values}
+    columns = {name: list(map(cell, values)) for name, values in lists.items() if values}
     places = [str(i) for i in range(len(next(iter(columns.values()))))]
     console.print(Text(quantity.meaning or quantity.label, style="bold"))
     print_table(console, lambda left_out: column_table({"": places} | columns, left_out), list(columns)[:-1])
@@ -85,9 +85,9 @@ def _list(done: Done) -> Table:
     for quantity in verb.quantities:
         values = [getattr(found, quantity.name, None)]
         values += [getattr(other, quantity.name, None) for _, other in others]
-        if quantity.quiet or not any(map(_text, values)):
+        if quantity.quiet or not any(map(cell, values)):
             continue
-        name, cells, meaning = quantity.name.replace("_", " "), [*map(_text, values)], quantity.meaning
+        name, cells, meaning = quantity.name.replace("_", " "), [*map(cell, values)], quantity.meaning
         if _is_list(quantity):
             cells, meaning = [""] * len(values), cells[0]
         table.add_row(name, quantity.symbol, *cells, meaning)
@@ -97,7 +97,7 @@ def _list(done: Done) -> Table:
 def _heading(verb: Verb[Any, Any], case: Any) -> str:
     """What a verb beside another is called, with the settings that it must be given."""
     needed = [one for one in declared(verb.settings).values() if one.default is MISSING]
-    given = [f", {one.rule.symbol or one.name} = {_text(getattr(case, one.name))}" for one in needed]
+    given = [f", {one.rule.symbol or one.name} = {cell(getattr(case, one.name))}" for one in needed]
     return f"{verb.title.lower()}{''.join(given)}"
 
 
@@ -111,14 +111,14 @@ def _shared(verb: Verb[Any, Any], cases: Sequence[Any]) -> list[str]:
     """The settings that play a part and are the same in all cases, in words."""
     row, varied = cases[0].row(), _varied(cases)
     told = {name: value for name, value in row.items() if value is not None and value is not False}
-    words = {name: "" if value is True else f" {_text(value)}" for name, value in told.items()}
+    words = {name: "" if value is True else f" {cell(value)}" for name, value in told.items()}
     return [f"{verb.label(name)}{word}" for name, word in words.items() if name not in varied]
 
 
 def _told(verb: Verb[Any, Any], case: Any, own: Sequence[tuple[Any, Any]]) -> str:
     """What tells a case from the others."""
     varied = _varied([one for one, _ in own]) if len(own) > 1 else []
-    return "".join(f", {declared(verb.settings)[name].label} {_text(getattr(case, name))}" for name in varied)
+    return "".join(f", {declared(verb.settings)[name].label} {cell(getattr(case, name))}" for name in varied)
 
 
 def _status(found: Any) -> str:
@@ -127,16 +127,3 @@ def _status(found: Any) -> str:
 
 def _is_list(quantity: Quantity) -> bool:
     return quantity.kind in ("floats", "ints", "texts")
-
-
-def _text(value: Any) -> str:
-    """A value as a cell: nothing where it is missing, the first of a long list."""
-    if value is None:
-        return ""
-    if isinstance(value, Range):
-        ends = " to ".join(_text(end) or "?" for end in (value.low, value.high))
-        return f"{_text(value.value)} ({ends})".strip()
-    if isinstance(value, list | tuple):
-        more = [f"and {len(value) - MOST} more"] if len(value) > MOST else []
-        return "  ".join([*map(_text, value[:MOST]), *more])
-    return str(Estimate(value)) if isinstance(value, float) else str(value)

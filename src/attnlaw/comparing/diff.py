@@ -14,6 +14,7 @@ from attnlaw.base.declare import Progress, Quantity, columns, flatten, silent
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import parquet, to_json
 from attnlaw.base.results import ROWS, save_results
+from attnlaw.base.shown import Shown, frame_html
 from attnlaw.base.tables import distinct_names, frame, schema_of, stacked
 from attnlaw.comparing.compare import Compared, compare
 from attnlaw.comparing.joining import Joined
@@ -31,8 +32,12 @@ from attnlaw.spectra.measure import Selection
 TABLES = {"diff": DIFF, "diff_tensors": DIFF_TENSORS, "diff_spectra": DIFF_SPECTRA}
 
 
+# What a notebook shows of a map.
+ROW = ("model", "layer", "stack", "kind", "head", "expert", "size", "cosine", "stable_rank", "moved")
+
+
 @dataclass(frozen=True, eq=False)
-class Diff:
+class Diff(Shown, verb="diff"):
     """One or several models compared with a base: rows of maps, of tensors, of spectra, a summary each.
 
     `maps`, `tensors` and `spectra` are polars tables whose columns `attnlaw.comparing.quantities` lists;
@@ -102,7 +107,8 @@ class Diff:
 
     def _repr_html_(self) -> str:
         lines = (f"<p><b>{escape(one['model'])}</b>: {escape(one['sentence'])}</p>" for one in self.summaries)
-        return f"{''.join(lines)}{self.maps._repr_html_()}"
+        moved = self.maps.sort("size", descending=True, nulls_last=True)
+        return f"{''.join(lines)}{frame_html(moved, ROW)}"
 
 
 def diff(

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.shown import Shown
 from attnlaw.bounds.logits import Logits, logit_bounds
 from attnlaw.forward.blocks import Array, attentions
 from attnlaw.forward.findings import HeadFinding, head_findings
@@ -27,8 +28,8 @@ TOLERANCE = 1e-10
 SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models to float32
 
 
-@dataclass(frozen=True, eq=False)
-class Lens:
+@dataclass(frozen=True, eq=False, repr=False)
+class Lens(Shown, verb="lens"):
     """The operator of one forward pass: `vec F(X) = T(X) vec X + c(X)`, exact at this X and nowhere else.
 
     `reconstruction_error` is |T vec X + c - vec F(X)| / |F(X)|, F from the network itself;

@@ -9,6 +9,7 @@ from typing import Any
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
+from attnlaw.base.shown import Shown
 from attnlaw.forward.amplification import Amplification, amplifications
 from attnlaw.forward.condition import Condition, conditions
 from attnlaw.forward.headed import Headed, Inputs, as_inputs, open_headed
@@ -20,8 +21,8 @@ from attnlaw.models.inputs import Given, read_input
 from attnlaw.models.tokenizer import Tokenizer, open_tokenizer
 
 
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, repr=False)
+class Measurement(Shown, verb="margins"):
     """What was measured of a model. `difference` is against the first model, `apart` why there is none."""
 
     margins: Margins

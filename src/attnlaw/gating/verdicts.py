@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.files import to_json
+from attnlaw.base.shown import Shown
 from attnlaw.gating.condition import shown_value
 from attnlaw.gating.levels import LEVELS, OFF, reaches
 from attnlaw.gating.places import Place, place_text
@@ -95,7 +96,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts:
+class Verdicts(Shown, verb="check"):
     """The verdict on one model. `location` is the file that reports point at, `looked_for` findings' rules.
 
     `known_of` is the baseline whose findings are known, where there is one.

@@ -14,7 +14,7 @@ from attnlaw.learning.thresholds import problem_thresholds
 Densities = list[dict[str, float]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Learned(Prediction):
     """What `attnlaw learn` finds. Thresholds (samples per d^2) and `density` are None unless asked for.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.shown import Shown
 from attnlaw.laws.law import Law
 from attnlaw.learning.factorized import least_noise_level
 from attnlaw.learning.outliers import Outlier, find_outliers, lone_modes
@@ -25,8 +26,8 @@ from attnlaw.learning.problem import Problem
 RESIDUAL = 1e-8
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown, verb="learn"):
     """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
     An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;

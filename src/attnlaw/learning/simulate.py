@@ -27,6 +27,7 @@ from attnlaw.base.declare import Progress, named, silent
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.settings import require
+from attnlaw.base.shown import Shown
 from attnlaw.learning.outputs import OUTPUTS, SENSINGS
 from attnlaw.learning.problem import ENTRIES, Problem
 from attnlaw.learning.risk import Risk
@@ -48,8 +49,8 @@ WAIT = 0.2  # seconds between two looks for Ctrl-C
 NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
 
 
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, repr=False)
+class Measurement(Shown, verb="learn.simulate"):
     """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending.
 
     Each `Estimate` is a mean over the seeds with its standard error, None for a single seed.

@@ -9,20 +9,23 @@ import numpy as np
 
 from attnlaw.base.declare import Progress
 from attnlaw.base.errors import BadSetting
+from attnlaw.base.shown import Results, Told
 from attnlaw.learning.prediction import Prediction
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.state_evolution import state_evolution, state_evolutions
 from attnlaw.learning.students import STUDENTS
 
 
-def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> list[Prediction]:
-    """Predictions of one problem along the sample ratio, solved together.
+def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> Results[Prediction]:
+    """Predictions of one problem along the sample ratio, solved together; a table as `rows`.
 
     >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
     >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
     [1.183, 0.802, 0.467]
     """
-    return state_evolutions([replace(problem, alpha=float(alpha)) for alpha in alphas], progress)
+    problems = [replace(problem, alpha=float(alpha)) for alpha in alphas]
+    told = [Told(alpha=one.alpha, student=one.student) for one in problems]
+    return Results("learn", told, state_evolutions(problems, progress))
 
 
 @dataclass(frozen=True)

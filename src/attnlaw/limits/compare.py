@@ -11,6 +11,7 @@ import numpy as np
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.estimate import Estimate
+from attnlaw.base.shown import Results, Shown, Told
 from attnlaw.limits.distance import distances
 from attnlaw.limits.finite import output_law
 from attnlaw.limits.memory import check_memory
@@ -26,8 +27,8 @@ class Found:
     path: StackLaw | None
 
 
-@dataclass(frozen=True, eq=False)
-class WidthRow:
+@dataclass(frozen=True, eq=False, repr=False)
+class WidthRow(Shown, verb="limit"):
     """One width (an integer, or infinity): moments, and distances to the limit (None for the limit itself).
 
     `score_variance` is Var p_ii of the last attention block; `residual_of_distances` the quadrature's error.
@@ -68,8 +69,8 @@ def compare_widths(
     seed: int,
     token: int = 0,
     progress: Progress = silent,
-) -> tuple[WidthRow, ...]:
-    """The law of one output coordinate of one token at each width, against the limit of infinite width.
+) -> Results[WidthRow]:
+    """The law of one output coordinate of one token at each width, against the limit; a table as `rows`.
 
     All widths use the same seed and so share their normals, which makes distances to the limit precise.
     The stack's own width is not used. Fails for sizes that would take more than 4 GiB of memory.
@@ -89,7 +90,7 @@ def compare_widths(
         found = limit if width == math.inf else law_at(stack, width, draws, seed, token)
         rows.append(width_row(width, found, limit))
     progress(len(rows), len(widths))
-    return tuple(rows)
+    return Results("limit", [Told(width=float(width)) for width in widths], rows)
 
 
 def at_width(stack: Depth, width: float) -> Depth:

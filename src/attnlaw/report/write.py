@@ -90,13 +90,18 @@ def save(done: Done, folder: str | os.PathLike[str], figures: str | None = None)
 
 def draw(done: Done, path: Path) -> None:
     """Write the first figure of what a command found."""
+    drawn = figures_in_hand(done)
+    if not drawn:
+        raise InputError(f"{path}: nothing can be drawn of this; ask for several cases, or for a table")
+    save_chart(drawn[0].draw(), path)
+
+
+def figures_in_hand(done: Done) -> list[Figure]:
+    """The figures of what was found, before anything is written."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in _files(done, drawn=len(done[0][1]) == 1).items():
             (Path(folder) / name).write_bytes(data)
-        drawn = figures_of(read_command(Path(folder), done[0][0].name).sources)
-        if not drawn:
-            raise InputError(f"{path}: nothing can be drawn of this; ask for several cases, or for a table")
-        save_chart(drawn[0].draw(), path)
+        return figures_of(read_command(Path(folder), done[0][0].name).sources)
 
 
 def _files(done: Done, drawn: bool = False) -> dict[str, bytes]:

@@ -165,7 +165,7 @@ def trainable(case: Simulate) -> None:
 
 
 def _density(found: Learned) -> Any:
-    return None if found.density is None else _any_density(found)
+    return None if getattr(found, "density", None) is None else _any_density(found)
 
 
 def _any_density(found: Learned) -> Any:
@@ -173,7 +173,7 @@ def _any_density(found: Learned) -> Any:
     from attnlaw.base.tables import frame, schema_of
     from attnlaw.learning.learned import density_rows
 
-    rows = density_rows(found) if found.density is None else found.density
+    rows = getattr(found, "density", None) or density_rows(found)  # a plain prediction has none
     return frame(rows, schema_of(columns(DENSITY)))
 
 
