@@ -1,6 +1,6 @@
 """The law of a tied student: its start in closed form, eigenvalues of a matrix flow, edges, outliers.
 
-It is not in the table of all laws: its density is taken a little off the line, right to some 1e-3 and no better.
+It is not in the table of all laws: its density is taken a little off the line, right to some 1e-3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE = np.array([1.0])
 
 
 def student(size: int, width: float, time: float, spike: bool) -> tuple[np.ndarray, np.ndarray]:
-    """S and the target's eigenvalues of `dW/dtau = -8 (S - S*) W` (linear, T = 1) from a real start, by RK4."""
+    """S and the target's eigenvalues of `dW/dtau = -8 (S - S*) W` (linear, T = 1) from a real start, RK4."""
     target = (SPIKED.target if spike else Target.marchenko_pastur(0.5)).quantiles(size)
     wide = round(width * size)
     W = np.random.default_rng(0).standard_normal((size, wide)) * np.sqrt(0.7 / wide)

@@ -49,10 +49,8 @@ def _headline(found: Any) -> str:
     """When the alignment reaches its levels, and what kind of training that is."""
     if "recovery_time" not in found.quantities:
         path = found.path
-        return (
-            f"Trained: {path.seeds} students by SGD at d = {path.size}, η = {path.schedule.learning_rate:g}, batch "
-            f"{path.batch}, {path.steps} steps, {path.sensing} sensing"
-        )
+        run = f"η = {path.schedule.learning_rate:g}, batch {path.batch}, {path.steps} steps"
+        return f"Trained: {path.seeds} students by SGD at d = {path.size}, {run}, {path.sensing} sensing"
     known, eta = found.quantities, found.path.schedule.learning_rate
     kind = "gradient flow of the population loss (η = 0)" if eta == 0 else f"one-pass SGD, η = {eta:g}"
     reached = [

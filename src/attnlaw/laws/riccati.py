@@ -7,12 +7,13 @@ project; eigenvalues of flows at d = 200 agree) has one unknown function theta(z
     theta = 1/s + <1/(e/(F - w) + 1/theta)>/kappa,   w = 1/z
     g(z) = 1/z + <1/(theta e + F - w)>/z^2,          an atom 1 - kappa at zero if kappa < 1
 
-On the real line off the support theta is real: `psi(theta) = theta (1 - <(F - w)/(theta e + F - w)>/kappa) - 1/s`
-is convex beyond the bulk and concave below it, and an edge is where its root ends. A node of no weight, a spike
-with e_s and F_s, stands out at `1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
+On the real line off the support theta is real, a root of
+`psi(theta) = theta (1 - <(F - w)/(theta e + F - w)>/kappa) - 1/s`, which is convex beyond the bulk and concave
+below it; an edge is where the root ends. A node of no weight, a spike with e_s and F_s, stands out at
+`1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
 
-The nodes of the target stand for a density: below their spacing they show as a comb. So the density is taken a
-little off the line, at `Im z = 0.006 x`, which smears it: mass right to 2e-3, edges from the real branch.
+The nodes of the target stand for a density: below their spacing they show as a comb. So the density is taken
+a little off the line, at `Im z = 0.006 x`, which smears it: mass right to 2e-3, edges from the real branch.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Riccati(Law):
         return None
 
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
-        """Where a spike with this e and F stands out above the bulk, and its squared overlap; None if inside."""
+        """Where a spike with this e and F stands out, and its squared overlap; None if inside."""
         theta, high = self._upper
         if theta * e + F > high:
             return None
@@ -218,4 +219,3 @@ class Riccati(Law):
         """Logarithmic: a null space that is being forgotten gathers near zero."""
         low, high = self.intervals[0]
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)
-

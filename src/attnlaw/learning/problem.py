@@ -8,7 +8,7 @@ The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I
 | letter | field |
 |---|---|
 | T | `tokens` |
-| alpha | `alpha`, samples divided by d^2; infinite, the default, for one pass over fresh ones (`trajectory`) |
+| alpha | `alpha`, samples divided by d^2; infinite (the default): one pass over fresh ones (`trajectory`) |
 | beta | `beta`, inverse temperature of the row softmax |
 | Delta | `noise`, a variance |
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
@@ -160,7 +160,7 @@ class Problem:
 
     @property
     def sample_ratio(self) -> float:
-        """`alpha`; a `BadSetting` where there is no data set to learn from, but one pass over fresh samples."""
+        """`alpha`; a `BadSetting` where there is no data set, but one pass over fresh samples."""
         if self.alpha == math.inf:
             raise BadSetting("alpha", "is missing; give the number of samples over d^2")
         return self.alpha

@@ -53,12 +53,10 @@ def _against(chart: Own, source: Source, x: str, panels: dict[str, bool]) -> Ite
         drawn = []
         for y, log_y in panels.items():
             own, colours = lines[y]
-            axis = source.quantity(y, "trajectory")
-            title = source.verb.label(y) if axis is None else axis.label
             chart = curves(
                 own.filter(pl.col("y") > 0) if log_y else own,
-                source.quantity(x, "trajectory").label,  # type: ignore[union-attr]
-                title,
+                _label(source, x, "trajectory"),
+                _label(source, y, "trajectory"),
                 colours,
                 points=points[y],
                 log_x=True,
@@ -70,6 +68,11 @@ def _against(chart: Own, source: Source, x: str, panels: dict[str, bool]) -> Ite
 
     more = POINTS if any(one is not None for one in points.values()) else ""
     yield source.figure(chart, {}, draw, more)
+
+
+def _label(source: Source, name: str, table: str) -> str:
+    quantity = source.quantity(name, table)
+    return name if quantity is None else quantity.label
 
 
 def _lines(
@@ -124,7 +127,7 @@ def _points(source: Source, rows: pl.DataFrame, x: str, y: str, by: list[str]) -
 
 
 def spectra(chart: Own, source: Source) -> Iterator[Figure]:
-    """A ridge of densities, the earliest at the bottom, eigenvalues of SGD behind them, a spike's place on top."""
+    """A ridge of densities, the earliest at the bottom, eigenvalues of SGD behind them, and a spike."""
     rows = source.frame("spectra")
     if not source.has(rows, "x", "density"):
         return
@@ -138,7 +141,7 @@ def spectra(chart: Own, source: Source) -> Iterator[Figure]:
             measured = source.beside.frame("eigenvalues")
             if source.has(measured, "eigenvalue"):
                 values = same_settings(measured, own, ["time", *DROPPED], source)
-        draw = partial(ridge, own, tracks, values, source.quantity("x", "spectra").label)  # type: ignore[union-attr]
+        draw = partial(ridge, own, tracks, values, _label(source, "x", "spectra"))
         more = "" if values is None or not values.height else "Bars: eigenvalues of students trained by SGD."
         yield source.figure(chart, case, draw, more)
 
@@ -151,7 +154,8 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None,
     right = float(rows["x"].max())  # type: ignore[arg-type]
     if tracks.height and tracks["location"].count():
         right = max(right, float(tracks["location"].max()))  # type: ignore[arg-type]
-    scale = alt.Scale(domain=[0 if rows["x"].min() >= 0 else rows["x"].min(), 1.05 * right], nice=False)  # type: ignore[operator]
+    left = min(float(rows["x"].min()), 0.0)  # type: ignore[arg-type]
+    scale = alt.Scale(domain=[left, 1.05 * right], nice=False)
     panels = []
     for i, time in enumerate(reversed(times)):
         own = rows.filter(pl.col("time") == time)
@@ -169,10 +173,16 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None,
             layers.append(_bars(values.filter(pl.col("time") == time), right, across, top))
         line = alt.Chart(inline(own.select("x", "density").to_dicts()))
         layers.append(line.mark_line(clip=True, color=hue).encode(x=across, y=up))
-        seen = tracks.filter((pl.col("time") == time) & pl.col("location").is_not_null()) if tracks.height else None
+        seen = (
+            tracks.filter((pl.col("time") == time) & pl.col("location").is_not_null())
+            if tracks.height
+            else None
+        )
         if seen is not None and seen.height:
             places = [{"x": place, "density": 0.08 * top} for place in seen["location"]]
-            mark = alt.Chart(inline(places)).mark_point(shape="triangle-down", filled=True, size=60, color="#000000")
+            mark = alt.Chart(inline(places)).mark_point(
+                shape="triangle-down", filled=True, size=60, color="#000000"
+            )
             layers.append(mark.encode(x=across, y=up))
         title = alt.TitleParams(f"τ = {time:.3g}", anchor="end", fontSize=10, dy=14, frame="group")
         panels.append(alt.layer(*layers).properties(width=WIDTH, height=HEIGHT // 3, title=title))
@@ -188,7 +198,12 @@ def _bars(values: pl.DataFrame, right: float, across: Any, top: float) -> Any:
     count, _ = np.histogram(values["eigenvalue"].to_numpy(), bins=edges)
     width = edges[1] - edges[0]
     bars = [
-        {"x": float(low), "x2": float(low + width), "density": min(float(n / (values.height * width)), top), "low": 0.0}
+        {
+            "x": float(low),
+            "x2": float(low + width),
+            "density": min(float(n / (values.height * width)), top),
+            "low": 0.0,
+        }
         for low, n in zip(edges[:-1], count, strict=True)
         if n
     ]

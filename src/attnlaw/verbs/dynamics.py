@@ -6,8 +6,8 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Own
-from attnlaw.base.errors import BadSetting
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
+from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import setting, settings
 from attnlaw.learning.dynamics.settings import TrajectorySettings
 from attnlaw.learning.outputs import SENSINGS
@@ -22,11 +22,11 @@ RUN = "The run"
 class Dynamics(TrajectorySettings):
     """How a single attention head learns, step by step: one pass over fresh samples (arXiv 2609.03858).
 
-    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
-    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
+    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss
+    of a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
 
-    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...); or attnlaw.trajectory(problem, schedule) of
-    an attnlaw.Problem(tokens=...) and an attnlaw.Schedule(times=...).
+    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...); or attnlaw.trajectory(problem, schedule)
+    of an attnlaw.Problem(tokens=...) and an attnlaw.Schedule(times=...).
     """
 
     spectrum: bool = setting(
@@ -198,8 +198,8 @@ CHARTS = (
     Own(
         "spectra",
         "The spectrum on its way",
-        caption="Densities of the student's eigenvalues at five times, each moved up; a triangle is where the "
-        "target's spike is seen.",
+        caption="Densities of the student's eigenvalues at five times, the latest on top; a triangle is where "
+        "the target's spike is seen.",
         draw="attnlaw.report.dynamics_charts:spectra",
     ),
     Own(

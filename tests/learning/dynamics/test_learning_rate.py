@@ -1,4 +1,4 @@
-"""A finite learning rate: the ensemble without noise is the flow, SGD with noise is the ensemble, where it ends."""
+"""A finite learning rate: the ensemble without noise is the flow, SGD is the ensemble with it; its end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def test_a_vanishing_rate_adds_nothing() -> None:
 def test_sgd_with_gaussian_sensing_agrees(given: dict[str, object], eta: float, times: list[float]) -> None:
     """Seeds 0 to K-1 at two sizes, paired with the flow of the same starts, extrapolated in 1/d."""
     problem, schedule = Problem(**given), Schedule(times, learning_rate=eta)  # type: ignore[arg-type]
-    runs = [simulate_dynamics(problem, schedule, size, seeds, batch=8) for size, seeds in ((10, 16), (16, 10))]
+    runs = [
+        simulate_dynamics(problem, schedule, size, seeds, batch=8) for size, seeds in ((10, 16), (16, 10))
+    ]
     found = trajectory_agreement(trajectory(problem, schedule), runs)
     scores = np.array([one.z for one in found])
     assert np.abs(scores).max() < 4
@@ -75,14 +77,14 @@ def test_sgd_up_to_72_agrees() -> None:
 
 
 def test_where_sgd_ends() -> None:
-    """S* = I: E = (Delta/2) z/(1 - z) less eps^2, eps = 2 eta (E + Delta/2), the next order; here by the SDE."""
+    """S* = I: E = (Delta/2) z/(1 - z) less eps^2, eps = 2 eta (E + Delta/2), by the SDE."""
     problem = Problem(target=Target.discrete([1.0]), noise=0.5)
     found = trajectory(problem, Schedule([0.5, 1.0], learning_rate=0.03))
     leading = found.plateau_error
     assert leading == pytest.approx(0.25 * 0.12 / 0.88)
     E = found.estimation_error[-1]
     eps = 2 * 0.03 * (E + 0.25)
-    assert E == pytest.approx(2 * eps - eps**2, abs=4 * found.error["estimation_error"][-1] + 1e-3)
+    assert pytest.approx(2 * eps - eps**2, abs=4 * found.error["estimation_error"][-1] + 1e-3) == E
     assert found.largest_rate == 0.25
 
 

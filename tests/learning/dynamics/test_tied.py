@@ -280,7 +280,7 @@ def test_the_state_at_time_zero_is_the_start() -> None:
 def test_modes_of_a_power_law_are_learned_in_order(exponent: float, slope: float) -> None:
     """From an orthogonal start each mode is logistic; E falls as tau^-(2 - 1/gamma) up to logarithms.
 
-    The slopes are those of another program, measured somewhere in tau 0.005 to 0.03, where they wander by 0.03.
+    The slopes are those of another program, measured in tau 0.005 to 0.03, where they wander by 0.03.
     """
     target = Target.power_law(exponent, 100_000)
     problem = Problem(target=target)

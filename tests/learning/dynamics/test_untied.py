@@ -26,7 +26,9 @@ def test_reference_values() -> None:
     }
     found = trajectory(Problem(tokens=2), Schedule(list(rows), **SCHEDULE))
     for i, known in enumerate(rows.values(), start=1):
-        for name, value in zip(("norm", "overlap", "transposed_norm", "transposed_overlap"), known, strict=True):
+        for name, value in zip(
+            ("norm", "overlap", "transposed_norm", "transposed_overlap"), known, strict=True
+        ):
             error = np.hypot(found.error[name][i], 0.002)
             assert abs(getattr(found, name)[i] - value) < 3 * error
             assert found.error[name][i] < 0.004

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import attnlaw
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting, InputError, as_option
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.dynamics.settings import spaced
 from attnlaw.learning.dynamics.trajectory import trajectory
@@ -91,13 +91,15 @@ def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_settings_are_told_in_one_line(given: dict[str, Any], told: str) -> None:
-    from attnlaw.base.errors import as_option
-
     with pytest.raises(BadSetting) as found:
-        for case in VERB.cases(given):
-            assert VERB.refuse is not None
-            VERB.refuse(case)
+        refuse(given)
     assert told in found.value.told(as_option)
+
+
+def refuse(given: dict[str, Any]) -> None:
+    assert VERB.refuse is not None
+    for case in VERB.cases(given):
+        VERB.refuse(case)
 
 
 def test_times_are_spaced_in_the_logarithm() -> None:

@@ -44,13 +44,16 @@ def trajectory_agreement(
     if any((one.problem, one.schedule) != (path.problem, path.schedule) for one in measured):
         raise InputError("agreement: the runs belong to another problem or schedule; compare one at a time")
     if any(one.seeds < 2 for one in measured):
-        raise InputError("agreement: found a single seed, expected at least 2 for a standard error; raise seeds")
+        raise InputError(
+            "agreement: found a single seed, expected at least 2 for a standard error; raise seeds"
+        )
     flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
     found = []
     for name in QUANTITIES:
         for i, time in enumerate(path.schedule.times[1:], start=1):
             rows = [
-                (one.size, float(one.added[name][:, i].mean()), _error(one.added[name][:, i])) for one in measured
+                (one.size, float(one.added[name][:, i].mean()), _error(one.added[name][:, i]))
+                for one in measured
             ]
             _, value, error = rows[-1]
             if len(rows) > 1:

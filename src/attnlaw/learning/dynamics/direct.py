@@ -1,4 +1,4 @@
-"""The direct student, a symmetric S trained itself: three numbers move (arXiv 2609.03858, equations 402 to 404).
+"""The direct student, a symmetric S trained itself: three numbers move (arXiv 2609.03858, eqs. 402 to 404).
 
 `dS/dtau = -2 (G S + H S*) - gamma S` from a Gaussian start stays `S = c0 S0 + c1 S* + sqrt(v) Z`, Z symmetric
 Gaussian with spectrum on [-2, 2]; the term of the finite learning rate eta is derived for this project:
@@ -12,7 +12,7 @@ Gaussian with spectrum on [-2, 2]; the term of the finite learning rate eta is d
 | G, H, sigma2 | gains and noise of the potential |
 
 All modes of the target are learned at one rate. Linear output without decay:
-`E = Ep + (Q* + q0 - Ep) exp(-4 T(T+1)(1 - eta) tau)`, `Ep = eta (Delta/2)/(1 - eta)`; it diverges for eta >= 1.
+`E = Ep + (Q* + q0 - Ep) exp(-4 T(T+1)(1 - eta) tau)`, `Ep = eta (Delta/2)/(1 - eta)`; eta >= 1 diverges.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def flow(
     """The states at some ascending times, of which the first is 0.
 
     >>> from attnlaw.learning.dynamics.potential import LinearPotential
-    >>> end = flow(Target.marchenko_pastur(0.5), LinearPotential(1, 0.5, 1.5), 0.3, 0.0, 1.0, np.array([0, 9]))[1]
+    >>> target, potential = Target.marchenko_pastur(0.5), LinearPotential(1, 0.5, 1.5)
+    >>> end = flow(target, potential, 0.3, 0.0, 1.0, np.array([0.0, 9.0]))[1]
     >>> round(end.E, 9), round(0.3 * 0.25 / 0.7, 9)
     (0.107142857, 0.107142857)
     """

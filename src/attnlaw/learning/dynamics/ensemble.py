@@ -1,13 +1,14 @@
 """Tied students of SGD at a finite learning rate: small matrices that carry the noise of the gradient.
 
-At a fixed eta the flow gains a term, `dW += sqrt(eta sigma2) dX W`, X a Hermitian Brownian motion with spectrum on
-[-2 sqrt(tau), 2 sqrt(tau)] (Ito; derived for this project, SGD agrees). No closed form is known. So matrices of
-size 24 with complex starts, whose bias is of order 1/d^2, are run with noise and without, from the same starts,
-each with +X and with -X; what the noise adds is put upon the closed solution:
+At a fixed eta the flow gains a term, `dW += sqrt(eta sigma2) dX W`, X a Hermitian Brownian motion with
+spectrum on [-2 sqrt(tau), 2 sqrt(tau)] (Ito; derived for this project, SGD agrees). No closed form is known.
+So matrices of size 24 with complex starts, whose bias is of order 1/d^2, are run with noise and without, from
+the same starts, each with +X and with -X; what the noise adds is put upon the closed solution:
 
     q(eta) = q_closed + mean over starts of (q with noise - q without)
 
-Each step is the exact Riccati flow of constant gains between two halves of the noise, `S <- (1 + Y) S (1 + Y)`:
+Each step is the exact Riccati flow of constant gains between two halves of the noise,
+`S <- (1 + Y) S (1 + Y)`:
 
     S <- D (S^-1 + f)^-1 D,   D = exp(-c h/2),   f = 8 G (1 - exp(-c h))/c,   c = 8 H x + 2 gamma
 
@@ -80,7 +81,7 @@ def binned(target: Target, size: int) -> Reals:
 
 
 def starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
-    """`s G G^H/m'` for `count` complex Gaussian G of size x m', their traces matched; s I at infinite width."""
+    """`s G G^H/m'` for `count` complex Gaussian G of size x m', traces matched; s I at infinite width."""
     if schedule.width == math.inf:
         return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
     wide = max(round(schedule.width * size), 1)
@@ -94,7 +95,7 @@ def starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) 
 def _path(
     potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
 ) -> Reals:
-    """q, m and t of each matrix at each time; those of the second half have the noise of the first, negative."""
+    """q, m and t of each matrix at each time; the second half has the noise of the first, negative."""
     found, now = [_numbers(S, target)], 0.0
     for time in schedule.times[1:]:
         while now < time * (1 - 1e-12):

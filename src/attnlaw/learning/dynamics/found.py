@@ -18,6 +18,7 @@ from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.sweep import best_weight_decay
 
 NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm", "trace")
+ROUND_OFF = 1e-12
 SHOWN, POINTS = 5, 200  # spectra, and points of each
 LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
 
@@ -124,8 +125,11 @@ def shown(times: int) -> NDArray[np.intp]:
 def _pair(path: Trajectory | MeasuredTrajectory, name: str, i: int) -> tuple[Any, float | None]:
     """A value, None where it is not defined, and its error."""
     value = float(getattr(path, name)[i])
-    error = path.error.get(name)
-    return None if np.isnan(value) else value, None if error is None else float(error[i])
+    errors = path.error.get(name)
+    error = None if errors is None else float(errors[i])
+    # What is matched at the start is exact but for rounding.
+    exact = error is None or error < ROUND_OFF
+    return None if np.isnan(value) else value if abs(value) > ROUND_OFF else 0.0, None if exact else error
 
 
 def found_trajectory(

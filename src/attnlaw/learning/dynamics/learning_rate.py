@@ -1,7 +1,7 @@
 """What a finite learning rate does: where it ends, and from where on the target is no resting place.
 
-`eta = lr d/B`. Linear output, no decay, to leading order in eta (derived for this project; SGD at d = 64 to 80
-agrees). The noise of the gradient keeps a student away from its target:
+`eta = lr d/B`. Linear output, no decay, to leading order in eta (derived for this project; SGD at d = 64 to
+80 agrees). The noise of the gradient keeps a student away from its target:
 
 | student | stable for | E at the end |
 |---|---|---|

@@ -132,7 +132,9 @@ class HermitePotential:
 
 @dataclass(frozen=True)
 class SoftmaxPotential:
-    """A row softmax of two tokens: `Phi = 4 E (s(b v) - s(b v*))^2`, (v, v*) of covariance 3 [[q, m], [m, V]].
+    """A row softmax of two tokens: `Phi = 4 E (s(b v) - s(b v*))^2`.
+
+    (v, v*) has the covariance 3 [[q, m], [m, V]].
 
     `V = Q* + Delta/2`: the label noise stands inside the softmax of the target, and m does not see it.
     """
@@ -155,8 +157,9 @@ class SoftmaxPotential:
         return factor * float(G), factor * float(H)
 
     def noise_power(self, q: float, m: float) -> float:
-        """`12 E c^2 + 4 E c_1 c_2`, c = 4 b (s - s*) s (1-s); the rows' v have a third of their variance in common.
+        """`12 E c^2 + 4 E c_1 c_2`, c = 4 b (s - s*) s (1-s).
 
+        The two rows' v have a third of their variance in common.
         With c in normalised Hermite polynomials of two normals, `E c_1 c_2 = sum 3^-(j+k) c_jk^2` (Mehler).
         """
         V = self.Q + self.noise / 2

@@ -16,7 +16,7 @@ Reals = NDArray[np.float64]
 
 
 def solved(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
-    """The arrays of a `Trajectory` from states with q, m, t and E, those of draws averaged with their errors."""
+    """The arrays of a `Trajectory` from states with q, m, t and E; draws are averaged, with errors."""
     found = []
     for potential in potentials_of(problem):
         states = flow(potential)

@@ -1,4 +1,4 @@
-"""The settings of a trajectory, declared once: `attnlaw dynamics`, studies and `Schedule` read their rules here."""
+"""The settings of a trajectory, declared once: `attnlaw dynamics` and studies read their rules here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attnlaw.base.declare import table
 from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, again, setting, settings, span
 from attnlaw.learning.outputs import MOVING
-from attnlaw.learning.settings import PROBLEM, ProblemSettings
+from attnlaw.learning.settings import ProblemSettings
 from attnlaw.learning.students import STUDENTS
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class TrajectorySettings(Settings):
         ProblemSettings,
         "output",
         choices=MOVING,
-        help="What labels show of the scores: linear, softmax (of rows), or a Hermite polynomial (one token).",
+        help="What labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.",
     )
     beta: float = again(ProblemSettings, "beta")
     target_rank: float = again(ProblemSettings, "target_rank")

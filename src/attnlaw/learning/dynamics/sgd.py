@@ -86,9 +86,9 @@ def simulate_dynamics(
 ) -> MeasuredTrajectory:
     """Train students by one-pass SGD at dimension d, each from its own start on its own samples.
 
-    Cost about 2 T(T+1) d^4 tau/eta operations a seed with Gaussian matrices ("goe"), 8 T d^4 tau/eta with tokens.
-    A loss that is not even in h - h* (softmax, hermite) reaches the limit slowly with tokens: their fields are
-    skewed. Fails with an `InputError` for a learning rate of 0, untied factors, and a size times the target's
+    Cost about 2 T(T+1) d^4 tau/eta operations a seed with Gaussian matrices ("goe"), 8 T d^4 tau/eta with
+    tokens. A loss that is not even in h - h* (softmax, hermite) reaches the limit slowly with tokens: their
+    fields are skewed. Fails with an `InputError` for a learning rate of 0, untied factors, and a size times the target's
     rank that is not whole.
 
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
@@ -123,7 +123,9 @@ def check_sgd(problem: Problem, schedule: Schedule, size: int, sensing: str, bat
     """An `InputError` for a run that cannot be made."""
     check_motion(problem, schedule)
     if schedule.attention != "tied":
-        raise BadSetting("attention", "expected tied: SGD of untied factors is not simulated", schedule.attention)
+        raise BadSetting(
+            "attention", "expected tied: SGD of untied factors is not simulated", schedule.attention
+        )
     if schedule.learning_rate == 0:
         raise BadSetting("learning_rate", "expected above 0: a gradient flow has no samples", 0.0)
     require("batch", batch, int, least=1)
@@ -172,7 +174,10 @@ def _run(
         found.append(factor)
     matrices = [one @ one.T if tied else one for one in found]
     lost = [not np.isfinite(S).all() for S in matrices]
-    spectra = [np.full(size, math.nan) if bad else np.linalg.eigvalsh(S) for S, bad in zip(matrices, lost, strict=True)]
+    spectra = [
+        np.full(size, math.nan) if bad else np.linalg.eigvalsh(S)
+        for S, bad in zip(matrices, lost, strict=True)
+    ]
     return _Run(_told(here, matrices, target), _told(here, quiet, target), np.array(spectra), done)
 
 

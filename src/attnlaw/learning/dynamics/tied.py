@@ -215,7 +215,9 @@ def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) ->
     narrow = schedule.width < problem.target.rank_fraction
     x, p = target_nodes(problem.target, angles or (MANY_ANGLES if narrow else ANGLES))
     spikes = problem.target.spikes
-    return TiedStart(np.append(x, spikes), np.append(p, np.zeros(len(spikes))), schedule.scale, schedule.width)
+    return TiedStart(
+        np.append(x, spikes), np.append(p, np.zeros(len(spikes))), schedule.scale, schedule.width
+    )
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:

@@ -1,7 +1,7 @@
 """How a head learns: norm, overlap, alignment and errors of a student against time, in the limit of large d.
 
-`trajectory(problem, schedule)` is the door. A problem's `alpha` and `weight_decay` play no part: each sample is
-seen once, and the decay is the schedule's.
+`trajectory(problem, schedule)` is the door. A problem's `alpha` and `weight_decay` play no part: each sample
+is seen once, and the decay is the schedule's.
 
 | quantity | definition |
 |---|---|
@@ -41,7 +41,7 @@ FINE, CLOSER = 17, 3  # times between two of the schedule for a recovery time, a
 class Motion:
     """How one kind of student moves: functions of a problem and a schedule.
 
-    `solve(problem, schedule)` gives arrays over the schedule's times, by the names of a `Trajectory`'s fields;
+    `solve(problem, schedule)` gives arrays over the schedule's times, by the names of a `Trajectory`;
     `spectrum(problem, schedule)` and `outliers(problem, schedule)` look at its last time; `check(problem,
     schedule)` raises an `InputError` for what it cannot do.
     """
@@ -77,7 +77,9 @@ class Trajectory:
     prediction_error: Reals
     alignment: Reals
     gains: Reals = field(repr=False)
-    transposed_norm: Reals | None = field(default=None, repr=False)  # Tr M M/d and Tr M M*/d of untied factors
+    transposed_norm: Reals | None = field(
+        default=None, repr=False
+    )  # Tr M M/d and Tr M M*/d of untied factors
     transposed_overlap: Reals | None = field(default=None, repr=False)
     error: Mapping[str, Reals] = field(default_factory=dict, repr=False)
     outcome: Outcome = Outcome.DONE
@@ -152,7 +154,7 @@ class Trajectory:
 
     @property
     def largest_rate(self) -> float | None:
-        """The learning rate up to which S = S* is linearly stable: 1/(4 t*) tied, 1 direct (linear output)."""
+        """The learning rate up to which S = S* is linearly stable: 1/(4 t*) tied, 1 direct (linear)."""
         return limits_of(self.problem, self.schedule)[0]
 
     @property

@@ -2,8 +2,8 @@
 
     dU/dtau = -K V - gamma U,   dV/dtau = -K^T U - gamma V,   K = 2 (G1 M + G2 M^T + H1 M* + H2 M*^T)
 
-(arXiv 2609.03858, equations 28 to 32, scores centred). No closed form is known but for orthogonal starts. With
-complex matrices (transpose -> adjoint) the bias is of order 1/d^2; sizes 16 and 32 are extrapolated, and the
+(arXiv 2609.03858, equations 28 to 32, scores centred). No closed form is known but for orthogonal starts.
+With complex matrices (transpose -> adjoint) the bias is of order 1/d^2; sizes 16 and 32 are extrapolated, and the
 standard error over starts is part of the answer. Moments of each start and target are matched, which makes it
 3 to 8 times smaller.
 
@@ -16,10 +16,12 @@ Labels see `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d, q2 = Tr M M
 | hermite, T = 1 | 1, 1 | the same |
 
 so G1 = G a1/(a1 + a2), G2 = G a2/(a1 + a2), H1 and H2 likewise. The target is `W_Q W_K^T/sqrt(m0 d)`, Q* = 1.
-At a finite learning rate `dU += N V, dV += N^T U` with Cov(N_ij, N_ij) = eta s1/d, Cov(N_ij, N_ji) = eta s2/d.
+At a finite learning rate `dU += N V, dV += N^T U` with Cov(N_ij, N_ij) = eta s1/d and
+Cov(N_ij, N_ji) = eta s2/d.
 `U^T U - V^T V` decays as e^(-2 gamma tau), exactly, without noise.
 
-`norm` is q1, `overlap` m1, `alignment` the correlation of the scores that labels see, m_eff/sqrt(q_eff Q_eff).
+`norm` is q1, `overlap` m1, `alignment` the correlation of the scores that labels see,
+m_eff/sqrt(q_eff Q_eff).
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class Sight:
         """G1, G2, H1, H2 at q1, q2, m1, m2."""
         q1, q2, m1, m2 = numbers
         total = self.a1 + self.a2
-        G, H = self.potential.gains((self.a1 * q1 + self.a2 * q2) / total, (self.a1 * m1 + self.a2 * m2) / total)
+        G, H = self.potential.gains(
+            (self.a1 * q1 + self.a2 * q2) / total, (self.a1 * m1 + self.a2 * m2) / total
+        )
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def seen(self, numbers: Reals) -> tuple[Reals, Reals, float]:
@@ -135,7 +139,12 @@ def _targets(query: Complexes, key: Complexes) -> Complexes:
 def numbers_of(U: Complexes, V: Complexes, target: Complexes) -> Reals:
     """q1, q2, m1, m2 of each start, shape (starts, 4)."""
     M = U @ V.conj().swapaxes(1, 2)
-    pairs = (("kij,kij->k", M.conj()), ("kij,kji->k", M), ("kij,kij->k", target.conj()), ("kij,kji->k", target))
+    pairs = (
+        ("kij,kij->k", M.conj()),
+        ("kij,kji->k", M),
+        ("kij,kij->k", target.conj()),
+        ("kij,kji->k", target),
+    )
     return np.stack([np.einsum(rule, M, other).real for rule, other in pairs], axis=1) / U.shape[1]
 
 
@@ -178,7 +187,8 @@ def _noise(
 ) -> Complexes:
     """N of a step, linear output; the second half of the starts gets that of the first, negative.
 
-    `s1 = 4 (T^2 D1 + T D2)`, `s2 = 4 (T D1 + T^2 D2)`, D those of M - M*; N = a X + b X^H, a +- b = sqrt(s1 +- s2).
+    `s1 = 4 (T^2 D1 + T D2)`, `s2 = 4 (T D1 + T^2 D2)`, D those of M - M*; N = a X + b X^H
+    with a +- b = sqrt(s1 +- s2).
     """
     q1, q2, m1, m2 = mean
     D1, D2, T = q1 - 2 * m1 + 1, q2 - 2 * m2, tokens
