@@ -8,8 +8,8 @@ project; eigenvalues of flows at d = 200 agree) has one unknown function theta(z
     g(z) = 1/z + <1/(theta e + F - w)>/z^2,          an atom 1 - kappa at zero if kappa < 1
 
 On the real line off the support theta is real, a root of
-`psi(theta) = theta (1 - <(F - w)/(theta e + F - w)>/kappa) - 1/s`, which is convex beyond the bulk and concave
-below it; an edge is where the root ends. A node of no weight, a spike with e_s and F_s, stands out at
+`psi(theta) = theta (1 - <(F - w)/(theta e + F - w)>/kappa) - 1/s`, convex beyond the bulk and concave below
+it; an edge is where the root ends. A node of no weight, a spike with e_s and F_s, stands out at
 `1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
 
 The nodes of the target stand for a density: below their spacing they show as a comb. So the density is taken
@@ -167,14 +167,10 @@ class Riccati(Law):
             point = point + 1j * OFF * np.maximum(np.abs(given), 1e-12)
         side = point.imag < 0
         flat = np.where(side, point.conj(), point).ravel()
-        w = 1 / flat
         theta = self._theta(flat)
-        inner = self._inner(theta, w)
+        inner = (self.p / (theta[:, None] * self.e + self.F - (1 / flat)[:, None])).sum(axis=1)
         g = (1 / flat + inner / flat**2).reshape(point.shape)
-        return np.where(side, g.conj(), g)
-
-    def _inner(self, theta: Complexes, w: Complexes) -> Complexes:
-        return np.asarray((self.p / (theta[:, None] * self.e + self.F - w[:, None])).sum(axis=1))
+        return np.asarray(np.where(side, g.conj(), g))
 
     def _theta(self, z: Complexes) -> Complexes:
         """The root in the upper half plane, followed from far above each point down to it."""

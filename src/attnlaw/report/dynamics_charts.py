@@ -160,7 +160,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None,
     for i, time in enumerate(reversed(times)):
         own = rows.filter(pl.col("time") == time)
         # A peak at zero would flatten all else: it is cut at four times the mean height beyond it.
-        inner = own.filter(pl.col("x") > 0.05 * own["x"].max())
+        inner = own.filter(pl.col("x") > 0.05 * pl.col("x").max())
         top = 1.3 * float(inner["density"].max())  # type: ignore[arg-type]
         hue = PALETTE[len(times) - 1 - i]
         last = i == len(times) - 1

@@ -144,7 +144,7 @@ def _eigenvalues(found: FoundRuns) -> Any:
     return _frame(found.eigenvalues, EIGENVALUES)
 
 
-def _times(found: FoundTrajectory | FoundRuns) -> Any:
+def _times(found: Any) -> Any:
     return _frame(found.rows, TIMES)
 
 
@@ -198,8 +198,8 @@ CHARTS = (
     Own(
         "spectra",
         "The spectrum on its way",
-        caption="Densities of the student's eigenvalues at five times, the latest on top; a triangle is where "
-        "the target's spike is seen.",
+        caption="Densities of the student's eigenvalues at five times, the latest on top; a triangle is "
+        "where the target's spike is seen.",
         draw="attnlaw.report.dynamics_charts:spectra",
     ),
     Own(

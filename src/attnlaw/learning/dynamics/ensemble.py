@@ -40,7 +40,7 @@ def shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
     """What noise adds to q, m and t at each time: shape (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = binned(problem.target, SIZE)
-    potential = potential_of(replace(problem, target=Target.discrete(target)))
+    potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
     start = starts(schedule, PAIRS, SIZE, rng)
     quiet = _path(potential, target, start, schedule, None)
     noisy = _path(potential, target, np.concatenate([start, start]), schedule, rng)
@@ -130,7 +130,7 @@ def _kicked(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
     return np.asarray(factor @ S @ factor)
 
 
-def riccati(S: Complexes, x: Reals, G: float, H: float, decay: float, h: float) -> Complexes:
+def riccati(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
     """The flow of constant gains over a time h."""
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)

@@ -23,8 +23,8 @@ class HermiteLoss:
     def labels(self, fields: Array, tokens: int) -> Array:
         """`h_k` of the fields."""
         if self.order == 2:
-            return (fields**2 - 1) / np.sqrt(2.0)
-        return (fields**3 - 3 * fields) / np.sqrt(6.0)
+            return np.asarray((fields**2 - 1) / np.sqrt(2.0))
+        return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
 
     def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
         """Sum over samples, and its gradient in the fields.

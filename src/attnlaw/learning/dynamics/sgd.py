@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +89,8 @@ def simulate_dynamics(
 
     Cost about 2 T(T+1) d^4 tau/eta operations a seed with Gaussian matrices ("goe"), 8 T d^4 tau/eta with
     tokens. A loss that is not even in h - h* (softmax, hermite) reaches the limit slowly with tokens: their
-    fields are skewed. Fails with an `InputError` for a learning rate of 0, untied factors, and a size times the target's
-    rank that is not whole.
+    fields are skewed. Fails with an `InputError` for a learning rate of 0, untied factors, and a size times
+    the target's rank that is not whole.
 
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
     >>> found.steps, found.eigenvalues.shape
@@ -134,7 +135,7 @@ def check_sgd(problem: Problem, schedule: Schedule, size: int, sensing: str, bat
     check_sensing(sensing, samples=batch, tokens=problem.tokens, size=size)
 
 
-def _ending(norms: Reals) -> dict[str, object]:
+def _ending(norms: Reals) -> dict[str, Any]:
     lost = int(np.sum(~np.isfinite(norms[:, -1])))
     if not lost:
         return {}
@@ -154,7 +155,7 @@ def _run(
     problem: Problem, schedule: Schedule, size: int, sensing: str, batch: int, rng: np.random.Generator
 ) -> _Run:
     target = problem.target.quantiles(size)
-    here = replace(problem, target=Target.discrete(target))
+    here = replace(problem, target=Target.discrete(target.tolist()))
     factor = _start(problem, schedule, size, rng)
     tied = problem.student == "factorized"
     quiet = _flow(here, potential_of(here), factor, target, schedule)
@@ -188,7 +189,7 @@ def _start(problem: Problem, schedule: Schedule, size: int, rng: np.random.Gener
         S = Z + Z.T
         return np.asarray(S * (schedule.scale * math.sqrt(size) / np.linalg.norm(S)))
     if schedule.width == math.inf:
-        return np.sqrt(schedule.scale) * np.eye(size)
+        return np.asarray(math.sqrt(schedule.scale) * np.eye(size))
     W = rng.standard_normal((size, max(round(schedule.width * size), 1)))
     return np.asarray(W * math.sqrt(schedule.scale * size) / np.linalg.norm(W))
 
@@ -209,7 +210,7 @@ def _flow(
         S = factor @ factor.T
 
         def advance(S: Reals, G: float, H: float, h: float) -> Reals:
-            return riccati(S[None], target, G, H, schedule.decay, h)[0].real
+            return np.asarray(riccati(S[None], target, G, H, schedule.decay, h)[0])
 
     found, now = [S], 0.0
     for time in schedule.times[1:]:

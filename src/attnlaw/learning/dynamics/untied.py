@@ -3,9 +3,9 @@
     dU/dtau = -K V - gamma U,   dV/dtau = -K^T U - gamma V,   K = 2 (G1 M + G2 M^T + H1 M* + H2 M*^T)
 
 (arXiv 2609.03858, equations 28 to 32, scores centred). No closed form is known but for orthogonal starts.
-With complex matrices (transpose -> adjoint) the bias is of order 1/d^2; sizes 16 and 32 are extrapolated, and the
-standard error over starts is part of the answer. Moments of each start and target are matched, which makes it
-3 to 8 times smaller.
+With complex matrices (transpose -> adjoint) the bias is of order 1/d^2; sizes 16 and 32 are extrapolated, and
+the standard error over starts is part of the answer. Moments of each start and target are matched, which makes
+it 3 to 8 times smaller.
 
 Labels see `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d, q2 = Tr M M/d, and m_eff likewise:
 
@@ -145,7 +145,9 @@ def numbers_of(U: Complexes, V: Complexes, target: Complexes) -> Reals:
         ("kij,kij->k", target.conj()),
         ("kij,kji->k", target),
     )
-    return np.stack([np.einsum(rule, M, other).real for rule, other in pairs], axis=1) / U.shape[1]
+    return np.asarray(
+        np.stack([np.einsum(rule, M, other).real for rule, other in pairs], axis=1) / U.shape[1]
+    )
 
 
 def path(
