@@ -1,7 +1,7 @@
 """Run every benchmark, print the table of all claims, and write it to docs/benchmarks.md; to README.md the
 rows that have a peer.
 
-    python benchmarks/table.py [NAME...]      (default: audit diff fit limit learn study report)
+    python benchmarks/table.py [NAME...]      (default: audit diff fit limit learn dynamics study report)
 
 Each benchmark runs its own side and its peer's in one go, on this machine, one after the other. Run it on a
 machine with nothing else to do; exits with status 1 when a claim does not hold. With names, only those run
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = ("audit", "diff", "fit", "limit", "learn", "study", "report")
+SCRIPTS = ("audit", "diff", "fit", "limit", "learn", "dynamics", "study", "report")
 TEXT = """# What was measured
 
 One command, `python benchmarks/table.py`, runs every benchmark with its peer on the same machine and writes

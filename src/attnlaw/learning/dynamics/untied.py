@@ -4,8 +4,8 @@
 
 (arXiv 2609.03858, equations 28 to 32, scores centred). No closed form is known but for orthogonal starts.
 With complex matrices (transpose -> adjoint) the bias is of order 1/d^2; sizes 16 and 32 are extrapolated, and
-the standard error over starts is part of the answer. Moments of each start and target are matched, which makes
-it 3 to 8 times smaller.
+the standard error over starts is part of the answer. Moments of each start and target are matched: it is 3 to
+8 times smaller then.
 
 Labels see `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d, q2 = Tr M M/d, and m_eff likewise:
 
