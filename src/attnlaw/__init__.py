@@ -65,6 +65,7 @@ _PUBLIC: dict[str, str] = {
     "open_model": "attnlaw.models.open",
     "predict_completion": "attnlaw.implicit.completion",
     "predict_index": "attnlaw.implicit.single_index",
+    "rank_within": "attnlaw.spectra.entrywise",
     "readout": "attnlaw.laws.readout",
     "ridge_risk": "attnlaw.regression.risk",
     "simulate": "attnlaw.learning.simulate",

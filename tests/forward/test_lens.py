@@ -72,9 +72,11 @@ def test_the_verb_is_the_call(tiny):
     row, whole = VERB.row(case, shown), VERB.json(case, shown)
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole)) == whole
-    nothing = {"text": None, "file": None, "only": None}
+    nothing = {"text": None, "file": None, "only": None, "entrywise": None}
     assert whole["settings"] == nothing | {"model": str(folder), "ids": [3, 1, 4], "top": 4, "seed": 0}
     assert whole["quantities"] == {
+        "median_rank_within": None,
+        "largest_rank_within": None,
         "family": "bert",
         "layers": 2,
         "tokens": 3,

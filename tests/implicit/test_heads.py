@@ -179,7 +179,7 @@ def test_a_dead_head_has_no_excess():
 def test_trained_heads(name, qk, vo, null, request):
     tiny = request.config.rootpath / "examples" / name
     path = tiny if tiny.is_dir() else real_checkpoint(name)
-    matrices = attnlaw.audit(path, only="qk,vo", jobs=1).matrices
+    matrices = attnlaw.audit(path, only="qk,vo,cross", jobs=1).matrices
     for kind, value in (("qk", qk), ("vo", vo)):
         own = matrices.filter(pl.col("kind") == kind)
         assert own["factor_excess_weights"].median() == pytest.approx(value, abs=5.01e-4)
@@ -187,6 +187,25 @@ def test_trained_heads(name, qk, vo, null, request):
     if name == "minilm":  # with the bias of queries as one more row
         biased = matrices.filter(pl.col("kind") == "qk")["factor_excess"].median()
         assert biased == pytest.approx(0.0273, abs=5e-5)
+    if name == "whisper-tiny.en":  # with its cross attention
+        for kind, value in (("qk", 0.025), ("vo", 0.028)):
+            both = matrices.filter(pl.col("kind").is_in([kind, f"cross_{kind}"]))
+            assert both["factor_excess_weights"].median() == pytest.approx(value, abs=5.01e-4)
+
+
+def test_the_difference_does_not_tell_where_training_began(request):
+    """|D|_F implies a Gaussian start of scale .079; the shipped decoder began at .02, and Adam moved D."""
+    spectra = measure(
+        open_model(request.config.rootpath / "examples" / "tiny-decoder"), Selection(groups=("qk",))
+    )
+    plain = [(one.factors.weights or one.factors) for _, one in spectra.leaves() if one is not None]
+    scales = [(one.difference**2 / (2 * 128 * one.inner * (one.inner + 1))) ** 0.25 for one in plain]
+    assert np.median(scales) == pytest.approx(0.079, abs=5.01e-4)
+    # The formula itself: E |D|_F^2 = 2 N d (d + 1) s^4 for entries of variance s^2; 200 draws.
+    drawn = np.random.default_rng(0).standard_normal((200, 2, 64, 8))
+    grams = drawn.swapaxes(2, 3) @ drawn
+    found = np.square(grams[:, 0] - grams[:, 1]).sum(axis=(1, 2))
+    assert found.mean() == pytest.approx(2 * 64 * 8 * 9, abs=4 * found.std() / 200**0.5)
 
 
 @pytest.mark.long
@@ -196,6 +215,10 @@ def test_a_model_with_grouped_queries():
     spectra = measure(model, Selection(groups=("qk",)), jobs=1).leaves()
     sizes = [spectrum.factors for _, spectrum in spectra if spectrum is not None]
     assert np.median([one.least / one.nuclear for one in sizes]) == pytest.approx(1.12, abs=0.02)
+    # Over the nuclear norm itself, as if positions did not turn the planes.
+    assert np.median([sum(one.squares) / 2 / one.nuclear - 1 for one in sizes]) == pytest.approx(
+        0.349, abs=5e-3
+    )
     matrices = attnlaw.audit(real_checkpoint("smollm2"), only="vo", jobs=1).matrices
     values = matrices.filter(pl.col("kind") == "vo")
     assert values["factor_excess"].median() == pytest.approx(0.147, abs=5.01e-4)

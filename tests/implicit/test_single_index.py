@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from attnlaw.base.errors import BadSetting
-from attnlaw.implicit.early_stopping import stopped
+from attnlaw.implicit.early_stopping import stopped, stopped_at
 from attnlaw.implicit.index_problem import SingleIndex
 from attnlaw.implicit.single_index import moments, predict_index, simulate_index
 from attnlaw.numerics.draws import mean_of
@@ -109,6 +109,27 @@ def test_false_positives_do_not_see_the_noise() -> None:
         found = mean_of(counts)
         family.append((found.value - expected) / np.sqrt(expected / 150))  # counts are Poisson
     assert holds(family), family
+
+
+def test_a_threshold_that_moves_with_the_labels_costs_less() -> None:
+    """ReLU: at the mean threshold .01731(23), by theory .01760; at |y| of the draw .01632(22)."""
+    problem = SingleIndex(link="relu")
+    theory, rng = predict_index(problem), np.random.default_rng(0)
+    mu, p = theory.slope, problem.dimension
+    truth = np.append(np.full(10, mu / np.sqrt(10)), np.zeros(p - 10))
+    fixed, moving = [], []
+    for _ in range(2000):
+        X = rng.standard_normal((1000, 10))
+        y = np.maximum(X.sum(axis=1) / np.sqrt(10), 0) + 0.5 * rng.standard_normal(1000)
+        length = float(np.linalg.norm(y))
+        phi = np.append(X.T @ y / 1000, length / 1000 * rng.standard_normal(p - 10))
+        for tau, costs in ((theory.tau, fixed), (np.sqrt(2 * np.log(p)) * length / 1000, moving)):
+            costs.append(float(((stopped_at(phi, tau, problem.init) - truth) ** 2).sum()))
+    one, other = mean_of(fixed), mean_of(moving)
+    assert one.value == pytest.approx(0.01731, abs=4 * np.hypot(one.error, 0.00023))
+    assert other.value == pytest.approx(0.01632, abs=4 * np.hypot(other.error, 0.00022))
+    assert one.value == pytest.approx(theory.risk, abs=4 * one.error)
+    assert other.value < one.value
 
 
 def test_more_signals_than_dimensions_is_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from attnlaw.regression.ensemble import Ensemble
 from attnlaw.regression.evolution import ensemble_evolution
 from attnlaw.regression.features import moments, spectrum
 
+evolved = cache(ensemble_evolution)
 LOGISTIC = Ensemble(samples=600, features=450, inputs=300, loss="logistic", ridge=0.01)
 
 
@@ -64,7 +66,7 @@ def test_smooth_features_reference_values() -> None:
     ],
 )
 def test_classification_reference_values(problem: Ensemble, expected) -> None:
-    found = ensemble_evolution(problem)
+    found = evolved(problem)
     for value, reference in zip((found.m, found.q, found.q1, found.V), expected, strict=True):
         if reference is not None:
             digits = len(f"{reference:g}".partition(".")[2])
@@ -73,7 +75,7 @@ def test_classification_reference_values(problem: Ensemble, expected) -> None:
 
 
 def test_averages_and_votes_reference_values() -> None:
-    found = ensemble_evolution(LOGISTIC)
+    found = evolved(LOGISTIC)
     means = [found.error(K) for K in (1, 3, 5, math.inf)]
     assert means == pytest.approx([0.33351, 0.27135, 0.24749, 0.18958], abs=5.1e-6)
     votes = [found.vote_error(K) for K in (1, 3, 5, math.inf)]

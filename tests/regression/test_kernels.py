@@ -98,7 +98,9 @@ def test_fitted_kernels_tend_to_the_theory() -> None:
     """Corrections are 3 to 30 per cent: extrapolated in 1/p. Each case has inputs of its own.
 
     A first family, p = 60, 120, 240 with 48, 24, 12 draws that both cases shared, failed: its rms was 1.66
-    (-1.8, 1.9, -1.0, 1.8). With 150 draws a size p (ratio - 1) of the variance is the same at 40, 60 and 120.
+    (-1.8, 1.9, -1.0, 1.8). On shared draws the cases have correlations of 0.92 (bias) and 0.87 (variance), so
+    its four z were worth two, which are so far out in 6 of 100 families. With 150 draws a size p (ratio - 1)
+    of the variance is the same at 40, 60 and 120: no bias beyond 1/p.
     """
     cases = [("exp", (0.25, 4.0), 0.1), ("relu", (0.25, 4.0), 0.01)]
     found = family(cases, (40, 60, 120), (150, 100, 50))

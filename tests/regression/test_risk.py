@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from regression.agree import holds, z_score
+from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from attnlaw.base.errors import InputError
@@ -165,6 +166,18 @@ def test_weights_vanish_with_the_ridge_where_labels_are_fitted() -> None:
         for own in ((0.25, 4.0), (1.0, 1.0))
     )
     assert weighted.excess == pytest.approx(plain.excess, rel=1e-10)
+
+
+def test_ratios_of_densities_degenerate_with_the_dimension() -> None:
+    """E w^2 of N(0, 1) and N(0, s^2) by quadrature, to the power p: 152 at s^2 = 1.1 and p = 1000."""
+    s2 = 1.1
+
+    def squared(x: float) -> float:
+        return np.exp(-x * x / s2 + x * x / 2) / (s2 * np.sqrt(2 * np.pi))
+
+    one = quad(squared, -60, 60, epsabs=1e-14, epsrel=1e-13)[0]
+    assert one == pytest.approx(1 / (s2 * np.sqrt(2 / s2 - 1)), rel=1e-12)
+    assert one**1000 == pytest.approx(152, abs=0.5)
 
 
 @pytest.mark.parametrize(

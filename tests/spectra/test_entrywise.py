@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import softmax
+from scipy.sparse.linalg import eigsh
+from scipy.special import iv, softmax
 
 from attnlaw.base.errors import InputError
-from attnlaw.spectra.entrywise import entrywise_errors
+from attnlaw.spectra.entrywise import entrywise_errors, rank_within
 
 
 def periodic(points: np.ndarray, a: int) -> np.ndarray:
@@ -55,6 +56,15 @@ def test_against_a_naive_route() -> None:
         assert one.rms == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-9)
         assert one.tail == pytest.approx(s.sum() / np.sqrt(600), rel=1e-9)
         assert one.largest <= one.bound <= one.tail * np.sqrt(600)
+
+
+@pytest.mark.parametrize("error", [0.3, 0.05, 0.01, 1e-3, 1e-20])
+def test_the_least_rank_by_trying_all(error: float) -> None:
+    rng = np.random.default_rng(0)
+    A = softmax(3 * rng.standard_normal((20, 4)) @ rng.standard_normal((4, 30)), axis=1)
+    worst = [one.largest for one in entrywise_errors(A, range(20))]
+    assert rank_within(A, error) == next((rank for rank, one in enumerate(worst) if one <= error), 20)
+    assert rank_within(A) == rank_within(A, 0.01)
 
 
 def test_what_round_off_leaves_has_no_coherence() -> None:
@@ -108,9 +118,73 @@ def test_the_worst_entry_falls_with_the_size(kernel, rank, exponent: float) -> N
         assert 0.85 * tail < found[-1].tail < 1.05 * tail
 
 
+def by_leading_pairs(K: np.ndarray, rank: int) -> tuple[float, float]:
+    """The worst entry of a kernel matrix and the mean of its diagonal's error, by the leading pairs alone."""
+    values, vectors = eigsh(K, k=rank)
+    left = np.diagonal(K) - vectors**2 @ values
+    return float(left.max()), float(left.mean())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kernel", "rank", "exponent", "first"),
+    [
+        (lambda x: periodic(x, 2), lambda n: 2 * n**0.5, -0.56, 0.313),
+        (lambda x: periodic(x, 4), lambda n: 2 * n**0.25, -0.80, None),
+        (lambda x: poisson(x, 0.6), lambda n: 2 * math.log(n) / math.log(1 / 0.6), -1.20, None),
+    ],
+    ids=["i^-2", "i^-4", "0.6^i"],
+)
+def test_larger_kernels(kernel, rank, exponent: float, first: float | None) -> None:
+    """n = 125 to 4000: exponents of single draws, whose worst entries scatter by a tenth or two."""
+    sizes = (125, 250, 500, 1000, 2000, 4000)
+    found = [by_leading_pairs(kernel(np.random.default_rng(n).random(n)), round(rank(n))) for n in sizes]
+    slope = np.polyfit(np.log(sizes), np.log([worst for worst, _ in found]), 1)[0]
+    assert slope == pytest.approx(exponent, abs=0.1)
+    coherences = [worst / mean for worst, mean in found]
+    assert all(1 <= one < (3.5 if exponent > -1 else np.inf) for one in coherences)
+    if exponent == -0.56:
+        assert found[0][0] == pytest.approx(first, rel=0.3)
+        assert found[-1][0] == pytest.approx(0.0567, rel=0.3)
+        assert found[-1][1] == pytest.approx(0.0300, rel=0.02)  # below the population's tail, .0315
+        assert 2 * (np.pi**2 / 6 - sum(l**-2.0 for l in range(1, 64))) == pytest.approx(0.0315, abs=5e-5)
+    if exponent == -1.20:
+        assert found[-2][1] == pytest.approx(0.00139, rel=0.05)  # n = 2000; the tail is .00141
+        r = round(rank(2000)) // 2
+        assert 2 * 0.6 ** (r + 1) / 0.4 == pytest.approx(0.00141, abs=5e-6)
+
+
+def largest_entries(dimension: int, n: int) -> np.ndarray:
+    """`n max_i u_i^2` of the trailing half of the eigenvectors of exp(-|x - y|) on a sphere."""
+    x = np.random.default_rng(dimension).standard_normal((n, dimension + 1))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    vectors = np.linalg.eigh(np.exp(-np.sqrt(np.maximum(2 - 2 * x @ x.T, 0))))[1]
+    return n * (vectors[:, : n // 2] ** 2).max(axis=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("dimension", "median", "most"), [(1, 817, 0.75), (2, 553, 0.72), (20, 14, 0.40)])
+def test_trailing_eigenvectors_are_localised_in_low_dimension(dimension, median, most) -> None:
+    """n = 1600, a single draw: half of all weight in one entry in dimension 1, 2 ln n/n in dimension 20."""
+    found = largest_entries(dimension, 1600)
+    assert np.median(found) == pytest.approx(median, rel=0.1)
+    assert found.max() == pytest.approx(most * 1600, rel=0.35)  # the largest of 800
+
+
+def test_unbounded_eigenfunctions_leave_a_worst_entry() -> None:
+    """Gaussian points and kernel: far points are alone, so the worst entry stays and the coherence grows."""
+    found = []
+    for n in (125, 500):
+        x = np.random.default_rng(n).standard_normal(n)
+        K = np.exp(-((x[:, None] - x) ** 2) / 2)
+        found.append(entrywise_errors(K, [round(2 * math.log(n) / math.log(1 / 0.6)) // 4])[0])
+    assert found[1].tail < found[0].tail / 2
+    assert found[1].coherence > 2 * found[0].coherence > 10
+
+
 @pytest.mark.long
 def test_the_chaos_of_exp() -> None:
-    """exp of Gaussian scores, d = 64: rms after rank 1 + d is that of Hermite levels above 1, up to 1/d."""
+    """exp of Gaussian scores: rms after rank 1 + d is that of Hermite levels above 1, up to 1/d."""
     rng = np.random.default_rng(0)
     Q, K = rng.standard_normal((2, 1500, 64)) / 64**0.25
     one, level = entrywise_errors(np.exp(Q @ K.T), [1, 65])
@@ -119,3 +193,10 @@ def test_the_chaos_of_exp() -> None:
     # Corrections of order 1/d, and a heavy tail: exp of a Gaussian has kurtosis 114.
     assert 1 < one.rms / chaos[0] < 1.12
     assert 0.97 < level.rms / chaos[1] < 1.06
+    # 1.413 and 2.266 in another draw.
+    assert (level.rms, one.rms) == pytest.approx((1.413, 2.266), rel=0.05)
+    Q, K = rng.standard_normal((2, 1500, 32)) / 32**0.25
+    assert entrywise_errors(np.exp(Q @ K.T), [33])[0].rms / chaos[1] == pytest.approx(1.09, abs=0.05)
+    # The worst case over scores of this size, by Chebyshev: two to three orders too large.
+    size = float(np.abs(Q @ K.T).max())
+    assert 2 * iv(np.arange(2, 60), size).sum() > 100 * chaos[1]

@@ -28,6 +28,7 @@ TASKS = {
     "learn-scaling": {"learn": 42},
     "learn-spectrum": {"learn": 1, "learn.simulate": 6},
     "learn-tokens": {"learn": 180},
+    "lens-entrywise": {"lens": 1},
     "limit-arrival": {"multi_head": 8},
     "limit-depth": {"limit": 4},
     "limit-heads": {"limit": 80},
@@ -83,12 +84,13 @@ TINY = {"draws": 1, "tokens": 40, "heads": 3, "head_size": 10}
 DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
     "complete-connectivity": ({"init": (0.0001, 0.01)}, {}, ["connectivity"]),
-    "early-stopping": ({"threshold": (0.5, 1.0)}, {}, ["stopping"]),
+    "early-stopping": ({"threshold": (0.5, 1.0)}, {}, ["map", "stopping"]),
     "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning"]),
     "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases"]),
     "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
     "learn-spectrum": ({}, {"simulate": 20}, ["spectrum"]),
     "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["learning"]),
+    "lens-entrywise": ({}, {"text": "the cat", "entrywise": (1, 4)}, ["entrywise"]),
     "limit-arrival": ({"head_size": (64, 105)}, {}, ["arrival"]),
     "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path"]),
     "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian"]),

@@ -27,8 +27,8 @@ ALPHAS = ("log10_alpha_applied", "log10_alpha")
 MOST_BLOCKS = 3  # named in a sentence
 COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
-    "Proxies are leading complexity factors (no constants, no logarithms): compare them between models; "
-    "they are not probabilities and not guarantees."
+    "Proxies are leading complexity factors (no constants, no logarithms): they describe weights and do not "
+    "rank models by how they generalize; they are not probabilities and not guarantees."
 )
 
 

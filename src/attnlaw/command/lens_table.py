@@ -1,4 +1,4 @@
-"""A lens in the terminal: what heads do, then what moves each token, by the operator and by rollout."""
+"""A lens in the terminal: what a low rank costs heads, what they do, what moves each token."""
 
 from __future__ import annotations
 
@@ -25,12 +25,34 @@ def show(lens: Any, console: Console) -> None:
     console.print(Text(lens.model, style="bold"), soft_wrap=True)
     width = lens.operator.width
     console.print(f"{lens.family}, {lens.layers} layers, {lens.tokens} tokens of width {width}", style="dim")
+    if lens.entrywise:
+        _entrywise(lens, console)
     if lens.heads:
         _heads(lens, console)
     if lens.token_map is not None:
         _operator(lens, console)
     if lens.remark:
         say(f"attnlaw: {lens.remark}")
+
+
+def _entrywise(lens: Any, console: Console) -> None:
+    """Which rank keeps every weight within 0.01, then a line for each rank: medians over heads."""
+    worst = max(lens.entrywise, key=lambda one: one.rank_within)
+    console.print(
+        f"every attention weight within 0.01: rank {lens.median_rank_within} in half of the heads, "
+        f"{worst.rank_within} in all (head {worst.layer}.{worst.head}), of {lens.tokens}",
+        soft_wrap=True,
+    )
+    ranks = list(zip(*(head.errors for head in lens.entrywise), strict=True))
+    cells = {
+        "rank": [str(own[0].rank) for own in ranks],
+        "worst entry": [f"{median(one.largest for one in own):.3g}" for own in ranks],
+        "of any head": [f"{max(one.largest for one in own):.3g}" for own in ranks],
+        "tail/n": [f"{median(one.tail for one in own):.3g}" for own in ranks],
+        "rms": [f"{median(one.rms for one in own):.3g}" for own in ranks],
+        "worst/rms": [_median([one.largest / one.rms for one in own if one.coherence]) for own in ranks],
+    }
+    print_table(console, lambda left_out: column_table(cells, left_out), ("tail/n",))
 
 
 def _heads(lens: Any, console: Console) -> None:

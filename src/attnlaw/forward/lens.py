@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.shown import Shown
 from attnlaw.bounds.logits import Logits, logit_bounds
 from attnlaw.forward.blocks import Array, attentions
+from attnlaw.forward.entrywise import HeadErrors, head_errors
 from attnlaw.forward.findings import HeadFinding, head_findings
 from attnlaw.forward.heads import Head, heads
 from attnlaw.forward.load import load
@@ -35,7 +37,8 @@ class Lens(Shown, verb="lens"):
     `reconstruction_error` is |T vec X + c - vec F(X)| / |F(X)|, F from the network itself;
     `offset_share` is |c| / |F(X)|, what the biases give, and may exceed 1 where T X and c cancel.
     `score_error` is the largest difference between the network's attention and that of the scores that
-    `heads` are measured on. `spectrum` and `token_map`, or `heads`, are None where they were not asked for.
+    `heads` are measured on. `spectrum` and `token_map`, `heads`, or `entrywise` are None where they were not
+    asked for.
     """
 
     model: str
@@ -51,6 +54,7 @@ class Lens(Shown, verb="lens"):
     spectrum: TopSingularValues | None = None
     token_map: TokenMap | None = None
     heads: tuple[Head, ...] | None = None
+    entrywise: tuple[HeadErrors, ...] | None = None
 
     @property
     def tokens(self) -> int:
@@ -91,6 +95,15 @@ class Lens(Shown, verb="lens"):
     @property
     def heads_above_beta_c(self) -> int | None:
         return self._count(lambda head: head.beta > head.beta_c)
+
+    @property
+    def median_rank_within(self) -> int | None:
+        """The rank that keeps every weight within 0.01 in half of the heads."""
+        return median_high(one.rank_within for one in self.entrywise) if self.entrywise else None
+
+    @property
+    def largest_rank_within(self) -> int | None:
+        return max(one.rank_within for one in self.entrywise) if self.entrywise else None
 
     @property
     def findings(self) -> tuple[HeadFinding, ...]:
@@ -151,6 +164,7 @@ def linearise(
     seed: int = 0,
     progress: Progress = silent,
     only: str | None = None,
+    entrywise: Sequence[int] | None = None,
 ) -> Lens:
     """The exact input-dependent affine map of a model's forward pass (arXiv 2601.17958), and its heads.
 
@@ -158,7 +172,8 @@ def linearise(
     Mistral, Qwen 2), run in float64; `given` its input, or token ids. `top` singular values come by Lanczos;
     `seed` draws the probes of the token map where it is estimated, and the nulls of heads. T is not the
     Jacobian: it carries no derivative of the attention probabilities, norms and slopes, which are frozen.
-    `only` "heads" goes without singular values and token map, "operator" without heads.
+    `only` "heads" goes without singular values and token map, "operator" without heads, "entrywise" without
+    both. `entrywise` are ranks at which the attention of every head is cut off.
     """
     asked = given if isinstance(given, Given) else Given("ids", ids=whole_ids(given))
     kind, model = load(source)
@@ -178,9 +193,10 @@ def linearise(
         offset_share=float(np.linalg.norm(operator.offset) / np.linalg.norm(passed.output)),
         rollout=rollout(found),
         score_error=_score_error(passed),
-        spectrum=top_singular_values(operator, top) if only != "heads" else None,
-        token_map=token_map(operator, seed, progress) if only != "heads" else None,
-        heads=heads(passed.scores, _known(source), seed, progress) if only != "operator" else None,
+        spectrum=top_singular_values(operator, top) if only in (None, "operator") else None,
+        token_map=token_map(operator, seed, progress) if only in (None, "operator") else None,
+        heads=heads(passed.scores, _known(source), seed, progress) if only in (None, "heads") else None,
+        entrywise=None if entrywise is None else head_errors(found, entrywise, progress),
     )
 
 

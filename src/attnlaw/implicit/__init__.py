@@ -1,1 +1,1 @@
-"""What training prefers among factors of the same product: balance, flatness."""
+"""What training prefers among factors of the same product: balance, flatness, early stopping, completion."""

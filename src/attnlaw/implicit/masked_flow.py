@@ -7,6 +7,7 @@ A B. From a vanishing start the flow stays near rank r until the top singular pa
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,8 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> Settled:
         G = gradient(A, B, M, mask)
         return np.concatenate([(G @ B.T).ravel(), (A.T @ G).ravel()])
 
-    state, time, span, stood = np.concatenate([A.ravel(), B.ravel()]), 0.0, 0.0, False
+    state, time, span = np.concatenate([A.ravel(), B.ravel()]), 0.0, 0.0
+    stood = stuck = False
     while True:
         A, B = state[: n * k].reshape(n, k), state[n * k :].reshape(k, m)
         G = gradient(A, B, M, mask)
@@ -66,11 +68,14 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> Settled:
         if fitted or (stands and stood and span >= escape):
             return Settled(A, B, time, left, still=True)
         lost = float(np.linalg.norm(A @ B, "nuc")) > LARGEST * float(np.linalg.norm(mask * M, "nuc"))
-        if lost or time * scale > LONGEST:
+        if lost or stuck or time * scale > LONGEST:
             return Settled(A, B, time, left, still=False)
         stood, span = stands, max(escape, time)
-        ended = solve_ivp(slope, (0, span), state, method="LSODA", rtol=RTOL, atol=atol)
-        state, time = ended.y[:, -1], time + span
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a stage that runs away, which is told below
+            ended = solve_ivp(slope, (0, span), state, method="LSODA", rtol=RTOL, atol=atol)
+        state, time = ended.y[:, -1], time + float(ended.t[-1])
+        stuck = not ended.success
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,9 @@ for normal and |y|^2 for its mean (ours): at finite n it is some per cent off, m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from attnlaw.base.declare import named
@@ -29,7 +28,7 @@ from attnlaw.implicit.early_stopping import descend, stopping_time
 from attnlaw.implicit.index_problem import SingleIndex
 from attnlaw.implicit.variants import LINKS, RULES
 from attnlaw.numerics.draws import generators, mean_of
-from attnlaw.numerics.quadrature import gauss_legendre
+from attnlaw.numerics.quadrature import panels
 
 Reals = NDArray[np.float64]
 FAR = 10.0  # standard deviations; what lies beyond is below the floats
@@ -43,12 +42,18 @@ class IndexPrediction:
     `slope` is mu. `time` is None of a rule without a flow.
     """
 
+    problem: SingleIndex
     risk: float
     kept: float
     false_positives: float
     tau: float
     time: float | None
     slope: float
+
+    def keeps(self, phi: ArrayLike) -> Reals:
+        """What the rule makes of coefficients phi, or of eigenvalues."""
+        rule = named(RULES[self.problem.rule].function)
+        return np.asarray(rule(np.asarray(phi, dtype=float), self.tau, self.problem.init))
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
         false = count * float(ndtr((-tau - mean) / deviation) + ndtr((mean - tau) / deviation))
         kept += false
     time = float(stopping_time(tau, problem.init)) if RULES[problem.rule].starts else None
-    return IndexPrediction(risk, kept, false, tau, time, mu)
+    return IndexPrediction(problem, risk, kept, false, tau, time, mu)
 
 
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
@@ -144,10 +149,7 @@ def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tupl
     5.0
     """
     low, high = mean - FAR * deviation, mean + FAR * deviation
-    ends = [low, *sorted(cut for cut in cuts if low < cut < high), high]
-    u, w = gauss_legendre(NODES)
-    x = np.concatenate([a + (b - a) * u for a, b in pairwise(ends)])
-    widths = np.concatenate([(b - a) * w for a, b in pairwise(ends)])
+    x, widths = panels([low, *(cut for cut in cuts if low < cut < high), high], NODES)
     density = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation)
     return x, widths * density
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc, ndtr
 
-from attnlaw.numerics.quadrature import gauss_legendre
+from attnlaw.numerics.quadrature import panels
 
 Reals = NDArray[np.float64]
 FAR = 9.0  # standard deviations; the mass beyond is below the floats
@@ -58,13 +58,5 @@ def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
 def gaussian_nodes() -> tuple[Reals, Reals]:
     """Nodes and weights for a standard normal, ever finer towards 0, where votes and signs turn."""
     graded = FAR * 0.5 ** np.arange(30)
-    z, steps = panels(np.concatenate([-graded, graded, [0.0], np.arange(-FAR, FAR)]))
+    z, steps = panels(np.concatenate([-graded, graded, [0.0], np.arange(-FAR, FAR)]), NODES)
     return z, steps * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-
-
-def panels(cuts: Reals) -> tuple[Reals, Reals]:
-    """Gauss-Legendre nodes and weights between neighbouring cuts, from the least to the largest."""
-    edges = np.unique(cuts)
-    u, w = gauss_legendre(NODES)
-    widths = np.diff(edges)[:, None]
-    return (edges[:-1, None] + widths * u).ravel(), (widths * w).ravel()

@@ -38,6 +38,7 @@ from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import require
 from attnlaw.numerics.fixed_point import accelerated_iteration, bracketed_roots
 from attnlaw.numerics.prox import Loss
+from attnlaw.numerics.quadrature import panels
 from attnlaw.regression import averages
 from attnlaw.regression.ensemble import Ensemble
 from attnlaw.regression.features import moments, spectrum
@@ -187,7 +188,7 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
     """Vh, mh, qh: label -1 mirrors label 1, whose omega has density 2 phi Phi(m omega/(q s))."""
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)
-    omega, steps = averages.panels(deviation * _cuts(loss, V, deviation))
+    omega, steps = panels(deviation * _cuts(loss, V, deviation), averages.NODES)
     density = steps * _normal(omega / deviation) / deviation
     g, bend = loss.pull(np.ones_like(omega), omega, V)
     slope = m * omega / (q * rest)
@@ -201,7 +202,7 @@ def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
     common, own = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
     fine = np.arange(-averages.FAR, averages.FAR, own / deviation)
-    omega, steps = averages.panels(deviation * np.append(_cuts(loss, V, deviation), fine))
+    omega, steps = panels(deviation * np.append(_cuts(loss, V, deviation), fine), averages.NODES)
     g = loss.pull(np.ones_like(omega), omega, V)[0] * steps / own
     zeta, weights = averages.gaussian_nodes()
     mean = _normal((omega - common * zeta[:, None]) / own) @ g

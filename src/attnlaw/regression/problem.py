@@ -101,18 +101,14 @@ class Regression:
     @property
     def covariances(self) -> tuple[Reals, Reals]:
         """Those of the groups, stacked, and that of the target: variances if all are diagonal."""
-        every = [np.asarray(group.covariance) for group in self.groups] + [np.asarray(self.target)]
-        if any(one.ndim == 2 for one in every):
-            every = [np.diag(one) if one.ndim == 1 else one for one in every]
+        every = _alike([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 
 
 def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> Reals:
     """The covariance of a mixture of the groups, in their own shares or in others."""
     parts = [group.share for group in groups] if shares is None else shares
-    covariances = [np.asarray(group.covariance) for group in groups]
-    if any(one.ndim == 2 for one in covariances):
-        covariances = [np.diag(one) if one.ndim == 1 else one for one in covariances]
+    covariances = _alike([group.covariance for group in groups])
     if len({one.shape for one in covariances}) > 1:
         raise InputError("regression: found covariances of different sizes, expected one size p")
     mixed: Reals = np.tensordot(np.asarray(parts, dtype=float), np.array(covariances), axes=1)
@@ -142,6 +138,14 @@ def _covariance(values: ArrayLike, name: str) -> Reals:
             "covariance, none negative, or a symmetric p x p matrix"
         )
     return found
+
+
+def _alike(covariances: Sequence[ArrayLike]) -> list[Reals]:
+    """All as variances where they are, else all as matrices."""
+    every = [np.asarray(one, dtype=float) for one in covariances]
+    if any(one.ndim == 2 for one in every):
+        every = [np.diag(one) if one.ndim == 1 else one for one in every]
+    return every
 
 
 def _variances(covariance: Reals) -> Reals:

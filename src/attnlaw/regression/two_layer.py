@@ -113,13 +113,13 @@ def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
         )
     found = solve(problem)
     # Without a ridge R is kappa (Sigma + kappa)^-1.
-    R = np.diag(found.R) if found.R.ndim == 1 else found.R
-    theta = np.asarray(problem.signal)
-    least = float(theta @ theta - theta @ R @ theta + problem.noises[0] / found.e[0])
-    norm = _norm(s**2 * float(np.trace(R)) / problem.dimension, least)
+    theta, R = np.asarray(problem.signal), found.R
+    unseen, trace = (R * theta, R.sum()) if R.ndim == 1 else (R @ theta, np.trace(R))
+    least = float(theta @ (theta - unseen) + problem.noises[0] / found.e[0])
+    norm = _norm(s**2 * float(trace) / problem.dimension, least)
     outcome, remark = ending(found)
     return TwoLayerRisk(
-        bias=found.bias_of(np.asarray(problem.signal)),
+        bias=found.bias_of(theta),
         variance=found.variance,
         start=norm * s**2 * found.bias_of(None),
         norm=norm,

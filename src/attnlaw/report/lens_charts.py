@@ -1,4 +1,4 @@
-"""The chart of a lens that is like no other: the temperature of every head over its layer, with marks."""
+"""Charts of a lens that are like no other: the temperature of heads over layers, what low ranks cost them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from attnlaw.report.labels import cases
-from attnlaw.report.marks import EXTENT, GREY, HEIGHT, Figure
+from attnlaw.report.marks import EXTENT, GREY, HEIGHT, WIDTH, Figure, colour, palette
 from attnlaw.report.style import PALETTE, inline
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ STEP = 26  # pixels of a layer
 TICKS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
 MARGIN = 1.2  # of the logarithmic axis
 LEAST = 0.05  # what is softer stands on the lower end of the axis
+ERRORS = ("largest", "tail", "rms")
+GOAL = 0.01  # that of `rank_within`
+ROUND_OFF = 1e-12  # what is below is left out of a logarithmic axis
 
 
 def betas(chart: Own, source: Source) -> Iterator[Figure]:
@@ -61,3 +64,55 @@ def temperatures(rows: pl.DataFrame, label: Any) -> Any:
     )
     lines = alt.Chart(inline(marks)).mark_rule(color=GREY, strokeWidth=1.3).encode(y=up, strokeDash=dash)
     return alt.layer(lines, dots).properties(width=width, height=HEIGHT)
+
+
+def entrywise(chart: Own, source: Source) -> Iterator[Figure]:
+    """The errors of low ranks over the heads, of every input; of one rank the table tells as much."""
+    rows = source.frame(chart.table)
+    if not source.has(rows, *ERRORS) or rows["rank"].n_unique() < 2:
+        return
+    for case, own in cases(rows, source.others(rows, ["layer", "head", "rank"])):
+        yield source.figure(chart, case, partial(errors, own, source.verb.label))
+
+
+def errors(rows: pl.DataFrame, label: Any) -> Any:
+    """Medians over heads of each error against the rank, in bands of quartiles; dashed: its ends."""
+    import altair as alt
+
+    value = pl.col("value")
+    told = (
+        rows.unpivot(ERRORS, index="rank", variable_name="error")
+        .filter(value > ROUND_OFF)
+        .group_by("error", "rank", maintain_order=True)
+        .agg(
+            least=value.min(),
+            low=value.quantile(0.25, "linear"),
+            median=value.median(),
+            high=value.quantile(0.75, "linear"),
+            most=value.max(),
+        )
+        .sort("rank")
+        .with_columns(series=pl.col("error").replace_strict({name: label(name) for name in ERRORS}))
+    )
+    ranks = sorted(rows["rank"].unique())
+    x = alt.X(
+        "rank:Q",
+        title=label("rank"),
+        scale=alt.Scale(type="log", domain=[ranks[0], ranks[-1]], nice=False),
+        axis=alt.Axis(values=ranks, labelOverlap=True, format="d"),
+    )
+    shade = colour(palette(label(name) for name in ERRORS), symbolOpacity=1, symbolType="stroke")
+    base = alt.Chart(inline(told.to_dicts())).encode(x=x, color=shade)
+    scale = alt.Scale(type="log", domain=[min(told["least"]) / MARGIN, max(told["most"]) * MARGIN])
+    axis = alt.Axis(format="~g", minExtent=EXTENT, values=[10.0**power for power in range(-12, 1)])
+
+    def up(name: str) -> Any:
+        return alt.Y(f"{name}:Q", title="error of an attention weight", scale=scale, axis=axis)
+
+    band = base.mark_area(opacity=0.2).encode(y=up("low"), y2="high:Q")
+    ends = [
+        base.mark_line(strokeWidth=0.8, strokeDash=[3, 2]).encode(y=up(name)) for name in ("least", "most")
+    ]
+    line = base.mark_line(strokeWidth=1.8).encode(y=up("median"))
+    goal = alt.Chart(inline([{"goal": GOAL}])).mark_rule(color=GREY).encode(y=up("goal"))
+    return alt.layer(goal, band, *ends, line).properties(width=WIDTH, height=HEIGHT)

@@ -38,8 +38,9 @@ def lens_page(source: Source, sections: Sequence[Section], note: str) -> str:
 
 
 def _listed(source: Source) -> pl.DataFrame:
-    """Heads, or pairs of tokens where no heads were looked at; with their model where there are several."""
-    table = source.tables["heads"] if source.tables["heads"].height else source.tables["token_map"]
+    """Heads, else pairs of tokens, else ranks, whichever were looked at; with their model if several."""
+    names = ("heads", "token_map", "entrywise")
+    table = next(source.tables[name] for name in names if source.tables[name].height)
     if source.rows.height > 1:
         models = source.rows.select(
             source.key, pl.col("model").replace_strict(short_names(source.rows["model"]))
@@ -62,16 +63,27 @@ def _findings(source: Source, short: dict[str, str]) -> Section:
         )
         facts = f"{row['family']} · {row['layers']} layers · hidden size {row['hidden_size']}"
         remark = f'<p class="note warning">{escape(row["remark"])}</p>' if row["remark"] else ""
+        told = "" if row["head_count"] is None else _sentences(own)
         cards.append(
             f"<article><h3>{escape(short[row['model']])}</h3>"
             f'<p class="path">{escape(row["model"])}</p><p class="facts">{escape(facts)}</p>{remark}'
-            f'{_sentences(own)}<dl class="headline">{numbers}</dl></article>'
+            f'{_answer(row)}{told}<dl class="headline">{numbers}</dl></article>'
         )
     html = (
         '<section id="findings" aria-labelledby="findings-title"><h2 id="findings-title">What heads do</h2>'
         f'<div class="cards">{"".join(cards)}</div></section>'
     )
     return Section("findings", "Findings", html)
+
+
+def _answer(row: dict[str, Any]) -> str:
+    """Which rank keeps every attention weight, where that was asked."""
+    if row["median_rank_within"] is None:
+        return ""
+    return (
+        f"<p>Rank <b>{row['median_rank_within']}</b> keeps every attention weight within 0.01 in half of the "
+        f"heads, rank <b>{row['largest_rank_within']}</b> in all, of {row['tokens']} tokens.</p>"
+    )
 
 
 def _sentences(findings: pl.DataFrame) -> str:

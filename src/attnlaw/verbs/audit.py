@@ -162,9 +162,9 @@ CHARTS = (
         values=tuple(f"log10_{name}" for name in BOUNDS),
         axis="log10 proxy",
         by="model",
-        caption="Proxies on a logarithmic axis: leading factors of bounds, to be compared, not guarantees. "
-        "Further left is smaller, and each unit is a factor of ten. Compare the models along a line, and the "
-        "first line, which adapts to each spectrum, with the norm-based ones at the bottom.",
+        caption="Proxies on a logarithmic axis: leading factors of bounds, not guarantees, and no ranking of "
+        "models. Further left is smaller, and each unit is a factor of ten. Compare the first line, which "
+        "adapts to each spectrum, with the norm-based ones at the bottom.",
     ),
     Curves(
         "amplification",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.charts import Curves, Own
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.implicit.index_problem import SingleIndex
 
@@ -41,6 +41,17 @@ def simulate(case: Simulate, progress: Progress) -> MeasuredIndex:
     return simulate_index(case, case.seeds, case.seed)
 
 
+def _map(found: IndexPrediction) -> Any:
+    """What is made of coefficients, in the unit of `threshold`."""
+    import numpy as np
+    import polars as pl
+
+    x = np.linspace(0.0, LARGEST, POINTS)
+    unit = found.tau / found.problem.threshold
+    return pl.DataFrame({"coefficient": x, "learned": found.keeps(x * unit) / unit})
+
+
+LARGEST, POINTS = 3.0, 301  # of the map
 MEASURED = (
     Quantity("risk", "squared distance from μβ", called="risk", error=True, brief=True, log=True),
     Quantity("kept", "coefficients above the threshold", error=True, brief=True),
@@ -52,7 +63,20 @@ QUANTITIES = (
     Quantity("time", "of stopping, of a flow"),
     Quantity("slope", "mean slope of f: the length of what is learned", "μ"),
 )
+MAP = (
+    Quantity("coefficient", "φ, in units of √(2 ln p) ‖y‖/n", called="coefficient φ"),
+    Quantity("learned", "what is learned of it, in the same units", called="learned β"),
+)
 CHARTS = (
+    Own(
+        "map",
+        "What is learned of a coefficient",
+        caption="A coefficient, or an eigenvalue, of the step and what factors make of it that stop at three "
+        "times: nothing where it is small, all of it where it is large. A soft threshold, which is weight "
+        "decay, never gives all. The dashed line is training to the end.",
+        table="map",
+        draw="attnlaw.report.stopping_chart:stopping_map",
+    ),
     Curves(
         "stopping",
         "When to stop",
@@ -72,6 +96,7 @@ VERB = Verb(
     EarlyStopping,
     QUANTITIES,
     each(solve),
+    tables=(Table("map", MAP, _map),),
     charts=CHARTS,
     beside=SIMULATE,
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each, flatten
+from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.models.inputs import InputSettings
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from attnlaw.forward.heads import Head
     from attnlaw.forward.lens import Lens
 
-PARTS = dict.fromkeys(("heads", "operator"))
+PARTS = dict.fromkeys(("heads", "operator", "entrywise"))
 
 
 @settings
@@ -38,17 +39,40 @@ class LensSettings(InputSettings, LocalModel):
     embeddings to the last hidden state in float64, vec F(X) = T(X) vec X + c(X) (TensorLens, arXiv
     2601.17958): how well T and c rebuild the network's output, the largest singular values of T, and how
     much each input token moves each output token, beside attention rollout. The map of tokens of a long
-    input takes long: --only heads goes without. Needs the extra lens.
+    input takes long: --only heads goes without. With --entrywise: which rank would keep every attention
+    weight of a head, and what lower ranks cost. Needs the extra lens.
     """
 
+    entrywise: tuple[int, ...] | None = setting(
+        None,
+        "Ranks at which the attention of every head is cut off, to see its worst entry.",
+        metavar="1,4,16",
+    )
     only: str | None = setting(None, "One part alone.", choices=PARTS)
     top: int = setting(8, "Singular values to compute.", least=1, metavar="K")
     seed: int = setting(
         0, "Seed of the nulls, and of the probes that estimate the map of a large operator.", least=0
     )
 
+    def check(self) -> None:
+        super().check()
+        if self.only == "entrywise" and self.entrywise is None:
+            raise BadSetting("entrywise", "is missing; give its ranks, such as 1,4,16")
+
 
 QUANTITIES = (
+    Quantity(
+        "median_rank_within",
+        "the rank that keeps every attention weight within 0.01 in half of the heads",
+        kind="int",
+        called="rank for 0.01, half of the heads",
+    ),
+    Quantity(
+        "largest_rank_within",
+        "the rank that does so in all of them",
+        kind="int",
+        called="rank for 0.01, all heads",
+    ),
     Quantity("family", "type of the model", kind="text", brief=True),
     Quantity("layers", "attention blocks", kind="int", brief=True),
     Quantity("tokens", "of the input", kind="int"),
@@ -125,6 +149,16 @@ FINDINGS = (
     Quantity("sentence", "in words", kind="text"),
     Quantity("meaning", "when the rule holds", kind="text"),
 )
+ENTRYWISE = (
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("head", "from 0", kind="int"),
+    Quantity("rank", "at which its attention A is cut off, by singular values", kind="int"),
+    Quantity("largest", "largest |A − A_r| of an entry", called="worst entry", log=True),
+    Quantity("tail", "Σ_(l>r) s_l / n: what the spectrum alone predicts of it", called="tail / n", log=True),
+    Quantity("rms", "root mean square of the entries of A − A_r", log=True),
+    Quantity("coherence", "worst entry over tail / n; null where only round-off is left"),
+    Quantity("rank_within", "the least rank of this head that keeps every weight within 0.01", kind="int"),
+)
 TOKENS = (
     Quantity("position", "from 0", kind="int"),
     Quantity("id", "of the token", kind="int"),
@@ -141,7 +175,8 @@ def look(case: LensSettings, progress: Progress) -> Lens:
     from attnlaw.forward.lens import linearise
     from attnlaw.models.inputs import the_input
 
-    return linearise(case.model, the_input(case, "lens"), case.top, case.seed, progress, case.only)
+    given = the_input(case, "lens")
+    return linearise(case.model, given, case.top, case.seed, progress, case.only, case.entrywise)
 
 
 def _frame(quantities: tuple[Quantity, ...], rows: list[dict[str, Any]] | None) -> Any:
@@ -170,6 +205,16 @@ def _head_row(head: Head, lens: Lens) -> dict[str, Any]:
     }
 
 
+def _entrywise_rows(lens: Lens) -> list[dict[str, Any]] | None:
+    if lens.entrywise is None:
+        return None
+    return [
+        {"layer": head.layer, "head": head.head, "rank_within": head.rank_within} | vars(one)
+        for head in lens.entrywise
+        for one in head.errors
+    ]
+
+
 def _tokens(lens: Lens) -> list[dict[str, Any]]:
     pairs = zip(lens.ids, lens.labels, strict=True)
     return [{"position": place, "id": number, "token": label} for place, (number, label) in enumerate(pairs)]
@@ -182,6 +227,7 @@ VERB = Verb(
     QUANTITIES,
     each(look),
     tables=(
+        Table("entrywise", ENTRYWISE, lambda lens: _frame(ENTRYWISE, _entrywise_rows(lens)), json=True),
         Table("heads", HEADS, lambda lens: _frame(HEADS, _head_rows(lens)), json=True),
         Table(
             "head_findings",
@@ -198,6 +244,15 @@ VERB = Verb(
         ),
     ),
     charts=(
+        Own(
+            "entrywise",
+            "What a low rank costs attention",
+            table="entrywise",
+            draw="attnlaw.report.lens_charts:entrywise",
+            caption="Lines are medians over the heads, bands their quartiles, dashed lines the least and the "
+            "largest. Cutting off singular values is best in mean square (rms), which hides the worst entry; "
+            "tail / n is what the spectrum alone predicts of that. The grey line is 0.01.",
+        ),
         Cells(
             "lens_map",
             "What moves each token",

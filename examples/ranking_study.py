@@ -1,0 +1,177 @@
+"""What ranks trained models by their generalization gap: measures over families of small Transformers.
+
+    python examples/ranking_study.py            the tables from the rows in examples/ranking
+    python examples/ranking_study.py --quick    train 64 small models of digits and rank them: about 4 minutes
+    python examples/ranking_study.py --train    train and measure all 400: about an hour on two cores
+
+Rows: runs.csv, one for each run with its factors, errors and measures, and recipe.json. Trained weights are
+kept under --weights, and what is there already is not trained again. `ranking_figure.py` draws the figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+from ranking_measures import MEASURES, row_of
+from ranking_pilot import beside_the_pilot
+from ranking_table import (
+    ALL_FACTORS,
+    Agreement,
+    agreement,
+    columns_of,
+    missing,
+    second_seed,
+    seed_to_seed,
+    sign_test,
+    table,
+    with_gap,
+)
+from ranking_tasks import FAMILIES, Run
+from train_ranking import all_runs, file_of, in_workers, is_quick, recipe, train_all
+
+from attnlaw.base.files import replace_all
+
+HERE = Path(__file__).parent / "ranking"
+SHOWN = ("mean_log_distance", "unsure")  # factor by factor
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What ranks trained models by their generalization gap.")
+    parser.add_argument("--train", action="store_true", help="train what is missing, measure, write rows")
+    parser.add_argument("--quick", action="store_true", help="the same for digits with 100 examples; no rows")
+    parser.add_argument("--weights", type=Path, default=HERE / "weights")
+    parser.add_argument("--out", type=Path, default=HERE, help="where the rows go, or are")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    expected = [run for run in all_runs() if is_quick(run) or not options.quick]
+    if options.train or options.quick:
+        train_all(expected, options.weights, options.workers)
+        rows = measured(expected, options.weights, options.workers)
+    else:
+        rows = pl.read_csv(options.out / "runs.csv")
+    if options.train:
+        write_rows(rows, options.out)
+    print("\n\n".join(tables(rows, expected)))
+
+
+def measured(expected: Sequence[Run], weights: Path, workers: int) -> pl.DataFrame:
+    """The rows of all expected runs whose weights are there."""
+    files = [path for run in expected if (path := file_of(run, weights)).exists()]
+    rows = list(in_workers(row_of, [(path,) for path in files], workers))
+    return pl.DataFrame(rows, infer_schema_length=None).sort("family", "seed", "number")
+
+
+def write_rows(rows: pl.DataFrame, out: Path) -> None:
+    """runs.csv with eight digits of each number, and the recipe."""
+    out.mkdir(parents=True, exist_ok=True)
+    table = rows.with_columns(pl.col(pl.Float64).round_sig_figs(8)).write_csv()
+    told = json.dumps(recipe(), indent=2) + "\n"
+    replace_all({out / "runs.csv": table.encode(), out / "recipe.json": told.encode()})
+
+
+def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
+    """All tables of the study in Markdown, and a line for what is missing."""
+    rows = with_gap(rows)
+    columns = columns_of(rows, expected)
+    if not columns:
+        raise SystemExit("no family has all of its runs for a seed and n; train them with --train")
+    found = table(columns)
+    lacking = [f"{column} ({count})" for column, count in missing(rows, expected).items()]
+    told = [
+        measure_table(found),
+        check_table(columns),
+        psi_table(found),
+        tie_table(found),
+        family_table(columns),
+    ]
+    titles, lines = beside_the_pilot(found)
+    told += [markdown(titles, lines)] if lines else []
+    return told + ([f"Missing runs: {', '.join(lacking)}."] if lacking else [])
+
+
+def measure_table(found: pl.DataFrame) -> str:
+    """tau of every measure in every column, within one noise level where there are two, and the sign test."""
+    columns = found["column"].unique(maintain_order=True).to_list()
+    noisy = found.filter("noisy")["column"].unique(maintain_order=True).to_list()
+    lines = []
+    for measure in MEASURES:
+        own = found.filter(measure=measure.name)
+        positive, count, chance = sign_test(own["tau"].to_list())
+        signs = f"{positive} of {count}" + ("" if chance is None else f", p = {chance:.2g}")
+        whole = [Agreement(*row) for row in own.select("tau", "error", "pairs", "tied").iter_rows()]
+        inside = own.filter("noisy").select("tau_within_noise", "error_within_noise")
+        within = [Agreement(*row, pairs=0, tied=0) for row in inside.iter_rows()]
+        lines.append([measure.label, measure.needs, *map(str, whole), *map(str, within), signs])
+    inner = [f"{column}, one noise level" for column in noisy]
+    return markdown(["tau with the gap", "needs", *columns, *inner, "positive"], lines)
+
+
+def check_table(columns: Mapping[str, pl.DataFrame]) -> str:
+    """Some measures among the runs that reached the loss, and with the test error instead of the gap."""
+    lines = []
+    for measure in (one for one in MEASURES if one.name in SHOWN):
+        for column, own in columns.items():
+            loss = FAMILIES[own["family"][0]].loss
+            ended = "" if loss is None else str(agreement(own.filter(pl.col("loss") < loss), measure.name))
+            with_test = str(agreement(own, measure.name, target="test_error"))
+            lines.append([measure.label, column, str(agreement(own, measure.name)), ended, with_test])
+    titles = ["tau", "family", "with the gap", "runs that reached the loss", "with the test error"]
+    return markdown(titles, lines)
+
+
+def psi_table(found: pl.DataFrame) -> str:
+    """Psi of each factor for some measures, columns one after the other."""
+    lines = []
+    for measure in (one for one in MEASURES if one.name in SHOWN):
+        for row in found.filter(measure=measure.name).iter_rows(named=True):
+            values = [row[f"psi_{factor}"] for factor in ALL_FACTORS]
+            told = ["" if value is None else f"{value:.2f}" for value in values]
+            lines.append([measure.label, row["column"], *told])
+    return markdown(["Psi", "family", *ALL_FACTORS], lines)
+
+
+def tie_table(found: pl.DataFrame) -> str:
+    """The measures that tie some pairs, with the share of pairs that they tie."""
+    columns = found["column"].unique(maintain_order=True).to_list()
+    lines = []
+    for measure in MEASURES:
+        own = found.filter(measure=measure.name)
+        if own["tied"].sum():
+            shares = (own["tied"] / own["pairs"]).to_list()
+            lines.append([measure.label, *(f"{share:.1%}" if share else "" for share in shares)])
+    return markdown(["pairs that it ties", *columns], lines)
+
+
+def family_table(columns: Mapping[str, pl.DataFrame]) -> str:
+    """What each family is: runs, range of the gap, runs that missed the loss, seeds, cost."""
+    lines = []
+    for column, own in columns.items():
+        family = FAMILIES[own["family"][0]]
+        missed = "" if family.loss is None else str(own.filter(pl.col("loss") >= family.loss).height)
+        agreed = seed_to_seed(own, other) if (other := second_seed(column, columns)) is not None else {}
+        lines.append(
+            [
+                column,
+                str(own.height),
+                f"{own['gap'].min():.3f} to {own['gap'].max():.3f}",
+                f"{agreement(own, 'gap').tied / agreement(own, 'gap').pairs:.1%}",
+                missed,
+                ", ".join(f"{tau} (n = {n})" for n, tau in agreed.items()),
+                f"{own['cpu_seconds'].sum() / 60:.1f}",
+            ]
+        )
+    titles = ["family", "runs", "gap", "tied gaps", "missed the loss", "gap, seed to seed", "CPU minutes"]
+    return markdown(titles, lines)
+
+
+def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [titles, ["---"] * len(titles), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+if __name__ == "__main__":
+    main()

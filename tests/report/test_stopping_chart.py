@@ -1,0 +1,45 @@
+"""The map of early stopping: three times of a study and one soft threshold, with their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from report.charts_of import layers, named, source
+
+from attnlaw.base.declare import grid, silent
+from attnlaw.implicit.early_stopping import stopped
+from attnlaw.verbs import verb
+
+VERB = verb("early_stopping")
+
+
+def figure(**axes: list[Any]) -> Any:
+    """The map of a study over some axes, and its predictions."""
+    cases = [VERB.settings(**one) for one in grid(axes)]
+    found = list(VERB.run(cases, silent))
+    (table,) = VERB.tables
+    rows = [VERB.row(case, one) for case, one in zip(cases, found, strict=True)]
+    tables = [table.rows(one).with_columns(task=pl.lit(f"t{place}")) for place, one in enumerate(found)]
+    return named(source(VERB, rows, {"map": pl.concat(tables).to_dicts()})).get("map"), found
+
+
+def test_three_times_and_a_soft_threshold_are_drawn() -> None:
+    drawn, found = figure(rule=["flow", "soft"], threshold=[0.4, 0.5, 1.0, 1.5, 2.0])
+    flows = {one.problem.threshold: one for one in found if one.time is not None}
+    (_, identity), (_, lines) = layers(drawn)
+    assert [(row["coefficient"], row["learned"]) for row in identity] == [(0, 0), (3, 3)]
+    names = [f"stopped at time {flows[c].time:.3g} (c = {c:g})" for c in (0.5, 1.0, 2.0)]
+    assert list(dict.fromkeys(row["series"] for row in lines)) == [*names, "soft threshold, c = 1"]
+    for c, name in zip((0.5, 1.0, 2.0), names, strict=True):
+        own = {row["coefficient"]: row["learned"] for row in lines if row["series"] == name}
+        assert own[c] == pytest.approx(c / 2, rel=1e-9)  # half-way, by definition of the time
+        unit = flows[c].tau / c
+        assert own[1.5] * unit == pytest.approx(float(stopped(1.5 * unit, 1e-6, flows[c].time)), rel=1e-12)
+    soft = {row["coefficient"]: row["learned"] for row in lines if row["series"].startswith("soft")}
+    assert (soft[0.5], soft[2.5]) == (0.0, pytest.approx(1.5, rel=1e-12))
+
+
+def test_other_settings_that_vary_leave_it_out() -> None:
+    assert figure(threshold=[0.5, 1.0], samples=[500, 1000])[0] is None
