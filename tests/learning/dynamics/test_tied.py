@@ -185,6 +185,16 @@ def test_the_end_of_decay_is_a_cut_target() -> None:
     assert found.trace[1] == pytest.approx(float(p @ left), abs=1e-6)
 
 
+def test_the_end_of_a_decay_that_cuts_inside_the_bulk() -> None:
+    """Modes near the cut are slow (tau = 1.7 is 1e-4 early). The cut is a kink: 96 angles see it to 2e-5."""
+    problem = Problem(tokens=2)
+    found = trajectory(problem, Schedule([10.0], decay=12.0))
+    for angles, error in ((96, 1e-6), (4000, 2e-5)):
+        x, p = target_nodes(problem.target, angles)
+        expected = float(p @ (np.maximum(x - 0.5, 0.0) - x) ** 2)
+        assert found.estimation_error[1] == pytest.approx(expected, abs=error)
+
+
 def test_the_end_of_a_softmax_with_noise_is_the_least_loss() -> None:
     """The published end of the noisy softmax, E = 0.048225, by direct minimisation elsewhere: 0.0482250."""
     found = trajectory(Problem(**SOFTMAX, noise=0.5), Schedule([200.0], decay=0.05, width=0.5, scale=0.3))
