@@ -13,6 +13,7 @@ from attnlaw.laws.htmp import HighTemperatureMP
 from attnlaw.laws.law import Law
 from attnlaw.laws.lognormal import Lognormal
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.mirrored import Mirrored
 from attnlaw.laws.multi_head import MultiHeadLaw
 from attnlaw.laws.power_law import PowerLaw
 from attnlaw.laws.rectified import Rectified
@@ -60,6 +61,7 @@ CASES = {
     "product of factors, low rank, folded": Case(Folded(SymmetricProduct(0.3)), error=2e-6),
     "product of factors, full rank": Case(SymmetricProduct(4.0, 1.7)),
     "folded": Case(Folded(PRODUCT), error=2e-6),
+    "mirrored": Case(Mirrored(BLURRED)),
     "discrete": Case(Discrete((0.5, 1.0, 4.0), (0.5, 0.3, 0.2))),
     "head null": Case(HeadNull(0.25)),
     "head null, small": Case(HeadNull(1 / 128)),

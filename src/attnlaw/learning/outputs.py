@@ -85,6 +85,7 @@ class Output:
     `observations(T)` counts what a sample of T tokens tells of S. `prediction_error(T, E)` is the error on
     fresh clean labels of a student of the estimation error E, None where it is an average that E alone does
     not tell. `loss(problem, weights)` is what a student is trained on, None where nothing is.
+    `potential(problem)` is what moves a student in time, None where no dynamics is known.
     """
 
     name: str
@@ -92,11 +93,13 @@ class Output:
     observations: Callable[[int], float]
     prediction_error: Callable[[int, float], float | None] = _no_closed_form
     loss: Named | None = None
+    potential: Named | None = None
     tempered: bool = False  # beta plays a part
     weighted: bool = False  # groups of observations may have weights and noises of their own
     revealing: bool = True  # clean labels tell the scores exactly: there are thresholds
     least_tokens: int = 1
     most_tokens: int | None = None
+    settles: bool = True  # what is learned from n samples is known, not its dynamics alone
 
 
 LINEAR = Output(
@@ -105,6 +108,7 @@ LINEAR = Output(
     _entries,
     lambda tokens, E: tokens * (tokens + 1) * E,
     loss="attnlaw.learning.risk:linear_loss",
+    potential="attnlaw.learning.dynamics.potential:linear",
     weighted=True,
 )
 SOFTMAX = Output(
@@ -112,13 +116,34 @@ SOFTMAX = Output(
     "a softmax of each row",
     _logits,
     loss="attnlaw.learning.risk:softmax_loss",
+    potential="attnlaw.learning.dynamics.potential:softmax",
     tempered=True,
     least_tokens=2,
 )
 HARDMAX = Output(
     "hardmax", "the largest entry of each row", _logits, revealing=False, least_tokens=2, most_tokens=2
 )
-OUTPUTS = table(LINEAR, SOFTMAX, HARDMAX)
+HERMITE2 = Output(
+    "hermite2",
+    "the second Hermite polynomial of a score",
+    _entries,
+    loss="attnlaw.learning.dynamics.losses:hermite2_loss",
+    potential="attnlaw.learning.dynamics.potential:hermite2",
+    most_tokens=1,
+    settles=False,
+)
+HERMITE3 = Output(
+    "hermite3",
+    "the third Hermite polynomial of a score",
+    _entries,
+    loss="attnlaw.learning.dynamics.losses:hermite3_loss",
+    potential="attnlaw.learning.dynamics.potential:hermite3",
+    most_tokens=1,
+    settles=False,
+)
+OUTPUTS = table(LINEAR, SOFTMAX, HARDMAX, HERMITE2, HERMITE3)
+LEARNED = {name: one for name, one in OUTPUTS.items() if one.settles}
+MOVING = {name: one for name, one in OUTPUTS.items() if one.potential is not None}
 
 
 @dataclass(frozen=True)

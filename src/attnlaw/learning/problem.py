@@ -8,7 +8,7 @@ The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I
 | letter | field |
 |---|---|
 | T | `tokens` |
-| alpha | `alpha`, samples divided by d^2 |
+| alpha | `alpha`, samples divided by d^2; infinite (the default): one pass over fresh ones (`trajectory`) |
 | beta | `beta`, inverse temperature of the row softmax |
 | Delta | `noise`, a variance |
 | kappa | `width` m/d of the factors; None: at least the rank of what they learn |
@@ -113,7 +113,7 @@ class Problem:
     (0.2, (Channel(alpha=0.2, weight=2.0, noise=0.25),))
     """
 
-    alpha: float
+    alpha: float = math.inf
     tokens: int = 1
     output: str = "linear"
     beta: float = 1.0
@@ -132,11 +132,12 @@ class Problem:
             raise InputError(
                 f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
             )
-        shared: dict[str, Any] = {name: getattr(self, name) for name in SHARED}
+        names = [name for name in SHARED if name != "alpha" or self.alpha != math.inf]
+        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.pairs not in (None, "all"):
             shared["pairs"] = self.pairs
         stated = ProblemSettings(**shared)
-        for name in SHARED:
+        for name in names:
             object.__setattr__(self, name, getattr(stated, name))
         self._settle_attention(stated)
         spread = self.beta * math.sqrt(self.target.second_moment + self.noise)
@@ -151,7 +152,7 @@ class Problem:
             self._check_groups()
         if self.groups and self.flow_time is not None:
             raise BadSetting("flow_time", "cannot stand beside {groups}; leave one out")
-        if self.weight_decay == 0 and self.flow_time is None:
+        if self.weight_decay == 0 and self.flow_time is None and self.alpha != math.inf:
             self._check_interpolation()
 
     def _settle_attention(self, stated: ProblemSettings) -> None:
@@ -226,19 +227,27 @@ class Problem:
         return OUTPUTS[self.output].prediction_error(self.tokens, E)
 
     @property
+    def sample_ratio(self) -> float:
+        """`alpha`; a `BadSetting` where there is no data set, but one pass over fresh samples."""
+        if self.alpha == math.inf:
+            raise BadSetting("alpha", "is missing; give the number of samples over d^2")
+        return self.alpha
+
+    @property
     def observations(self) -> float:
         """`alpha_T`, untied `alpha_P`: independent observations of S divided by d^2."""
-        return self.alpha * self.observations_per_sample
+        return self.sample_ratio * self.observations_per_sample
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """Observation groups in the theory's units: weight 2 (untied 1), noise Delta/2 for the plain loss."""
+        alpha = self.sample_ratio
         if ATTENTIONS[self.attention].paired:
             return (Channel(self.observations, 1.0, self.noise / 2),)
         if not self.groups:
             return (Channel(self.observations, 2.0, self.noise / 2),)
         return tuple(
-            Channel(self.alpha * group.share * group.count(self.tokens), 2.0 * group.weight, group.noise / 2)
+            Channel(alpha * group.share * group.count(self.tokens), 2.0 * group.weight, group.noise / 2)
             for group in self.groups
             if group.count(self.tokens)
         )

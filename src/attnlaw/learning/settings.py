@@ -137,7 +137,8 @@ class ProblemSettings(Settings):
                 "is always 1 and shows nothing",
                 self.tokens,
             )
-        self._check_student()
+        if output.settles:
+            self._check_student()
         if self.width is not None and not STUDENTS[self.student].factored:
             able = " or ".join(name for name, one in STUDENTS.items() if one.factored)
             raise BadSetting("width", f"needs {{student}} {able}, which has factors")
@@ -151,7 +152,7 @@ class ProblemSettings(Settings):
             raise BadSetting(
                 "tokens",
                 f"expected {output.most_tokens} with {{output}} {self.output}, which has a theory for no "
-                "more; or take the softmax with a large {beta}",
+                "more" + ("; or take the softmax with a large {beta}" if output.settles else ""),
                 self.tokens,
             )
 

@@ -183,6 +183,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         raise BadSetting(
             "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
         )
+    STUDENTS[problem.student].theory(problem.output)
     size = require("size", size, int, least=2)
     problem.target.quantiles(size)
     columns = size if problem.width is None else problem.width * size
@@ -191,7 +192,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
             f"size {size} times width {problem.width:g} is {columns:g}, expected a whole number of at "
             "least 1; choose another size or width"
         )
-    samples = round(problem.alpha * size * size)
+    samples = round(problem.sample_ratio * size * size)
     if samples < 1:
         raise InputError(
             f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"

@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
     "init": ("attnlaw.verbs.init", "A whole Transformer before training, from its config.json."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
+    "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
 }
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDIED: dict[str, tuple[str, str]] = {

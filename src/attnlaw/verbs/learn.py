@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.base.charts import Cells, Curves, Density, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb
 from attnlaw.base.errors import InputError
-from attnlaw.base.settings import setting, settings
-from attnlaw.learning.outputs import SENSINGS
+from attnlaw.base.settings import again, setting, settings
+from attnlaw.learning.outputs import LEARNED, SENSINGS
 from attnlaw.learning.settings import ProblemSettings
 from attnlaw.learning.students import STUDENTS
 
@@ -33,6 +33,7 @@ class Learn(ProblemSettings):
     attnlaw.Problem(alpha=..., tokens=...), and attnlaw.simulate(problem, size=D, seeds=K).
     """
 
+    output: str = again(ProblemSettings, "output", choices=LEARNED)
     thresholds: bool = setting(
         False,
         "Also the sample ratios where learning changes (hardmax labels never reveal the target: none).",

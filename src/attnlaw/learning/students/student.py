@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.declare import named
+from attnlaw.base.errors import BadSetting
 from attnlaw.learning.outputs import Named
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class Student:
         return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
-        """Its theory for an output; settings without one cannot be made."""
+        """Its theory for an output; a `BadSetting` where its dynamics alone is known."""
+        if output not in self.theories:
+            raise BadSetting("output", "whose dynamics alone is known (trajectory)", output)
         found: Theory = named(self.theories[output])
         return found
 
