@@ -2,10 +2,11 @@
 
     python benchmarks/plan.py
 
-One layer of LLaMA-7B's shapes is made. Three of its units are measured, each in a process of its own with
-one thread: the heads of QK, a feed-forward matrix exactly, the same matrix approximately. Their operations
-(`attnlaw.spectra.cost`) over their CPU time are the rates; peak memory over the size of the matrix in float64
-is the factor. The plan scales both to the shapes of Llama 3 (arXiv 2407.21783, table 3). It claims nothing.
+One layer of LLaMA-7B's shapes is made. Units of it are measured, each in a process of its own with one
+thread: the heads of QK, a feed-forward matrix in float32 (as its bfloat16 is taken), the same matrix in
+float64, and approximately. Their operations (`attnlaw.spectra.cost`) over their CPU time are the rates; peak
+memory over the size of the matrix in float64 is the factor. The plan scales both to the shapes of Llama 3
+(arXiv 2407.21783, table 3). It claims nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from audit import make_llama, peak_megabytes
@@ -24,10 +25,11 @@ from audit import make_llama, peak_megabytes
 from attnlaw.auditing.findings.watch import Watch
 from attnlaw.base.packed import pack
 from attnlaw.models.open import open_model
+from attnlaw.models.settings import Arithmetic
 from attnlaw.spectra.cost import matrix_operations, product_operations
 from attnlaw.spectra.measure import Selection, unit_spectra, units_of
 
-SIDES = {"heads": ("qk", False), "exact": ("ffn_in", False), "approximate": ("ffn_in", True)}
+SIDES = {"heads": "qk", "float32": "ffn_in", "float64": "ffn_in", "approximate": "ffn_in"}
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 WORKERS = 64
 BFLOAT16, FLOAT64 = 2, 8
@@ -54,10 +56,12 @@ class Shape:
 
     @property
     def head_operations(self) -> float:
-        return 2 * self.layers * self.heads * product_operations(self.width, self.head, self.width)
+        one = product_operations(self.width, self.head, self.width, every=False)
+        return 2 * self.layers * self.heads * one
 
-    def matrix_operations(self, approximate: bool) -> float:
-        return 3 * self.layers * matrix_operations(self.width, self.inner, approximate)
+    def matrix_operations(self, route: str) -> float:
+        one = matrix_operations(self.width, self.inner, route == "approximate", route == "float32")
+        return 3 * self.layers * one
 
 
 SHAPES = (
@@ -68,11 +72,10 @@ SHAPES = (
 
 def measure_side(side: str, folder: str) -> None:
     """Measure one unit in this process, with the notes for findings, and print its figures."""
-    kind, approximate = SIDES[side]
     model = open_model(folder)
-    unit = next(
-        unit for unit in units_of(model, Selection(approximate=approximate)) if unit.place.kind == kind
-    )
+    how = Arithmetic(precision="double" if side in ("float64", "approximate") else "storage")
+    unit = next(unit for unit in units_of(model, Selection(arithmetic=how)) if unit.place.kind == SIDES[side])
+    unit = replace(unit, approximate=side == "approximate")
     noted: list[object] = []
     watched = Watch(model, noted.append).model
     worked = time.process_time()
@@ -116,8 +119,8 @@ def print_plan(shape: Shape, found: dict[str, dict[str, float]]) -> None:
     print(f"  read by workers {read:.0f} GB, {read / WORKERS:.1f} GB each of {WORKERS}")
     print(f"  read by the driver 2 x {beside:.1f} GB (embedding, unembedding), one at a time")
     print(f"  heads        {shape.head_operations:.2e} operations, {heads:.1f} core-hours")
-    for route in ("exact", "approximate"):
-        own, operations = found[route], shape.matrix_operations(route == "approximate")
+    for route in ("float32", "float64", "approximate"):
+        own, operations = found[route], shape.matrix_operations(route)
         hours = operations / own["rate"] / 3600
         minutes = hours / (3 * shape.layers) * 60
         memory = own["peak"] / own["elements"] * shape.width * shape.inner / 1e9

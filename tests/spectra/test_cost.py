@@ -12,12 +12,15 @@ from attnlaw.spectra.measure import Selection, expected_seconds, tell_expected
 
 
 def test_counts_by_hand() -> None:
-    # A Gram matrix of side 2 over 5 columns, and 1.6 * 2^3 for its eigenvalues.
-    assert matrix_operations(2, 5, False) == matrix_operations(5, 2, False) == 2 * 2 * 5 + 1.6 * 8
-    # Six products with 64 columns, forty with 17 at 1.5 times the price; each is two products of 2 n m.
-    assert matrix_operations(100, 200, True) == 4 * 100 * 200 * (6 * 64 + 1.5 * 40 * 17)
+    # A Gram matrix of side 2 over 5 columns, and 4.4 * 2^3 for its eigenvalues.
+    assert matrix_operations(2, 5, False) == matrix_operations(5, 2, False) == 2 * 2 * 5 + 4.4 * 8
+    assert matrix_operations(2, 5, False, single=True) == 0.55 * (2 * 2 * 5 + 4.4 * 8)
+    # Six products with 64 columns, forty with 17 at 4.6 times the price; each is two products of 2 n m.
+    assert matrix_operations(100, 200, True) == 4 * 100 * 200 * (6 * 64 + 4.6 * 40 * 17)
     # All entries of a 2 x 5 product through 3, and two triangular factors, twice.
     assert product_operations(2, 3, 5) == 2 * 2 * 3 * 5 + 2 * 4 * 9 * (2 + 5)
+    # Of a large one 32 columns are formed.
+    assert product_operations(200, 3, 500, every=False) == 2 * 200 * 3 * 32 + 2 * 4 * 9 * (200 + 500)
 
 
 def test_expected_time_of_the_shipped_decoder(monkeypatch: pytest.MonkeyPatch) -> None:

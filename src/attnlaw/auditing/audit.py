@@ -39,7 +39,7 @@ from attnlaw.bounds.proxies import Proxies, obstacle, proxies
 from attnlaw.fits.null import Rejections, null_test
 from attnlaw.models.model import Model
 from attnlaw.models.network import Network
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import USUAL, Arithmetic, ModelSettings
 from attnlaw.spectra.measure import Selection, measure, tell_expected
 from attnlaw.spectra.spectrum import Spectrum
 
@@ -181,7 +181,7 @@ class Audit(Shown, verb="audit"):
 def audit(
     settings: ModelSettings,
     samples: int | None = None,
-    approximate: bool = False,
+    arithmetic: Arithmetic = USUAL,
     progress: Progress = silent,
     as_stored: bool = False,
     tolerant: bool = False,
@@ -189,8 +189,8 @@ def audit(
 ) -> Audit:
     """Audit a checkpoint: the spectra of every matrix, their null tests, and the proxies they imply.
 
-    `samples` adds proxy / sqrt(samples). `approximate` estimates the sums over singular values of very large
-    matrices, with errors, instead of factorising them. `as_stored`: tables and maps show norms of the stored
+    `samples` adds proxy / sqrt(samples). `arithmetic` says how precisely matrices are factorised, and whether
+    very large ones are estimated, with errors, instead. `as_stored`: tables and maps show norms of the stored
     matrices, not as applied. Where not every matrix is selected there are no proxies. `tolerant`: NaN and
     infinity are findings, and what can be measured without them is. `thresholds` are of findings, by rule.
 
@@ -201,7 +201,7 @@ def audit(
     [('qk', 0, 1.0, 2), ('qk', 1, 1.0, 2), ('vo', 0, 2.0, 2), ('vo', 1, 2.0, 2)]
     """
     model = settings.open()
-    selection = Selection.of(settings, model.network, approximate)
+    selection = Selection.of(settings, model.network, arithmetic)
     tell_expected(model, selection, settings.jobs)
     given = Given(samples, as_stored, tolerant, thresholds)
     return audit_model(model, selection, given, settings.jobs, progress)

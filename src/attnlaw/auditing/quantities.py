@@ -10,8 +10,8 @@
 | `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
 
 `head` and `inner` of a feed-forward matrix are null, `expert` of whatever every token passes, errors where
-nothing is approximate, the singular values of an approximate spectrum. The row of an exact spectrum has
-errors where its gamma or alpha holds the norm of an approximate one. Logarithms are to base 10.
+nothing is approximate, sampled or float32, the singular values of an approximate spectrum. The row of an
+exact spectrum has errors where its gamma or alpha holds the norm of another one. Logarithms are to base 10.
 
 What ends in `_applied` is of the matrix as the model applies it: the gain of the norm before folded in, and
 the mean projected out where that norm takes it off; null where that norm is not known. All else is of the
@@ -53,15 +53,19 @@ MATRICES = (
     Quantity("latent", "whether a factor is a product itself (latent attention)", kind="bool"),
     Quantity("spectral_norm", "the largest singular value", error=True, log=True),
     Quantity(
-        "frobenius_norm", "root of the sum of squared singular values", called="Frobenius norm", log=True
+        "frobenius_norm",
+        "root of the sum of squared singular values",
+        called="Frobenius norm",
+        error=True,
+        log=True,
     ),
     Quantity("nuclear_norm", "sum of the singular values", error=True, log=True),
     Quantity("norm_21", "sum over columns of their Euclidean norms", log=True),
-    Quantity("norm_11", "sum of absolute entries", log=True),
+    Quantity("norm_11", "sum of absolute entries", error=True, log=True),
     Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", error=True, log=True),
     Quantity("effective_rank", "exponential of the spectrum's entropy", error=True, log=True),
     Quantity("numerical_rank", "singular values above round-off", kind="small", error=True),
-    Quantity("condition", "largest over smallest singular value", log=True),
+    Quantity("condition", "largest over smallest singular value", error=True, log=True),
     Quantity(
         "spectral_norm_applied",
         "the largest singular value as applied: the gain of the norm before folded in, "
@@ -117,7 +121,10 @@ MATRICES = (
         "what may change in the factors of a head and leave its product: full, rotary (planes apart) or none",
         kind="text",
     ),
-    Quantity("route", "how the values were computed: gram, svd, qr or lanczos (approximate)", kind="text"),
+    Quantity(
+        "route", "how the values were computed: gram, svd, qr, cholesky or lanczos (approximate)", kind="text"
+    ),
+    Quantity("precision", "of the factorisation: float32 or float64", kind="text"),
     P_VALUE,
     OUTLIERS,
     NULL_DRAWS,

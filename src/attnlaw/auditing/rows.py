@@ -24,6 +24,7 @@ from attnlaw.models.model import Attention, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.factor_sizes import gauge_of
+from attnlaw.spectra.precision import FLOAT64
 from attnlaw.spectra.spectrum import Applied, Spectrum
 
 Row = dict[str, Any]
@@ -99,26 +100,30 @@ def _measured(
 
 
 def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
-    own = spectrum.multiplicities
+    estimated = spectrum.multiplicities is not None
     return {
         "tensors": [printable(name) for name in product.tensors],
         "rows": spectrum.shape[0],
         "cols": spectrum.shape[1],
         "inner": spectrum.inner,
         "latent": spectrum.latent,
-        "spectral_norm": Estimate(spectrum.spectral, None if own is None else own.spectral_error),
-        "frobenius_norm": spectrum.frobenius,
+        "spectral_norm": Estimate(spectrum.spectral, spectrum.spectral_error),
+        "frobenius_norm": Estimate(
+            spectrum.frobenius, None if estimated else spectrum.error(lambda found: found.frobenius)
+        ),
         "nuclear_norm": Estimate(spectrum.nuclear, spectrum.error(lambda found: found.nuclear)),
         "norm_21": spectrum.norm_21,
-        "norm_11": spectrum.norm_11,
+        "norm_11": Estimate(spectrum.norm_11, spectrum.norm_11_error),
         "stable_rank": _stable_rank(spectrum),
         "effective_rank": _known(spectrum.effective_rank, spectrum.error(lambda found: found.effective_rank)),
         "numerical_rank": Estimate(
-            spectrum.numerical_rank, spectrum.error(lambda found: float(found.counts_above_tolerance.sum()))
+            spectrum.numerical_rank,
+            spectrum.error(lambda found: float(found.counts_above_tolerance.sum())) if estimated else None,
         ),
-        "condition": spectrum.condition,
+        "condition": _known(spectrum.condition, spectrum.error(lambda found: found.condition)),
         **_applied_values(spectrum.applied),
         "route": spectrum.route,
+        "precision": spectrum.precision,
     }
 
 
@@ -160,11 +165,11 @@ def _known(value: float | None, error: float | None) -> Estimate | None:
 
 
 def _stable_rank(spectrum: Spectrum) -> Estimate | None:
-    """d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: the Frobenius norm is exact."""
-    own, rank = spectrum.multiplicities, spectrum.stable_rank
-    if rank is None:
-        return None
-    return Estimate(rank, None if own is None else 2 * rank * own.spectral_error / spectrum.spectral)
+    """With its error; of an approximate one d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: |W|_F is exact."""
+    rank, own = spectrum.stable_rank, spectrum.multiplicities
+    if rank is None or own is None:
+        return _known(rank, spectrum.error(lambda found: found.stable_rank))
+    return Estimate(rank, 2 * rank * own.spectral_error / spectrum.spectral)
 
 
 def _test_values(test: NullTest) -> Row:
@@ -244,6 +249,8 @@ def spectrum_of(row: Row, values: pl.Series | None) -> Spectrum:
         row["norm_11"],
         row["route"],
         inner=row.get("inner"),
+        precision=row.get("precision") or FLOAT64,
+        norm_11_error=row.get("norm_11_error"),
         latent=len(row["tensors"]) > 2 if latent is None else latent,
     )
 

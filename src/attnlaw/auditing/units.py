@@ -29,7 +29,7 @@ from attnlaw.models.hub import CONFIGS
 from attnlaw.models.model import Model
 from attnlaw.models.network import GROUPS
 from attnlaw.models.open import local
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import Arithmetic, ModelSettings
 from attnlaw.spectra.factor_sizes import FactorSizes
 from attnlaw.spectra.measure import Selection, Unit, measured_tree, unit_spectra, units_of
 from attnlaw.spectra.score_sizes import Lengths, Part, ScoreSizes
@@ -38,10 +38,10 @@ from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
 RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes, Part, Lengths, *NOTED)
 
 
-def selected_units(settings: ModelSettings, approximate: bool) -> list[Unit]:
+def selected_units(settings: ModelSettings, arithmetic: Arithmetic) -> list[Unit]:
     """The units that an audit of these settings is made of; only names and shapes are read."""
     model = settings.open()
-    return units_of(model, Selection.of(settings, model.network, approximate))
+    return units_of(model, Selection.of(settings, model.network, arithmetic))
 
 
 def on_disk(path: Any) -> str:
@@ -66,22 +66,24 @@ def state_of(*paths: str | None) -> str:
 
 
 @lru_cache(maxsize=1)
-def _opened(settings: ModelSettings, approximate: bool, state: str) -> tuple[Model, Index, dict[int, Unit]]:
+def _opened(
+    settings: ModelSettings, arithmetic: Arithmetic, state: str
+) -> tuple[Model, Index, dict[int, Unit]]:
     """A model with all its units by their numbers: opened once by a worker, as long as it does not change."""
     model = settings.open()
     groups = tuple(GROUPS) if model.network.layers else ()
-    every = units_of(model, Selection(groups=groups, approximate=approximate))
+    every = units_of(model, Selection(groups=groups, arithmetic=arithmetic))
     return model, Index.of(model), {unit.first: unit for unit in every}
 
 
 def measured_unit(
-    settings: ModelSettings, approximate: bool, first: int, state: str
+    settings: ModelSettings, arithmetic: Arithmetic, first: int, state: str
 ) -> tuple[int, pl.DataFrame]:
     """The number of matrices of a unit, and its records as a table of bytes.
 
     `state` tells the checkpoint from an earlier one at the same path (see `state_of`).
     """
-    model, index, units = _opened(settings, approximate, state)
+    model, index, units = _opened(settings, arithmetic, state)
     if first not in units:
         raise InputError(f"{settings.model}: has no matrix {first} to begin with; is it the same everywhere?")
     noted: list[Note] = []
@@ -90,10 +92,12 @@ def measured_unit(
     return len(spectra), pl.DataFrame({"record": packed}, schema={"record": pl.Binary()})
 
 
-def joined(settings: ModelSettings, approximate: bool, given: Given, tables: Iterable[pl.DataFrame]) -> Audit:
+def joined(
+    settings: ModelSettings, arithmetic: Arithmetic, given: Given, tables: Iterable[pl.DataFrame]
+) -> Audit:
     """The audit of a model whose units were measured, from the tables of their records in order."""
     model = settings.open()
-    selection = Selection.of(settings, model.network, approximate)
+    selection = Selection.of(settings, model.network, arithmetic)
     gathered = Gathered(model)
 
     def spectra() -> Iterator[Spectrum]:

@@ -51,6 +51,7 @@ class Outcome(StrEnum):
     NOT_FITTED = "not fitted"
     IMPLAUSIBLE = "does not fit"
     INEXACT = "inexact"
+    UNSTABLE = "unstable"
     FAILED = "failed"
 
 

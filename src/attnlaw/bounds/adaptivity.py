@@ -40,7 +40,7 @@ def _log_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> f
         p = np.array([grid[best], part.p])
         bound = abs(float(np.sum(own * p / (p + 2)))) * (part.factors.log_scale_error or 0.0)
         error = LogError(0.0, bound)
-        if part.factors.spectrum.multiplicities is not None and own.any():
+        if not part.factors.spectrum.is_exact and own.any():
             error = _own_error(part, np.delete(curves, number, axis=0), bound, grid, hidden_size)
         errors.append((part.factors.place, 1.0, error))
     return combined(errors)

@@ -1,9 +1,10 @@
-"""Errors of what follows from approximate spectra (see `spectra.lanczos`), to first order.
+"""Errors of what follows from approximate (`spectra.lanczos`) and float32 spectra, to first order.
 
 | source | moves | over matrices |
 |---|---|---|
 | probes of one matrix | its own Schatten sum | independent: added in squares |
 | quadrature, within its bracket | its own Schatten sum, always the same way | common: added |
+| float32, within its bound | its own Schatten sum | common: added |
 | spectral norms, each within its bound | every gamma and alpha that it enters | common: added |
 
 Every factor grows with every spectral norm, so all norms raised by their bounds at once bound the factors.
@@ -56,7 +57,7 @@ def combined(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
 
 def raised(network: Network[Spectrum]) -> Network[Spectrum] | None:
     """The network with every approximate spectral norm raised by its error; None where all are exact."""
-    if all(spectrum.multiplicities is None for _, spectrum in network.leaves()):
+    if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(lambda _, spectrum: resized(spectrum, _upper(spectrum)))
 
@@ -75,5 +76,4 @@ def resized(spectrum: Spectrum, norm: float) -> Spectrum:
 
 
 def _upper(spectrum: Spectrum) -> float:
-    own = spectrum.multiplicities
-    return spectrum.spectral + (0.0 if own is None else own.spectral_error)
+    return spectrum.spectral + (spectrum.spectral_error or 0.0)

@@ -9,32 +9,56 @@ the 2 of QK. As adapted in arXiv 2605.07297; leading factors only, not guarantee
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import hypot
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Estimate
+from attnlaw.bounds.errors import LogError, combined
 from attnlaw.bounds.factors import MatrixFactors
 from attnlaw.numerics.logs import log_sum
+from attnlaw.spectra.spectrum import Spectrum
 
 
 def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
     """ln of the norm-based proxy with the given norm of each matrix (an attribute of its spectrum).
 
-    Its error is how far it may lie above: norms of entries are exact, gamma and alpha have their errors.
+    Its error is how far it may lie above by gamma and alpha, and the standard error of norms that are from a
+    sample, in quadrature: with weights w of the terms in the sum, d ln B = sum w d ln |W|.
     """
-    value = _log_norm_based(matrices, norm, [m.log_alpha.value for m in matrices])
-    if all(m.log_scale_error is None for m in matrices):
+    terms = _terms(matrices, norm, [m.log_alpha.value for m in matrices])
+    value = _total(terms)
+    sampled = [_relative_error(m.spectrum) if norm == "norm_11" else None for m in matrices]
+    known = all(m.log_scale_error is None for m in matrices)
+    if known and all(own is None for own in sampled):
         return Estimate(value)
     raised = [m.log_alpha.value + (m.log_scale_error or 0.0) for m in matrices]
-    return Estimate(value, _log_norm_based(matrices, norm, raised) - value)
+    bound = 0.0 if known else _total(_terms(matrices, norm, raised)) - value
+    weights = np.exp((terms - value) * (2 / 3))
+    spreads = (
+        (m.place, float(weight), LogError(own or 0.0, 0.0))
+        for m, weight, own in zip(matrices, weights, sampled, strict=True)
+    )
+    return Estimate(value, hypot(combined(spreads), bound))
 
 
-def _log_norm_based(matrices: Sequence[MatrixFactors], norm: str, log_alpha: Sequence[float]) -> float:
-    terms = [
-        _log(getattr(m.spectrum, norm)) + own + m.log_norm_gamma
-        for m, own in zip(matrices, log_alpha, strict=True)
-    ]
-    return 1.5 * float(np.logaddexp(0.0, log_sum(np.array(terms) * (2 / 3))))
+def _terms(matrices: Sequence[MatrixFactors], norm: str, log_alpha: Sequence[float]) -> NDArray[np.float64]:
+    return np.array(
+        [
+            _log(getattr(m.spectrum, norm)) + own + m.log_norm_gamma
+            for m, own in zip(matrices, log_alpha, strict=True)
+        ]
+    )
+
+
+def _total(terms: NDArray[np.float64]) -> float:
+    return 1.5 * float(np.logaddexp(0.0, log_sum(terms * (2 / 3))))
+
+
+def _relative_error(spectrum: Spectrum) -> float | None:
+    """Of its (1,1) norm; None where every entry was summed."""
+    return spectrum.norm_11_error / spectrum.norm_11 if spectrum.norm_11_error else None
 
 
 def _log(value: float) -> float:

@@ -66,7 +66,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
     log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
     best = int(np.argmin(curve))
-    p = _valley(factors.spectrum, log_scale, hidden_size)
+    p = best_index(factors.spectrum, log_scale, hidden_size)
 
     def value(index: float, spectrum: Spectrum) -> float:
         return float(log_contribution(np.array([index]), spectrum, log_scale, hidden_size)[0])
@@ -76,7 +76,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
         return float(log_contribution(grid, spectrum, log_scale, hidden_size).min())
 
     def minimum(spectrum: Spectrum) -> float:
-        return value(_valley(spectrum, log_scale, hidden_size), spectrum)
+        return value(best_index(spectrum, log_scale, hidden_size), spectrum)
 
     return Contribution(
         factors=factors,
@@ -117,7 +117,7 @@ def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
 def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
     """The error of a value ln C, taken at p: it is linear in ln(scale) with slope p / (p + 2)."""
     spectrum = factors.spectrum
-    if spectrum.multiplicities is None and factors.log_scale_error is None:
+    if spectrum.is_exact and factors.log_scale_error is None:
         return None
     bound = p / (p + 2) * (factors.log_scale_error or 0.0)
     if value(spectrum) == -np.inf:
@@ -125,7 +125,7 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
     return LogError.of(spectrum, value, bound)
 
 
-def _valley(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
+def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
     """The minimiser of C over [0, 2]: the root of the increasing `f'(p)(p + 2) - f(p)`, by Newton's method.
 
     Its slope is `f''(p)(p + 2)`, f'' a variance of logarithms; the bracket halves where a step leaves it.

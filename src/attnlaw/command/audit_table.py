@@ -280,4 +280,4 @@ def _proxy_table(summary: dict[str, Any]) -> Table:
 
 
 def _proxy(value: float, error: float | None) -> str:
-    return with_error(value, error) if error else f"{value:.4f}"
+    return _number(value, ".4f", error)

@@ -23,6 +23,7 @@ TABLES = {
     "check": "attnlaw.command.check_table",
     "diff": "attnlaw.command.diff_table",
     "fit": "attnlaw.command.fit_table",
+    "init": "attnlaw.command.init_table",
     "lens": "attnlaw.command.lens_table",
     "margins": "attnlaw.command.margins_table",
 }

@@ -59,7 +59,7 @@ class Fit:
 def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
     """Fit one law, named in `FITTERS`, to a measured spectrum; `seed` fixes the draws of its tests.
 
-    A spectrum measured from thin factors (route "qr") is a head: its null is a product of two factors.
+    A spectrum measured from thin factors (route "qr" or "cholesky") is a head: its null is a product of two.
 
     >>> rng = np.random.default_rng(0)
     >>> values = np.linalg.svd(rng.standard_normal((40, 60)), compute_uv=False)

@@ -25,7 +25,7 @@ def obstacle(spectrum: Spectrum) -> str | None:
 
 
 def is_head(spectrum: Spectrum) -> bool:
-    return spectrum.route == "qr"
+    return spectrum.route in ("qr", "cholesky")
 
 
 def inner_size(spectrum: Spectrum) -> int | None:

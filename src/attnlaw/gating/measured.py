@@ -15,7 +15,7 @@ from attnlaw.base.tables import frame, schema_of
 from attnlaw.comparing.diff import Diff, diff
 from attnlaw.gating.rules import Tables
 from attnlaw.gating.tensors import tensor_table
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import Arithmetic, ModelSettings
 
 
 class Measured:
@@ -41,7 +41,7 @@ class Measured:
         """NaN and infinity are findings: what does not need them is measured."""
         return audit(
             self.settings,
-            approximate=self.approximate,
+            arithmetic=Arithmetic(approximate=self.approximate),
             progress=self.progress,
             tolerant=True,
             thresholds=self.thresholds,

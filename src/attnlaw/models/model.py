@@ -257,7 +257,8 @@ class Product:
 class Model:
     """A checkpoint read as a Transformer: `layers` as they are stored, `network` as the theory reads them.
 
-    `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for.
+    `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for. A `lean`
+    model reads as float32 what is stored in less; nothing is lost.
     """
 
     name: str
@@ -269,6 +270,7 @@ class Model:
     unembedding_view: View | None = None
     extensions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    lean: bool = False
 
     @property
     def hidden_size(self) -> int | None:
@@ -288,8 +290,14 @@ class Model:
         """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
         stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
+        if self.lean and self.is_narrow(view):
+            return self._finite(part.astype(np.float32, copy=False), view.tensor)
         matrix = self._finite(part.astype(np.float64), view.tensor)
         return matrix if view.after is None else self.read(view.after) @ matrix
+
+    def is_narrow(self, view: View) -> bool:
+        """Whether a map is one tensor that is stored in 16 bits or less."""
+        return view.after is None and self.tensors.dtype(view.tensor) not in ("float64", "float32")
 
     def bias(self, view: View) -> Vector:
         """What is added to the outputs of a map."""

@@ -80,6 +80,9 @@ class Scaled(Tensors):
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is used
             return stored.astype(np.float64) * self._spread(real, stored.shape, scale_name)
 
+    def ahead(self, name: str, member: int | None = None) -> None:
+        self._tensors.ahead(name, member)
+
     def _spread(self, scale: NDArray[np.float64], shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
         """The scale of every entry, from one of the three layouts."""
         if scale.size == 1:

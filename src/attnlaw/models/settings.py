@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,24 @@ if TYPE_CHECKING:
     from attnlaw.models.model import Model
 
 CHECKPOINT, MACHINE = "Checkpoint", "Machine"
+STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How carefully matrices are measured.
+
+    `approximate` estimates very large ones. `precision` is `storage` (float32 where weights are stored in 16
+    bits or less, and that is precise enough) or `double`. `exact`: norms of entries from every entry, also of
+    large products.
+    """
+
+    approximate: bool = False
+    precision: str = STORAGE
+    exact: bool = False
+
+
+USUAL = Arithmetic()
 
 
 def model_setting(default: Any) -> Any:

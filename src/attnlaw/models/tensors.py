@@ -41,6 +41,9 @@ class Tensors(ABC):
         As stored (any real dtype, float8 and bfloat16 included), or decoded where numpy has no such type.
         """
 
+    def ahead(self, name: str, member: int | None = None) -> None:  # noqa: B027  (a hint, which few can use)
+        """Hear that the tensor will be read soon."""
+
 
 class InMemory(Tensors):
     """Tensors of a mapping; nothing is copied until a tensor is read."""

@@ -25,7 +25,7 @@ Matrix = NDArray[np.float64]
 def applied_matrix(matrix: Matrix, fold: Fold, gram: Matrix | None = None) -> Applied:
     """The spectral norm with its error and the Frobenius norm of a folded matrix, of `power_scaled` entries.
 
-    `gram` is M M^T where it is there anyway; without it products go through M twice.
+    `gram` is M M^T where it is there anyway; without it products go through M twice, in the precision of M.
 
     >>> folded = applied_matrix(np.array([[3.0, 0.0], [0.0, 4.0]]), Fold(np.array([2.0, 1.0]), False))
     >>> round(folded.spectral.value, 9), round(folded.frobenius, 9)
@@ -40,7 +40,7 @@ def applied_matrix(matrix: Matrix, fold: Fold, gram: Matrix | None = None) -> Ap
     unit = Fold(gain / size, fold.centred)
 
     def product(block: Matrix) -> Matrix:
-        inside = unit.transposed(block)
+        inside = unit.transposed(block).astype((matrix if gram is None else gram).dtype, copy=False)
         return unit(matrix @ (matrix.T @ inside) if gram is None else gram @ inside)
 
     spectral = largest_value(product, matrix.shape[0])
@@ -50,6 +50,8 @@ def applied_matrix(matrix: Matrix, fold: Fold, gram: Matrix | None = None) -> Ap
 def _frobenius(matrix: Matrix, fold: Fold) -> float:
     columns = max(1, BLOCK // matrix.shape[0])
     starts = range(0, matrix.shape[1], columns)
-    # In one order, so that the sum does not depend on how the matrix lies in memory.
-    parts = (fold(np.ascontiguousarray(matrix[:, at : at + columns])) for at in starts)
+    # Float64 in one order, so that the sum does not depend on how the matrix lies in memory.
+    float64 = matrix.dtype == np.float64
+    blocks = (matrix[:, at : at + columns] for at in starts)
+    parts = (fold(np.ascontiguousarray(part) if float64 else part.astype(np.float64)) for part in blocks)
     return float(np.sqrt(sum(float(np.einsum("ij,ij->", part, part)) for part in parts)))

@@ -8,32 +8,39 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from attnlaw.spectra.lanczos import DEFLATED, LEADING_STEPS, POWER_STEPS, PROBES, STEPS
+from attnlaw.spectra.sampled import COLUMNS
 
-# Operations that do not run at the rate of a matrix product, as multiples of those that do (measured at 4096
-# x 11008): the symmetric eigenproblem, and products with few columns, which wait for memory.
-EIGENPROBLEM = 1.6
-NARROW = 1.5
+# Operations that do not run at the rate of a float64 matrix product, as multiples of those that do (measured
+# at 4096 x 11008): the symmetric eigenproblem, all of it in float32, products with few columns, which wait
+# for memory.
+EIGENPROBLEM = 4.4
+SINGLE = 0.55
+NARROW = 4.6
 
 
-def matrix_operations(rows: int, cols: int, approximate: bool) -> float:
-    """Operations for the spectrum of one matrix, in units of a large matrix product's.
+def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = False) -> float:
+    """Operations for the spectrum of one matrix, in units of a large float64 matrix product's.
 
-    >>> matrix_operations(8192, 28672, True) < 0.5 * matrix_operations(8192, 28672, False)
+    >>> matrix_operations(8192, 28672, True) < matrix_operations(8192, 28672, False)
+    True
+    >>> matrix_operations(8192, 28672, True) > matrix_operations(8192, 28672, False, single=True)
     True
     """
     short, long = min(rows, cols), max(rows, cols)
     if not approximate:
-        return short**2 * long + EIGENPROBLEM * short**3
+        return (SINGLE if single else 1.0) * (short**2 * long + EIGENPROBLEM * short**3)
     wide = (2 + POWER_STEPS + LEADING_STEPS) * DEFLATED
     return 4.0 * short * long * (wide + NARROW * STEPS * (PROBES + 1))
 
 
-def product_operations(rows: int, inner: int, cols: int) -> float:
-    """Operations for the spectrum of a product of thin factors; its (1,1) norm needs every entry.
+def product_operations(rows: int, inner: int, cols: int, every: bool = True) -> float:
+    """Operations for the spectrum of a product of thin factors.
 
-    Its factors are made triangular twice: as stored, and as applied.
+    Its (1,1) norm is from `every` entry, or from a sample. Its factors are made triangular twice: as stored,
+    and as applied.
     """
-    return 2.0 * rows * inner * cols + 8.0 * inner**2 * (rows + cols)
+    formed = cols if every else min(COLUMNS, cols)
+    return 2.0 * rows * inner * formed + 8.0 * inner**2 * (rows + cols)
 
 
 def operations_per_second() -> float:

@@ -1,62 +1,132 @@
-"""Singular values of a matrix that is held whole: a float64 Gram matrix, or the SVD where that is too coarse.
+"""Singular values of a matrix that is held whole: a Gram matrix, or the SVD where that is too coarse.
 
 The eigenvalues of M^T M carry an absolute error e s_1^2, where e was at most 0.5 eps sqrt(n) over many
 spectra and sizes n = min(rows, cols); a singular value s then carries e s_1^2 / (2 s). While the smallest
 one stays above 2e-3 s_1, every value of a matrix up to n = 4096 is right to 1e-12 s_1 and to 1e-9 of
-itself; below that the SVD is used.
+itself; below that the SVD is used. Where weights were stored in 16 bits or less, a float32 Gram matrix is
+tried first (see `precision`).
+
+A matrix of another type than its Gram matrix is converted in slabs, so that it never stands twice in memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import svdvals
+from scipy.linalg import get_blas_funcs, svdvals
 
+from attnlaw.base.estimate import Estimate
 from attnlaw.models.norms import Fold
 from attnlaw.numerics.two_stage import symmetric_eigenvalues
 from attnlaw.spectra.applied import applied_matrix
+from attnlaw.spectra.precision import CONSTANT, EPS, FLOAT32, FLOAT64, least_ratio
 from attnlaw.spectra.scaling import power_scaled
-from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.spectra.spectrum import Applied, Spectrum
 
 GRAM_LIMIT = 2e-3
 # Entries worked on at a time where a copy is needed: 2 MB, which stays in a core's cache.
 BLOCK = 2**18
+# Entries of a slab, where a Gram matrix is made in another precision than the matrix has: 32 MB at most.
+SLAB = 2**22
 
 Matrix = NDArray[np.float64]
 
 
-def matrix_spectrum(matrix: Matrix, fold: Fold | None = None) -> Spectrum:
-    """The spectrum of a float64 matrix; all min(rows, cols) singular values.
+def matrix_spectrum(matrix: Matrix, fold: Fold | None = None, rounding: float | None = None) -> Spectrum:
+    """The spectrum of a matrix; all min(rows, cols) singular values.
 
-    With `fold` its sizes as applied stand beside them. Raises OverflowError where a norm of the matrix
-    exceeds float64.
+    With `fold` its sizes as applied stand beside them. `rounding` is the relative error that its entries were
+    stored with (see `precision`), None where they take float64. Raises OverflowError where a norm of the
+    matrix exceeds float64.
 
     >>> matrix_spectrum(np.array([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])).values
     array([4., 3.])
     """
     scaled, scale = power_scaled(matrix)
+    found = None if rounding is None else _in_float32(scaled, fold, rounding)
+    values, applied, route, precision = found or _in_float64(scaled, fold)
     rows, cols = scaled.shape
-    gram = scaled @ scaled.T if rows <= cols else scaled.T @ scaled
-    applied = None if fold is None else applied_matrix(scaled, fold, gram if rows <= cols else None)
-    eigenvalues = symmetric_eigenvalues(gram)[::-1]
-    del gram
-    values, route = _singular_values(scaled, eigenvalues)
-    norm_21, norm_11 = entry_norms(scaled)
-    return rescaled(Spectrum(values, (rows, cols), norm_21, norm_11, route, applied=applied), scale)
+    spectrum = Spectrum(
+        values, (rows, cols), *entry_norms(scaled), route=route, applied=applied, precision=precision
+    )
+    return rescaled(spectrum, scale)
 
 
-def entry_norms(matrix: Matrix) -> tuple[float, float]:
-    """The (2,1) and the (1,1) norm."""
-    return float(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)).sum()), absolute_sum(matrix)
+Found = tuple[Matrix, Applied | None, str, str]
+
+
+def _in_float32(matrix: Matrix, fold: Fold | None, rounding: float) -> Found | None:
+    """Singular values, sizes as applied, route, precision; None where float32 adds more than storing did."""
+    eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float32))
+    least = least_ratio(eigenvalues.clip(0.0), (matrix.shape[0], matrix.shape[1]), rounding)
+    if eigenvalues[-1] <= least**2 * eigenvalues[0]:
+        return None
+    if applied is not None and fold is not None and applied.spectral.value > 0:
+        # What the Gram matrix is off by goes through the fold on both sides.
+        off = CONSTANT * EPS * float(eigenvalues[0]) * float(np.abs(fold.gain).max()) ** 2
+        top, error = applied.spectral.value, applied.spectral.error or 0.0
+        applied = replace(applied, spectral=Estimate(top, error + off / (2 * top)))
+    return np.sqrt(eigenvalues), applied, "gram", FLOAT32
+
+
+def _in_float64(matrix: Matrix, fold: Fold | None) -> Found:
+    eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float64))
+    values, route = _singular_values(matrix, eigenvalues)
+    return values, applied, route, FLOAT64
+
+
+def _eigenvalues(matrix: Matrix, fold: Fold | None, dtype: np.dtype[Any]) -> tuple[Matrix, Applied | None]:
+    """The eigenvalues of the smaller Gram matrix, descending, and the sizes of the folded matrix."""
+    rows, cols = matrix.shape
+    gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)
+    applied = None if fold is None else applied_matrix(matrix, fold, gram if rows <= cols else None)
+    return symmetric_eigenvalues(gram)[::-1], applied
+
+
+def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """W W^T in the given precision, whatever that of W.
+
+    >>> gram_matrix(np.array([[1.0, 2.0]], dtype=np.float32), np.dtype(np.float64))
+    array([[5.]])
+    """
+    if wide.dtype == dtype:
+        return np.asarray(wide @ wide.T)
+    size, step = wide.shape[0], max(1, SLAB // wide.shape[0])
+    (update,) = get_blas_funcs(("syrk",), dtype=dtype)
+    gram = np.zeros((size, size), dtype, order="F")
+    for at in range(0, wide.shape[1], step):
+        slab = wide[:, at : at + step].astype(dtype)
+        lies = slab.flags.f_contiguous
+        gram = update(1.0, slab if lies else slab.T, 1.0, gram, not lies, lower=1, overwrite_c=1)
+    for at in range(0, size, 512):  # BLAS leaves the other triangle out
+        rows = slice(at, at + 512)
+        block = gram[rows, rows]
+        block += np.tril(block, -1).T
+        gram[rows, at + 512 :] = gram[at + 512 :, rows].T
+    return gram.T
+
+
+def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
+    """The (2,1) and the (1,1) norm, summed in float64."""
+    if matrix.dtype == np.float64:
+        return float(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)).sum()), absolute_sum(matrix)
+    norm_21, norm_11 = 0.0, 0.0
+    step = max(1, BLOCK // matrix.shape[0])
+    for at in range(0, matrix.shape[1], step):
+        part = matrix[:, at : at + step].astype(np.float64)
+        norm_21 += float(np.sqrt(np.einsum("ij,ij->j", part, part)).sum())
+        norm_11 += float(np.abs(part, out=part).sum())
+    return norm_21, norm_11
 
 
 def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
     """The spectrum of the matrix times `scale`."""
     if scale == 1:
         return spectrum
-    norm_21, norm_11 = spectrum.norm_21 * scale, spectrum.norm_11 * scale
+    norm_21, norm_11, error = spectrum.norm_21 * scale, spectrum.norm_11 * scale, spectrum.norm_11_error
     # The (1,1) norm bounds the (2,1) norm, and that the nuclear norm: no sum of values overflows.
     if not np.isfinite(norm_11):
         raise OverflowError("the sum of its absolute entries exceeds float64")
@@ -68,6 +138,7 @@ def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
         values=spectrum.values * scale,
         norm_21=norm_21,
         norm_11=norm_11,
+        norm_11_error=None if error is None else error * scale,
         multiplicities=own,
         applied=None if spectrum.applied is None else spectrum.applied.rescaled(scale),
     )
@@ -86,4 +157,4 @@ def _singular_values(matrix: Matrix, eigenvalues: Matrix) -> tuple[Matrix, str]:
     """From the Gram matrix's eigenvalues, descending, where they are fine enough, and the route taken."""
     if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
         return np.sqrt(eigenvalues), "gram"
-    return svdvals(matrix, check_finite=False), "svd"
+    return svdvals(matrix.astype(np.float64, copy=False), check_finite=False), "svd"

@@ -44,8 +44,13 @@ class Run:
         return Run(self.squared_norm[chosen], self.diagonal[chosen], self.beside[chosen])
 
 
-def lanczos(gram: Operator, starts: Matrix, steps: int) -> Run:
-    """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past."""
+def lanczos(
+    gram: Operator, starts: Matrix, steps: int, enough: Callable[[Run], bool] = lambda run: False
+) -> Run:
+    """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past.
+
+    It ends after `FIRST` steps where these are `enough`.
+    """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
     vector = _divided(starts, norms)
@@ -64,6 +69,10 @@ def lanczos(gram: Operator, starts: Matrix, steps: int) -> Run:
         largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))
         beside[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
         vector = _divided(image, beside[:, step])
+        if step + 1 == FIRST < steps:
+            early = Run(norms**2, diagonal[:, :FIRST], beside[:, :FIRST])
+            if enough(early):
+                return early
     return Run(norms**2, diagonal, beside)
 
 
@@ -90,11 +99,11 @@ def largest_value(gram: Operator, size: int) -> Estimate:
     3.0
     """
     start = np.random.default_rng(0).standard_normal((size, 1))
-    found = _largest(lanczos(gram, start, min(FIRST, size)), size)
-    assert found.error is not None
-    if found.error <= FOUND * found.value or size <= FIRST:
-        return found
-    return _largest(lanczos(gram, start, min(MOST, size)), size)
+    return _largest(lanczos(gram, start, min(MOST, size), lambda run: _is_found(_largest(run, size))), size)
+
+
+def _is_found(top: Estimate) -> bool:
+    return (top.error or 0.0) <= FOUND * top.value
 
 
 def _largest(run: Run, size: int) -> Estimate:

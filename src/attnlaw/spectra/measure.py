@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, zip_longest
 from zlib import crc32
 
 import numpy as np
@@ -16,35 +16,38 @@ from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.models.model import Attention, Block, Matrix, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.models.norms import NONE
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import STORAGE, USUAL, Arithmetic, ModelSettings
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factor_sizes import block_factors
 from attnlaw.spectra.factored import Root, spectrum_and_roots
 from attnlaw.spectra.lanczos import approximate_spectrum
+from attnlaw.spectra.precision import rounding
+from attnlaw.spectra.sampled import LARGE as MANY_ENTRIES
 from attnlaw.spectra.scores import ScoreReader, no_sizes
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 from attnlaw.spectra.threads import in_threads
 
-# Elements of float64 matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B.
-IN_FLIGHT = 10**8
-# On request, matrices whose shorter side is at least this are approximated: below it that saves no time.
-LARGE = 4096
+# Bytes of matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B in float64.
+IN_FLIGHT = 8 * 10**8
+# On request, matrices whose shorter side is at least this are approximated, of 16 bits or less twice this:
+# below it that saves no time (measured by benchmarks/growth.py).
+LARGE = 8192
 # A measurement that takes more seconds than this is announced.
 LONG = 20
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which layers (None: all) and groups of matrices to measure, and whether to approximate large ones.
+    """Which layers (None: all) and groups of matrices to measure, and how carefully.
 
     `left_out` are places that cannot be measured.
     """
 
     layers: range | None = None
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)
-    approximate: bool = False
+    arithmetic: Arithmetic = USUAL
     left_out: frozenset[Place] = frozenset()
 
     @property
@@ -53,26 +56,29 @@ class Selection:
         return self.layers is None and set(LAYER_GROUPS) <= {*self.groups}
 
     @classmethod
-    def of(cls, settings: ModelSettings, network: Network[Product], approximate: bool = False) -> Selection:
+    def of(
+        cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = USUAL
+    ) -> Selection:
         """What the settings choose of a network.
 
         An adapter by itself has no layers to choose from: it is measured whole.
         """
         if not network.layers:
-            return cls(groups=())
+            return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.others))
         if chosen and not any(layer.index in chosen for layer in network.layers):
             raise BadSetting("layers", "selects none with softmax attention", settings.layers)
         groups = tuple(LAYER_GROUPS) if settings.only is None else tuple(dict.fromkeys(settings.only))
-        return cls(chosen, groups, approximate)
+        return cls(chosen, groups, arithmetic)
 
     def takes(self, place: Place) -> bool:
         group = KINDS[place.kind].group
         inside = self.layers is None or place.layer is None or place.layer in self.layers
         return place not in self.left_out and (group is None or (group in self.groups and inside))
 
-    def approximates(self, product: Product) -> bool:
-        return self.approximate and product.block is None and min(product.shape) >= LARGE
+    def approximates(self, product: Product, narrow: bool) -> bool:
+        least = 2 * LARGE if narrow else LARGE
+        return self.arithmetic.approximate and product.block is None and min(product.shape) >= least
 
 
 @dataclass(frozen=True)
@@ -80,21 +86,35 @@ class Unit:
     """What is read together: one matrix, or all heads of one product of two tensors.
 
     `first` is the number of its first matrix among all of the model, in the order of rows, whatever is
-    selected: with the model it says all.
+    selected: with the model it says all. `rounding` is what its tensors were stored with where float32 may do
+    (see `precision`), None where all is float64; `exact`: norms of entries are from every entry.
     """
 
     first: int
     place: Place
     product: Product
     members: int
-    approximate: bool
+    approximate: bool = False
+    rounding: float | None = None
+    exact: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """In memory when it is read."""
+        return self.product.elements * (8 if self.rounding is None else 4)
+
+    @property
+    def seed(self) -> int:
+        """Its own, the same in every run: errors of different matrices are independent."""
+        return crc32(f"{self.product.tensors} {self.place.expert}".encode())
 
     @property
     def operations(self) -> float:
         rows, cols = self.product.shape
         if self.product.inner is None:
-            return matrix_operations(rows, cols, self.approximate)
-        return self.members * product_operations(rows, self.product.inner, cols)
+            return matrix_operations(rows, cols, self.approximate, self.rounding is not None)
+        every = self.exact or rows * cols <= MANY_ENTRIES
+        return self.members * product_operations(rows, self.product.inner, cols, every)
 
 
 def expected_seconds(model: Model, selection: Selection, jobs: int | None = None) -> float:
@@ -114,11 +134,31 @@ def tell_expected(model: Model, selection: Selection, jobs: int | None = None) -
 def measure(
     model: Model, selection: Selection, jobs: int | None = None, progress: Progress = silent
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices, whatever the number of threads to the same bits; others are None."""
+    """Measure the selected matrices, whatever the number of threads to the same bits; others are None.
+
+    Large ones first, so that no thread waits for one in the end. While a unit is factorised, the tensors of
+    the one that its thread is likely to take next are read into the system's cache.
+    """
     units = units_of(model, selection)
-    work = [(unit.product.elements, partial(unit_spectra, model, unit)) for unit in units]
+    order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
+    following = order[jobs or usable_cores() :]
+    work = [
+        (
+            units[number].bytes,
+            partial(_read_ahead, model, units[number], None if after is None else units[after]),
+        )
+        for number, after in zip_longest(order, following)
+    ]
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
-    return measured_tree(model, selection, chain(*results))
+    found = dict(zip(order, results, strict=True))
+    return measured_tree(model, selection, chain(*(found[number] for number in range(len(units)))))
+
+
+def _read_ahead(model: Model, unit: Unit, following: Unit | None) -> list[Spectrum]:
+    if following is not None:
+        for view in following.product.views:
+            model.tensors.ahead(view.tensor, view.member)
+    return unit_spectra(model, unit)
 
 
 def measured_tree(
@@ -143,8 +183,18 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
         chosen, key=lambda one: (replace(one[1][0], head=None), one[1][1])
     ):
         numbers = [number for number, _ in members]
-        found.append(Unit(numbers[0], place, product, len(numbers), selection.approximates(product)))
+        found.append(_unit(model, selection, Unit(numbers[0], place, product, len(numbers))))
     return found
+
+
+def _unit(model: Model, selection: Selection, unit: Unit) -> Unit:
+    """The unit, with how it is to be measured."""
+    product, how = unit.product, selection.arithmetic
+    narrow = how.precision == STORAGE and all(model.is_narrow(view) for view in product.views)
+    if selection.approximates(product, narrow):
+        return replace(unit, approximate=True)
+    units = [rounding(model.tensors.dtype(view.tensor)) or 0.0 for view in product.views] if narrow else []
+    return replace(unit, rounding=min(units, default=None), exact=how.exact)
 
 
 def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
@@ -171,17 +221,16 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
         reader = None
         if isinstance(block, Attention) and KINDS[kind].scores and no_sizes(block) is None:
             reader = ScoreReader(model, block)
-        pairs = enumerate(block.factors(model, kind))
+        pairs = enumerate(block.factors(replace(model, lean=unit.rounding is not None), kind))
         heads = [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
         return _with_factors(model, unit, block, heads)
-    matrix, norm = model.read(product.views[0]), product.norm
+    matrix = replace(model, lean=unit.rounding is not None).read(product.views[0])
+    norm = product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
     if unit.approximate:
-        # A seed of its own for each matrix, the same in every run: their errors are independent.
-        seed = crc32(f"{product.tensors} {unit.place.expert}".encode())
-        spectrum = approximate_spectrum(matrix, seed, fold)
+        spectrum = approximate_spectrum(matrix, unit.seed, fold)
     else:
-        spectrum = matrix_spectrum(matrix, fold)
+        spectrum = matrix_spectrum(matrix, fold, unit.rounding)
     return [spectrum if norm is None or fold else replace(spectrum, applied=spectrum.as_stored)]
 
 
@@ -198,12 +247,16 @@ def _head(
     The triangular factors of its stored ones stand beside it. `reader` makes the sizes of queries and keys
     from the same factorisation.
     """
+    left, right = (factor.astype(np.float64, copy=False) for factor in pair)
+    pair = left, right
     try:
         with np.errstate(over="raise", invalid="raise"):
             folded = block.applied(model, unit.place.kind, *pair)
     except FloatingPointError as error:
         raise OverflowError(PAST_FLOAT64) from error
-    spectrum, stored, roots = spectrum_and_roots(*pair, folded)
+    many = left.shape[0] * right.shape[1] > MANY_ENTRIES and not unit.exact
+    quick, seed = unit.rounding is not None, unit.seed + head if many else None
+    spectrum, stored, roots = spectrum_and_roots(*pair, folded, quick, seed)
     scores = None if reader is None or roots is None else reader(head, pair, roots)
     return replace(spectrum, latent=unit.product.latent, scores=scores), stored
 

@@ -11,7 +11,8 @@
 | condition | s_1 / s_k, k the number of values kept |
 
 An exact spectrum lists every value once. An approximate one (see `lanczos`) lists the nodes of a quadrature
-rule with multiplicities; every sum over values then carries an error.
+rule with multiplicities; every sum over values then carries an error. So does one that was found in float32,
+a much smaller one (see `precision`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Estimate
 from attnlaw.spectra.factor_sizes import FactorSizes
+from attnlaw.spectra.precision import FLOAT32, FLOAT64, single_errors
 from attnlaw.spectra.score_sizes import ScoreSizes
 
 RANK_TOLERANCE = 1e-10
@@ -87,12 +89,13 @@ class Spectrum:
     """All singular values that can differ from zero, in descending order, with two norms of the entries.
 
     A matrix keeps min(rows, cols) values; a product through d dimensions keeps min(rows, cols, d).
-    `route` says how they were computed: "gram", "svd", "qr" (of thin factors) or "lanczos" (approximate: then
-    `multiplicities` says how often each of `values` counts). `inner` is the d of a product, None of a matrix;
-    `latent` says that a factor of it is a product itself (latent attention). `applied` has its sizes with the
-    norm before it folded in; None where that norm is not known. `scores` has the sizes of queries and keys;
-    None where they are not known, and of what is no QK. `factors` has those of the factors of a head; None
-    where it has no gauge.
+    `route` says how they were computed: "gram", "svd", "qr" or "cholesky" (of thin factors) or "lanczos"
+    (approximate: then `multiplicities` says how often each of `values` counts), `precision` in which type.
+    `norm_11_error` is a standard error; None where every entry was summed. `inner` is the d of a product,
+    None of a matrix; `latent` says that a factor of it is a product itself (latent attention). `applied` has
+    its sizes with the norm before it folded in; None where that norm is not known. `scores` has the sizes of
+    queries and keys; None where they are not known, and of what is no QK. `factors` has those of the factors
+    of a head; None where it has no gauge.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -110,6 +113,20 @@ class Spectrum:
     applied: Applied | None = None
     scores: ScoreSizes | None = None
     factors: FactorSizes | None = None
+    precision: str = FLOAT64
+    norm_11_error: float | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its values carry no error but float64's."""
+        return self.multiplicities is None and self.precision == FLOAT64
+
+    @property
+    def spectral_error(self) -> float | None:
+        """Of the largest value; None for an exact spectrum."""
+        if self.multiplicities is not None:
+            return self.multiplicities.spectral_error
+        return float(single_errors(self.values)[0]) if self.precision == FLOAT32 else None
 
     @property
     def counts(self) -> Reals:
@@ -127,8 +144,7 @@ class Spectrum:
     @property
     def as_stored(self) -> Applied:
         """Its sizes as applied where no norm stands before it."""
-        own = self.multiplicities
-        return Applied(Estimate(self.spectral, None if own is None else own.spectral_error), self.frobenius)
+        return Applied(Estimate(self.spectral, self.spectral_error), self.frobenius)
 
     @property
     def nuclear(self) -> float:
@@ -180,7 +196,7 @@ class Spectrum:
         return float(np.sum(self.counts_above_tolerance * self.above_tolerance**p))
 
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """The error of a quantity computed from an approximate spectrum; None for an exact one.
+        """The error of a quantity computed from an approximate or float32 spectrum; None for an exact one.
 
         The standard error over the probes and the width of the bracket, in quadrature.
 
@@ -195,7 +211,7 @@ class Spectrum:
         """The standard error of a quantity over the probes: the random part of its error."""
         own = self.multiplicities
         if own is None:
-            return None
+            return None if self.is_exact else 0.0
         per_probe = [
             quantity(replace(self, multiplicities=replace(own, weights=row[None]))) for row in own.weights
         ]
@@ -206,11 +222,19 @@ class Spectrum:
         return scale * float(np.std(estimates / scale, ddof=1) / np.sqrt(len(per_probe)))
 
     def bracket(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """How far the rule from below lies from the rule from above: the part that all probes share."""
+        """How far the rule from below lies from the rule from above: the part that all probes share.
+
+        In float32: how far all values moved by their errors, the same way, move the quantity.
+        """
+        if self.is_exact:
+            return None
         own = self.multiplicities
         if own is None:
-            return None
-        lower = replace(self, values=own.lower_values, multiplicities=replace(own, weights=own.lower_weights))
+            lower = replace(self, values=self.values + single_errors(self.values))
+        else:
+            lower = replace(
+                self, values=own.lower_values, multiplicities=replace(own, weights=own.lower_weights)
+            )
         above, below = quantity(self), quantity(lower)
         return None if above is None or below is None else abs(above - below)
 

@@ -36,7 +36,7 @@ from attnlaw.gating.verdicts import Verdicts
 from attnlaw.implicit.balance import balance_of
 from attnlaw.models.model import Attention, Model
 from attnlaw.models.network import LAYER_GROUPS, Network, Place
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import Arithmetic, ModelSettings
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.training.quantities import HEADS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
@@ -71,7 +71,7 @@ def take_snapshot(
     """
     require_whole(settings.model)
     model = settings.open()
-    tree = measure(model, Selection.of(settings, model.network, approximate), settings.jobs)
+    tree = measure(model, Selection.of(settings, model.network, Arithmetic(approximate)), settings.jobs)
     reason = obstacle(tree)
     bounds = proxies(tree) if reason is None and "proxies" in quantities else None
     measured = [(place, spectrum) for place, spectrum in tree.leaves() if spectrum is not None]

@@ -11,7 +11,7 @@ from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
 from attnlaw.base.declare import Part, Progress, Quantity, Split, Table, Verb, each
 from attnlaw.base.settings import setting, settings
 from attnlaw.bounds import BOUNDS
-from attnlaw.models.settings import MACHINE, ModelSettings, require_there
+from attnlaw.models.settings import MACHINE, PRECISIONS, STORAGE, Arithmetic, ModelSettings, require_there
 from attnlaw.verbs.audit_unit import UNIT, unit_of
 
 if TYPE_CHECKING:
@@ -32,12 +32,26 @@ class AuditSettings(ModelSettings):
         None, "Training samples n: show proxy / sqrt(n) too (not a bound by itself).", least=1, panel=BOUNDED
     )
     approximate: bool = setting(
-        False, "Estimate matrices of shorter side 4096 and more, with errors.", panel=BOUNDED
+        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=BOUNDED
+    )
+    precision: str = setting(
+        STORAGE,
+        "Weights stored in 16 bits or less are factorised in float32 where storing took more (storage), or "
+        "all in float64 (double).",
+        choices=PRECISIONS,
+        panel=BOUNDED,
+    )
+    exact: bool = setting(
+        False, "(1,1) norms of large products from every entry, not from a sample of columns.", panel=BOUNDED
     )
     as_stored: bool = setting(
         False, "Show norms as stored, without the gain of the norm before.", local=True, panel=BOUNDED
     )
     no_laws: bool = setting(False, "With --out: leave the fitted laws out.", local=True, panel=MACHINE)
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return Arithmetic(self.approximate, self.precision, self.exact)
 
 
 NOT_RANDOM = (
@@ -237,7 +251,7 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.auditing.audit import audit
 
-    return _summarized(case, audit(case, case.samples, case.approximate, progress, case.as_stored))
+    return _summarized(case, audit(case, case.samples, case.arithmetic, progress, case.as_stored))
 
 
 def _summarized(case: AuditSettings, found: Audit) -> Audit:
@@ -251,8 +265,8 @@ def parts(case: AuditSettings) -> list[Part]:
     """The units of a model, for workers."""
     from attnlaw.auditing.units import selected_units
 
-    units = selected_units(case, case.approximate)
-    first = unit_of(case, case.approximate)
+    units = selected_units(case, case.arithmetic)
+    first = unit_of(case, case.arithmetic)
     return [Part(replace(first, first=unit.first), unit.members, unit.operations) for unit in units]
 
 
@@ -261,7 +275,7 @@ def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
     from attnlaw.auditing.units import joined
 
     given = Given(case.samples, case.as_stored)
-    return _summarized(case, joined(case, case.approximate, given, (own["records"] for own in tables)))
+    return _summarized(case, joined(case, case.arithmetic, given, (own["records"] for own in tables)))
 
 
 VERB = AuditVerb(

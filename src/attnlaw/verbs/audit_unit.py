@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.settings import setting, settings
-from attnlaw.models.settings import ModelSettings
+from attnlaw.models.settings import PRECISIONS, STORAGE, Arithmetic, ModelSettings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +18,8 @@ class UnitSettings(ModelSettings):
     """One unit of a model."""
 
     approximate: bool = setting(False, "Estimate it where it is large.")
+    precision: str = setting(STORAGE, "How precisely it is factorised.", choices=PRECISIONS)
+    exact: bool = setting(False, "Norms of entries from every entry.")
     first: int = setting(0, "Number of its first matrix, in the order of rows.", least=0)
     state: str = setting("", "Sizes and times of the checkpoint's files: a new one is measured anew.")
 
@@ -36,11 +38,12 @@ def run(case: UnitSettings, progress: Progress) -> Measured:
     from attnlaw.auditing.units import measured_unit
 
     whole = replace(case, first=0)  # the same of all units: a worker opens the model once
-    matrices, records = measured_unit(whole, case.approximate, case.first, case.state)
+    arithmetic = Arithmetic(case.approximate, case.precision, case.exact)
+    matrices, records = measured_unit(whole, arithmetic, case.first, case.state)
     return Measured(matrices, records)
 
 
-def unit_of(case: ModelSettings, approximate: bool) -> UnitSettings:
+def unit_of(case: ModelSettings, arithmetic: Arithmetic) -> UnitSettings:
     """The settings of the first unit of a model that workers are to open."""
     from attnlaw.auditing.units import on_disk, state_of
 
@@ -49,7 +52,7 @@ def unit_of(case: ModelSettings, approximate: bool) -> UnitSettings:
         for name in ("model", "map", "adapter")
     }
     state = state_of(*given.values())
-    return UnitSettings(**given, heads=case.heads, jobs=1, approximate=approximate, state=state)
+    return UnitSettings(**given, **vars(arithmetic), heads=case.heads, jobs=1, state=state)
 
 
 UNIT = Verb(

@@ -68,7 +68,7 @@ class CheckSettings(ModelSettings):
         panel=GATE,
     )
     approximate: bool = setting(
-        False, "Estimate matrices of shorter side 4096 and more, with errors.", panel=GATE
+        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=GATE
     )
 
 

@@ -57,7 +57,8 @@ class Simulate(Learn):
     )
     sensing: str = setting(
         "tokens",
-        "What students see: tokens, signed (without skewness), or goe (the theory's Gaussian matrices).",
+        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, "
+        "untied ginibre.",
         choices=SENSINGS,
         many=True,
         panel=RUN,
@@ -76,10 +77,11 @@ MEASURED = (
     Quantity("estimation_error", "|Ŝ − S*|²/d", "E", error=True, brief=True, log=True),
     Quantity("prediction_error", "on fresh clean labels, per sample", error=True),
     Quantity("training_loss", "per sample over all (a,b), without the penalty", error=True, brief=True),
-    Quantity("overlap", "Tr Ŝ S*/d", "m", error=True),
-    Quantity("norm", "Tr Ŝ²/d", "q", error=True),
+    Quantity("overlap", "Tr ŜᵀS*/d", "m", error=True),
+    Quantity("norm", "|Ŝ|²/d", "q", error=True),
     Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
     Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
+    Quantity("nuclear_norm", "|Ŝ|_*/d, the sum of singular values over d (untied)", error=True, brief=True),
 )
 RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", quiet=True)
 QUANTITIES = (
@@ -88,8 +90,21 @@ QUANTITIES = (
         "noise_level", "of the matrix the student effectively sees (softmax, Bayes: a)", "δ", error=True
     ),
     Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
+    Quantity("cut", "below which the width of the factors cuts (t > b)", "t", error=True),
+    Quantity(
+        "smallest_value", "smallest value that is kept: away from 0 width, not weight decay, cut the rank"
+    ),
+    Quantity("stability", "K/α_P (tied K/2α_T) at d = 160 where width cuts: unstable above 1"),
     Quantity("shrinkage", "of the eigenvalues that are left", quiet=True),
     Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
+    Quantity("approximation_error", "part of E in modes that stand out (our split)"),
+    Quantity("underfitting_error", "part of E that is missing along the target (our split)"),
+    Quantity("overfitting_error", "part of E that was learned beside the target (our split)"),
+    Quantity(
+        "adapter_noise",
+        "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)",
+        quiet=True,
+    ),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues that are zero"),
     Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),
@@ -220,11 +235,35 @@ CHARTS = (
         unless="phases",
         x="alpha",
         y="estimation_error",
-        by="student",
+        by=("student", "attention", "pairs"),
         points="simulate",
         thresholds=("threshold_interpolation",),
         clean=("noise", RECOVERIES),
         needs="target_rank",
+    ),
+    Own(
+        "split",
+        "What the error is made of",
+        caption="Parts of the error over the samples (a definition of ours): modes that were found but not "
+        "exactly, what is missing along the target, what was learned beside it.",
+        unless="phases",
+        on_page=False,
+        draw="attnlaw.report.learn_charts:parts",
+    ),
+    Curves(
+        "rank",
+        "Rank against the width of the factors",
+        caption="Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
+        x="width",
+        y="rank_fraction",
+        points="simulate",
+    ),
+    Curves(
+        "smallest",
+        "Smallest value that is kept",
+        caption="Away from zero width, not weight decay, cut the rank.",
+        x="width",
+        y="smallest_value",
     ),
     Own(
         "scaling",

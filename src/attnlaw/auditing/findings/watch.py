@@ -45,6 +45,9 @@ class Watched(Tensors):
         self._show(name, member, array)
         return array
 
+    def ahead(self, name: str, member: int | None = None) -> None:
+        self._tensors.ahead(name, member)
+
 
 @dataclass(frozen=True)
 class WatchedModel(Model):
@@ -137,7 +140,7 @@ class Watch:
             for use in uses:
                 self._take(SizeNote(use.spot, use.field, size))
                 if isinstance(use.block, Attention):
-                    self._sketch(use, use.block, view, matrix.astype(np.float32))
+                    self._sketch(use, use.block, view, matrix.astype(np.float32, copy=False))
                 self._orient(use, matrix)
 
     def _sketch(self, use: Use, attention: Attention, view: View, single: Single) -> None:

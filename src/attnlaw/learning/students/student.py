@@ -26,6 +26,8 @@ class Student:
     |---|---|
     | `label`, `colour` | its name in legends and tables; its place in the palette |
     | `penalised` | whether `weight_decay` plays a part |
+    | `factored` | whether it has factors, whose `width` may be limited |
+    | `flowing` | whether its gradient flow is known at every `flow_time` |
     | `theories` | output -> `theory(problems, report)`: predictions of problems that share target and output;
       `report(done)` may tell how many are. An output that is not here is refused by name |
     | `at_once` | the outputs whose theory solves problems at once, each to the digits that it has alone |
@@ -36,6 +38,7 @@ class Student:
     | `leading` | output -> `I(gamma)`, the constant of its scaling law, where one is known |
     | `best_decay` | output -> `(problem) -> weight decay` of least error in closed form, or None: searched |
     | `sizes` | output -> `check(problem)`, an `InputError` where its theory does not fit into memory |
+    | `untied` | the same student for untied attention; None: it has no theory there |
     """
 
     name: str
@@ -50,6 +53,13 @@ class Student:
     leading: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
     best_decay: Mapping[str, Callable[[Any], float | None]] = field(default_factory=dict)
     sizes: Mapping[str, Named] = field(default_factory=dict)
+    untied: Student | None = None
+    factored: bool = False
+    flowing: bool = False
+
+    def under(self, attention: str) -> Student | None:
+        """Its record for tied or untied attention, None where it has none."""
+        return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
         """Its theory for an output; settings without one cannot be made."""

@@ -63,12 +63,19 @@ class SafetensorsFile(Tensors):
                 f"{self.source}: tensor {name} has dtype {entry['dtype']}, which is not supported; "
                 f"convert it to one of {', '.join(DTYPES)}"
             )
-        (begin, end), shape = entry["data_offsets"], entry["shape"]
-        if member is not None:
-            size = (end - begin) // shape[0]
-            begin, end, shape = begin + member * size, begin + (member + 1) * size, shape[1:]
-        tensor: NDArray[Any] = self._file.read(self._start + begin, end - begin, name).view(dtype)
-        return tensor.reshape(shape)
+        tensor: NDArray[Any] = self._file.read(*self._place(name, member), name).view(dtype)
+        return tensor.reshape(entry["shape"] if member is None else entry["shape"][1:])
+
+    def ahead(self, name: str, member: int | None = None) -> None:
+        self._file.ahead(*self._place(name, member))
+
+    def _place(self, name: str, member: int | None) -> tuple[int, int]:
+        """Where the bytes begin, and how many they are."""
+        begin, end = self._header[name]["data_offsets"]
+        if member is None:
+            return self._start + begin, end - begin
+        size = (end - begin) // self._header[name]["shape"][0]
+        return self._start + begin + member * size, size
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:

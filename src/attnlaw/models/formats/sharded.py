@@ -38,6 +38,9 @@ class Sharded(Tensors):
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         return self._shard_of[name].read(name, member)
 
+    def ahead(self, name: str, member: int | None = None) -> None:
+        self._shard_of[name].ahead(name, member)
+
 
 def _weight_map(index: Path) -> dict[str, str]:
     data = read_bounded(index, megabytes=32)
