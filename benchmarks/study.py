@@ -6,8 +6,12 @@
    a study does included (markers, store, export), the start of the cluster apart.
 2. The plain way on the same two workers: one Dask future for each task, results gathered, nothing kept.
 3. A finished study resumed in a fresh process: reading, expanding, hashing, looking up, exporting.
+4. Cases solved together: a linear learning curve of 1,500 points, in process and on the two workers, against
+   the same study that hands one case at a time to the verb (every 30th point of it), in CPU time. And the
+   phase diagram of studies/, 1,600 points with their thresholds.
 
-Ends with status 1 when a goal is missed: 2 ms for a task in process and on Dask, two seconds to resume.
+Ends with status 1 when a goal is missed: 2 ms for a task in process and on Dask, two seconds to resume,
+8 times less for a point of a curve, and 40 CPU seconds for the phase diagram.
 """
 
 from __future__ import annotations
@@ -16,7 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from claims import Claims
 from nothing import VERB
@@ -24,8 +30,12 @@ from nothing import VERB
 from attnlaw.study import Place, Study, read_study, run
 from attnlaw.study.engine import Stop
 from attnlaw.study.run import Cost
+from attnlaw.study.task import perform_batch
 
-GOAL_TASK, GOAL_RESUME = 2e-3, 2.0
+GOAL_TASK, GOAL_RESUME, GOAL_TOGETHER, GOAL_DIAGRAM = 2e-3, 2.0, 8.0, 40.0
+CURVE = 'verb = "learn"\n[fixed]\nnoise = 0.5\ntokens = 2\n[grid]\nalpha = "0.02:1:1500"\n'
+DIAGRAM = Path(__file__).parent.parent / "studies" / "learn-phase-diagram.toml"
+EVERY = 30
 
 
 def read(file: str | Path) -> Study:
@@ -50,6 +60,69 @@ def timed_run(file: Path, out: Path, place: Place | None) -> float:
     return time.perf_counter() - began[0]
 
 
+def alone(study: Study) -> Study:
+    """Every 30th task of a study, one case at a time."""
+    chosen = study.tasks[::EVERY]
+    return replace(
+        study, tasks=tuple(replace(task, verb=replace(task.verb, together=None)) for task in chosen)
+    )
+
+
+def cpu_here(study: Study, out: Path) -> float:
+    """CPU seconds of a run in this process, the first task apart: modules are loaded by then."""
+    began: list[float] = []
+
+    def progress(done: int, total: int) -> None:
+        if not began:
+            began.append(time.process_time())
+
+    assert run(study, out, progress=progress).missing == 0
+    return time.process_time() - began[0]
+
+
+def cpu_there(study: Study, out: Path, client: Any) -> float:
+    """CPU seconds of a run on workers: theirs and the driver's; their modules are loaded before."""
+    client.run(perform_batch, study.tasks[:1], out.parent, None)
+
+    def spent() -> float:
+        return time.process_time() + sum(client.run(time.process_time).values())
+
+    before = spent()
+    assert run(study, out, Place(dask=client.scheduler_info()["address"])).missing == 0
+    return spent() - before
+
+
+def together(folder: Path) -> Claims:
+    """A learning curve whose points are solved together, and the phase diagram."""
+    file = folder / "curve.toml"
+    file.write_text(CURVE)
+    study = read_study(file)
+    reference = alone(study)
+    slow = cpu_here(reference, folder / "alone") / (len(reference.tasks) - 1)
+    here = cpu_here(study, folder / "together") / len(study.tasks)
+    with Place(jobs=2).open(folder, Stop()) as engine:
+        there = cpu_there(study, folder / "workers", engine.client) / len(study.tasks)  # type: ignore[attr-defined]
+    diagram = cpu_here(read_study(DIAGRAM), folder / "diagram")
+    claims = Claims()
+    for where, seconds in (("in process", here), ("on Dask, two workers", there)):
+        claims.add(
+            f"a point of a linear learning curve of {len(study.tasks):,}, as a study {where}",
+            f"{1e3 * seconds:.1f} ms",
+            f"one case at a time: {1e3 * slow:.1f} ms",
+            slow / seconds,
+            GOAL_TOGETHER,
+        )
+    claims.add(
+        "the phase diagram of 1,600 points, CPU seconds",
+        f"{diagram:.1f} s",
+        "no peer",
+        diagram,
+        GOAL_DIAGRAM,
+        least=False,
+    )
+    return claims
+
+
 def main(tasks: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "study.toml"
@@ -68,7 +141,7 @@ def main(tasks: int) -> int:
         start = time.perf_counter()
         subprocess.run([sys.executable, __file__, "resume", file, Path(folder) / "there"], check=True)
         again = time.perf_counter() - start
-    claims = Claims()
+        claims = together(Path(folder))
     task = f"overhead of one of {tasks:,} tasks"
     for where, seconds in (("in process", here), ("on Dask, two workers", there)):
         claims.add(

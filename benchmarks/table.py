@@ -28,7 +28,10 @@ SCRIPTS = (
     "diff",
     "fit",
     "limit",
+    "init",
     "learn",
+    "dynamics",
+    "margins",
     "study",
     "report",
 )

@@ -176,7 +176,7 @@ def test_nan_embeddings_are_named(tmp_path: Path) -> None:
         ("--heads two", "--heads two: expected a whole number", 2),
         ("--tokens 0", "--tokens 0: expected a whole number of at least 1", 2),
         ("--mask diagonal", "--mask diagonal: expected one of none, causal, band", 2),
-        ("--activation swish", "--activation swish: expected one of identity, relu, gelu, clip", 2),
+        ("--activation swish", "--activation swish: expected one of identity, relu, gelu, gelu_new", 2),
         ("--depth 0", "--depth 0: expected a whole number of at least 1", 2),
         ("--token 5", "--token 5: expected", 2),
         ("--token 0", "--token 0: expected a whole number of at least 1", 2),

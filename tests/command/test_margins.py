@@ -12,6 +12,7 @@ from command.in_process import Ended, invoke
 from forward.sine_models import bert
 from forward.tiny_models import save_tiny
 
+import attnlaw
 from attnlaw.forward import condition, measure_margins
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,16 @@ def test_json_is_the_library_call() -> None:
     assert found["tables"]["amplification"] is None
 
 
+def test_a_text_for_each_input() -> None:
+    """Words of the command line, commas and all, are what the lines of a file are."""
+    lines = [f"{line}, a" for line in SENTENCES.read_text().splitlines()[:12]]
+    given = [word for line in lines for word in ("--text", line)]
+    found = json.loads(run(EXAMPLE, *given, "--json").stdout)
+    assert found["settings"]["text"] == lines
+    expected = measure_margins(str(EXAMPLE), [list(line.encode()) for line in lines])
+    assert found["quantities"]["inputs_sha256"] == expected.inputs_sha256
+
+
 def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     """A model beside a copy whose classifier is seven times as large: hard D is the same, input by input."""
     first, second = bert(), bert()
@@ -63,12 +74,46 @@ def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:
     assert abs(rows["log_ratio"][1]) < 1e-6
     heights = {
         name: pl.read_parquet(tmp_path / "out" / f"{name}.parquet").height
-        for name in ("margins", "condition", "amplification")
+        for name in ("margins", "condition", "kappa_layers", "amplification", "directions")
     }
-    assert heights == {"margins": 80, "condition": 28, "amplification": 4}
+    # Of each model 14 maps, 2 layers beside a pooler and a classifier, 2 QK, 2 VO and 2 maps in each layer.
+    assert heights == {
+        "margins": 80,
+        "condition": 28,
+        "kappa_layers": 8,
+        "amplification": 4,
+        "directions": 24,
+    }
+    assert "effective directions: QK " in shown.stdout
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Where a margin could be lost" in page
-    assert "trained to a similar loss" in page
+    lead = page.split('class="lead">', 1)[1].split("</p>", 1)[0]
+    assert lead.startswith("b against a: these inputs do not tell the two apart (log ratio ")
+    assert lead.endswith(f"{RANKS}.")
+    titles = ("D of every input", "Where a margin could be lost", "Amplification, measured and worst case")
+    assert [page.count(f"<h3>{title}</h3>") for title in titles] == [1, 1, 1]
+    assert page.count("<h3>Effective directions of heads: model ") == 2
+
+
+def test_effective_directions_are_told_with_their_rank(tmp_path: Path) -> None:
+    """The rows are those of the function; a cell says how many of how many."""
+    bert().save_pretrained(tmp_path / "a")
+    (tmp_path / "ids").write_text("".join(f"{1 + i % 10},{1 + i // 3 % 10},{2 + i % 7}\n" for i in range(12)))
+    words = (tmp_path / "a", "--ids", f"@{tmp_path / 'ids'}", "--amplification", "--out", tmp_path / "out")
+    run(*words)
+    rows = pl.read_parquet(tmp_path / "out" / "directions.parquet")
+    ids = [list(map(int, line.split(","))) for line in (tmp_path / "ids").read_text().split()]
+    expected = attnlaw.measured_proxy(attnlaw.audit(tmp_path / "a", jobs=1), tmp_path / "a", ids)
+    assert rows["effective_directions"].to_list() == expected["effective_directions"].to_list()
+    first = rows.row(0, named=True)
+    # Entries sin(a i + b j + c) make a matrix of rank 2.
+    assert first["directions"] == f"{first['effective_directions']} of 2"
+    assert f"effective directions {first['directions']}" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_page_of_a_causal_model_begins_with_what_is_not_established(tmp_path: Path) -> None:
+    run(EXAMPLE, "--file", SENTENCES, "--limit", 12, "--out", tmp_path)
+    lead = (tmp_path / "report.html").read_text().split('class="lead">', 1)[1].split("</p>", 1)[0]
+    assert lead.startswith("A causal language model, where nothing is established. tiny-decoder has D ")
 
 
 @pytest.mark.parametrize(

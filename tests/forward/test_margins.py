@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from forward.sine_models import IDS, bert, gpt2
-from real_checkpoints import real_checkpoint
 
 import attnlaw
 from attnlaw.base.errors import InputError
@@ -22,6 +19,7 @@ from attnlaw.forward.headed import as_inputs, open_headed
 from attnlaw.forward.margins import compare_margins, measure_margins, median_of, relative_margins
 from attnlaw.forward.worst_case import log10_worst_case
 from attnlaw.models.open import open_model
+from attnlaw.spectra.measure import Selection, measure
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "tiny-decoder"
@@ -115,6 +113,7 @@ def test_three_classes_hard_and_smooth():
     model = Read(lambda x: torch.cat([x, torch.zeros_like(x[:, :1])], dim=1))
     hard = [0.2912141, 0.5824282, 0.4118389, 0.1456071]
     smooth = [0.2283194, 0.5607886, 0.3630818, -0.0711477]
+    assert few(model, points).spread == pytest.approx(2.4281337, rel=DIGITS)
     np.testing.assert_allclose(distances(model, points), hard, rtol=DIGITS)
     np.testing.assert_allclose(distances(model, points, margin="smooth"), smooth, rtol=DIGITS)
     assert few(model, points, margin="smooth").mean_log is None
@@ -166,6 +165,19 @@ def test_kernels_padding_and_masks_change_nothing():
     ids = torch.tensor([[0] * (5 - len(one)) + one for one in IDS])  # on the left
     given = {"input_ids": ids, "attention_mask": (ids > 0).long()}
     np.testing.assert_array_equal(distances(bert(), given), expected)
+
+
+@pytest.mark.parametrize("build", [bert, gpt2])
+def test_condition_and_amplification_do_not_see_kernels_or_padding(build):
+    """Under sdpa, and each input by itself."""
+    fast = build(attn_implementation="sdpa")
+    kappa, grown = condition(build(), IDS), amplification(build(), IDS)
+    np.testing.assert_allclose(condition(fast, IDS).values, kappa.values, rtol=1e-9)
+    for number, one in enumerate(IDS):
+        assert condition(build(), [one]).values[0] == pytest.approx(kappa.values[number], rel=1e-9)
+    alone = [amplification(fast, [one], method="power", tolerance=1e-14) for one in IDS]
+    for layer, row in enumerate(grown.rows):
+        np.testing.assert_allclose([one.rows[layer].values[0] for one in alone], row.values, rtol=1e-9)
 
 
 def test_condition_of_sine_models_and_of_one_readout():
@@ -225,10 +237,10 @@ def test_amplification_by_both_routes():
 
 def test_the_worst_case_is_the_product_of_factors():
     """The audit's products, and the last layer by plain singular values of its own weights."""
-    worst = log10_worst_case(EXAMPLE)
+    worst = log10_worst_case(measure(open_model(EXAMPLE), Selection()))
     audited = attnlaw.audit(EXAMPLE, jobs=1).summary["log10_alpha"]
     np.testing.assert_allclose(worst[1:], audited[:-1], rtol=1e-12)
-    layer = open_headed(EXAMPLE, as_inputs(windows())).blocks[3]
+    layer = open_headed(EXAMPLE, as_inputs([[1, 2]])).blocks[3]
     query, key, value = (part.numpy() for part in layer.attn.c_attn.weight.split(128, dim=1))
     output = layer.attn.c_proj.weight.numpy()
     attention = sum(
@@ -251,69 +263,6 @@ def test_amplification_of_all_tokens_of_a_chain():
     for output in ("logits", "tokens"):
         found = amplification(model, inputs, output, "power", tolerance=1e-14, blocks=layers)
         np.testing.assert_allclose([row.median for row in found.rows], expected[::-1], rtol=1e-6)
-
-
-def windows():
-    import contextlib
-    import io
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        import this
-    text = codecs.decode(this.s, "rot13").encode()
-    return [list(text[24 * i : 24 * i + 24]) for i in range(35)]
-
-
-def test_the_shipped_decoder():
-    found = measure_margins(EXAMPLE, windows())
-    assert found.spread == pytest.approx(1.152306312, rel=1e-9)
-    assert found.median.value == pytest.approx(0.006517495, rel=DIGITS)
-    assert found.mean_log.value == pytest.approx(-5.292800, abs=1e-6)
-    assert "nothing is established" in found.remark
-    assert condition(EXAMPLE, windows()).worst_place == "lm_head"
-    assert condition(EXAMPLE, windows()).total == pytest.approx(8861.65, abs=0.01)
-    rows = amplification(EXAMPLE, windows()[:12], tolerance=1e-9).rows
-    # Residuals are below 1e-5 there, so the rounding of the published values is what is left.
-    assert max(row.residual for row in rows) < 1e-5
-    np.testing.assert_allclose([row.median for row in rows], [610.22, 32.11, 29.13, 28.26], atol=0.0051)
-    assert measure_margins(EXAMPLE, windows(), positions="sample").rows[0].position in range(12, 24)
-
-
-def reactions(folder: Path) -> list[list[int]]:
-    pattern = r"\%\([0-9]{3}\)|\[[^\]]+]|Br?|Cl?|[NOSPFIbcnosp]|[|().=#+\\/:~@?*$-]|>>?|\%[0-9]{2}|[0-9]"
-    numbers = {token: i for i, token in enumerate((folder / "vocab.txt").read_text().split("\n"))}
-    lines = (ROOT / "tests" / "published" / "margins" / "reactions.txt").read_text().split()
-    return [[12, *(numbers[token] for token in re.findall(pattern, line)), 13] for line in lines]
-
-
-@pytest.mark.long
-def test_rxnfp_on_reactions():
-    folder = real_checkpoint("rxnfp-10k")
-    inputs = reactions(folder)
-    assert (len(inputs), sum(map(len, inputs))) == (32, 1451)
-    found = measure_margins(folder, inputs)
-    assert found.classes == 50
-    assert found.spread == pytest.approx(8.898759810, rel=1e-9)
-    assert found.median.value == pytest.approx(3.687666, abs=1e-6)
-    assert (found.mean_log.value, found.mean_log.error) == pytest.approx((0.911016, 0.2412), abs=6e-5)
-    assert found.mean == pytest.approx(3.810324, abs=1e-6)
-    assert found.confidence == pytest.approx(0.9894, abs=5e-5)
-    where = condition(folder, inputs)
-    assert (len(where.rows), where.total) == (74, pytest.approx(183.5793, abs=1e-4))
-    assert where.worst_place == "layer 11"
-    layers = [3.0, 4.5, 6.6, 7.8, 9.3, 13.9, 15.7, 16.4, 19.8, 23.7, 26.7, 35.6]
-    np.testing.assert_allclose(where.by_layer, layers, atol=0.051)
-    kinds = [10.0, 18.1, 19.0, 17.0, 78.7, 36.7, 1.5, 3.7]
-    np.testing.assert_allclose(list(where.by_kind.values()), kinds, atol=0.051)
-    worst = [37.35, 34.11, 30.95, 27.64, 24.43, 21.16, 18.15, 15.19, 12.21, 9.31, 6.28, 3.23]
-    np.testing.assert_allclose(log10_worst_case(folder), worst, atol=0.0051)
-
-
-@pytest.mark.long
-def test_rxnfp_amplifies_little():
-    folder = real_checkpoint("rxnfp-10k")
-    found = amplification(folder, reactions(folder))
-    published = [0.175, 0.215, 0.310, 0.373, 0.364, 0.533, 0.712, 0.760, 0.848, 0.950, 0.929, 0.981]
-    np.testing.assert_allclose([row.median for row in found.rows], published, atol=0.00051)
 
 
 def test_pairs():

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 
 from attnlaw.laws.attention_matrix import AttentionMatrixLaw
 from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.folded import Folded
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.head_null import HeadNull
 from attnlaw.laws.htmp import HighTemperatureMP
 from attnlaw.laws.law import Law
 from attnlaw.laws.lognormal import Lognormal
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.mirrored import Mirrored
 from attnlaw.laws.multi_head import MultiHeadLaw
 from attnlaw.laws.power_law import PowerLaw
 from attnlaw.laws.rectified import Rectified
 from attnlaw.laws.semicircle import Semicircle
 from attnlaw.laws.shrunk import Shrunk
+from attnlaw.laws.symmetric_product import SymmetricProduct
 from attnlaw.laws.thresholded import Thresholded
 from attnlaw.laws.tied_values import TiedValuesLaw
 
@@ -42,6 +45,7 @@ class Case:
 
 
 BLURRED = FreeConvolution(MarchenkoPastur(0.5), 0.4)
+PRODUCT = FreeConvolution(SymmetricProduct(0.5, 1.3), 0.8)
 CASES = {
     "semicircle": Case(Semicircle(1.3)),
     "marchenko-pastur, low rank": Case(MarchenkoPastur(0.3, 2.0)),
@@ -52,6 +56,12 @@ CASES = {
     "rectified": Case(Rectified(BLURRED, 0.6, 1.2), error=2e-6),
     "thresholded": Case(Thresholded(BLURRED, 0.9), error=2e-6),
     "shrunk": Case(Shrunk(BLURRED), error=2e-6),
+    "rectified, both sides, cut": Case(Rectified(PRODUCT, 0.5, 1.2, sides=2, cut=0.7), error=2e-6),
+    "free convolution, product": Case(PRODUCT),
+    "product of factors, low rank, folded": Case(Folded(SymmetricProduct(0.3)), error=2e-6),
+    "product of factors, full rank": Case(SymmetricProduct(4.0, 1.7)),
+    "folded": Case(Folded(PRODUCT), error=2e-6),
+    "mirrored": Case(Mirrored(BLURRED)),
     "discrete": Case(Discrete((0.5, 1.0, 4.0), (0.5, 0.3, 0.2))),
     "head null": Case(HeadNull(0.25)),
     "head null, small": Case(HeadNull(1 / 128)),

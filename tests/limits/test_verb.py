@@ -118,7 +118,8 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ),
         (
             {"activation": "clip:-1"},
-            "activation: found 'clip:-1', expected one of identity, relu, gelu, clip:C, for example clip:2",
+            "activation: found 'clip:-1', expected one of identity, relu, gelu, gelu_new, silu, clip:C, "
+            "for example clip:2",
         ),
         ({"token": 5}, "token: found 5, expected one of the 4 tokens, from 1"),
         ({"token": 0}, "token: found 0, expected a whole number of at least 1"),

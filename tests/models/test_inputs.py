@@ -42,6 +42,20 @@ def test_a_tokenizer_is_used_whole(words: Tokenizer) -> None:
     assert words.labels([4]) == ("4",)  # the model has it, the tokenizer has not
 
 
+def test_several_texts_are_several_inputs() -> None:
+    """No comma parts one: from a list, and as one text."""
+    case = InputSettings(text=["a, b", "c"])
+    assert read(case) == [tuple(b"a, b"), (99,)]
+    assert read(InputSettings(text="a, b")) == [tuple(b"a, b")]
+    assert InputSettings(**case.plain()) == case
+    with pytest.raises(InputError, match="text: holds 2 inputs, and lens takes one; keep one"):
+        the_input(case, "lens")
+    with pytest.raises(InputError, match="text, number 2: has no tokens; give at least one"):
+        read(InputSettings(text=["a", ""]))
+    with pytest.raises(BadSetting, match="text: found 3, expected a text or a list of texts"):
+        InputSettings(text=3)
+
+
 def test_a_byte_level_model_reads_bytes() -> None:
     found = read_input(the_input(InputSettings(text="é \n"), "lens"), BYTES, 9)
     assert found.ids == tuple("é \n".encode())

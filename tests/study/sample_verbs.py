@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,12 @@ def calls(log: Path) -> list[float]:
     """The settings of all calls so far, in their order."""
     path = log / "calls"
     return [float(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def at_once(log: Path) -> list[int]:
+    """The sizes of all calls with several cases."""
+    path = log / "at_once"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
 def _verb(
@@ -116,6 +122,23 @@ def poisoned(case: Poisoned, progress: Progress) -> Found:
     if case.how == "exits":
         os._exit(3)
     return Found(square=float("nan"))
+
+
+@settings
+class Shared(Poisoned):
+    curve: str = setting("one", "The group.")
+    seconds: float = setting(0.0, "How long the cases of a call take together.", least=0)
+
+
+def shared(cases: Sequence[Shared], progress: Progress) -> Iterator[Found]:
+    """All squares in the time of one; a call with several cases leaves their number in the file `at_once`."""
+    log = cases[0].log
+    assert len({case.curve for case in cases}) == 1
+    if log is not None and len(cases) > 1:
+        with (Path(log) / "at_once").open("a") as file:
+            file.write(f"{len(cases)}\n")
+    time.sleep(cases[0].seconds)
+    return (poisoned(case, progress) for case in cases)
 
 
 @settings
@@ -246,7 +269,8 @@ TORN = _verb("torn", Torn, torn, "lines")
 CUT = Verb("cut", "Cut", Cut, (Quantity("largest"),), each(cut))
 TERM = _verb("term", Term, term, "lines")
 TOTAL = _verb("total", Total, total, split=Split(TERM, _terms, _added, counted="halves"))
-VERBS = table(SQUARE, DRAW, POISONED, SECOND_TIME, RECOVERS, TORN, CUT, TERM, TOTAL)
+SHARED = Verb("shared", "shared", Shared, (Quantity("square"),), shared, together=lambda case: case.curve)
+VERBS = table(SQUARE, DRAW, POISONED, SHARED, SECOND_TIME, RECOVERS, TORN, CUT, TERM, TOTAL)
 
 
 def find(name: str) -> Verb[Any, Any]:

@@ -142,8 +142,8 @@ def test_the_estimate_is_at_least_the_longest_task() -> None:
     """One task of 8 s and three of 1 s on four workers: 8 s, though the sum over the workers is 2.75 s."""
     tasks = [Task(verb, Square(x=x)) for x, verb in enumerate((TORN, *[SQUARE] * 3))]
     firsts = {"torn": Ending("a", 8.0, "{}"), "square": Ending("b", 1.0, "{}")}
-    assert _cost(tasks, firsts, 4) == Cost(4, 4, 8.0, 8.0)
-    assert _cost(tasks, firsts, 1) == Cost(4, 1, 8.0, 11.0)
+    assert _cost(tasks, firsts, {}, 4) == Cost(4, 4, 8.0, 8.0)
+    assert _cost(tasks, firsts, {}, 1) == Cost(4, 1, 8.0, 11.0)
 
 
 @pytest.mark.parametrize(

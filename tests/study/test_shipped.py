@@ -23,6 +23,9 @@ TASKS = {
     "checkpoints": {"audit": 1, "fit": 1},
     "complete-connectivity": {"complete": 10, "complete.simulate": 1152},
     "early-stopping": {"early_stopping": 54, "early_stopping.simulate": 528},
+    "init-depth": {"init": 10},
+    "init-mup": {"coordinates": 8},
+    "init-width": {"init": 10},
     "learn-curves": {"learn": 240, "learn.simulate": 80},
     "learn-phase-diagram": {"learn": 1600},
     "learn-scaling": {"learn": 42},
@@ -85,6 +88,17 @@ DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
 SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
     "complete-connectivity": ({"init": (0.0001, 0.01)}, {}, ["connectivity"]),
     "early-stopping": ({"threshold": (0.5, 1.0)}, {}, ["map", "stopping"]),
+    "init-depth": (
+        {"depth": (2, 4)},
+        {"draws": 3},
+        ["init_layers_gpt2.json", "init_layers_bert.json", "init_depth"],
+    ),
+    "init-mup": ({"width": (64, 256)}, {"draws": 1}, ["coordinates"]),
+    "init-width": (
+        {"width": ("96", "192", "inf")},
+        {"draws": 10},
+        ["init_layers", "init_width", "init_width_spread"],
+    ),
     "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning"]),
     "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases"]),
     "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),

@@ -30,7 +30,8 @@ class _Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(_Chart):
-    """Lines of `y` over `x`, one for each value of `by` (or for each setting of what else varied).
+    """Lines of `y` over `x`, one for each value of `by`, one column or several (or for each setting of what
+    else varied).
 
     Rows that repeat a setting are averaged, with one standard error. `points` names the setting of the verb
     beside it that tells its sizes: its rows are drawn over the lines. `thresholds` are quantities that are
@@ -41,7 +42,7 @@ class Curves(_Chart):
 
     x: str
     y: str
-    by: str | None = None
+    by: str | tuple[str, ...] | None = None
     points: str | None = None
     thresholds: tuple[str, ...] = ()
     clean: tuple[str, tuple[str, ...]] | None = None
@@ -49,6 +50,11 @@ class Curves(_Chart):
     log: bool = False
     log_x: bool = False
     slope: int | None = None
+
+    @property
+    def tellers(self) -> list[str]:
+        """The columns that tell its lines apart."""
+        return [self.by] if isinstance(self.by, str) else list(self.by or ())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from functools import cached_property, wraps
 from importlib import import_module
@@ -174,6 +174,8 @@ class Verb(Generic[S, R]):
     `draws`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
     `refuse` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
     `split`: one case may be computed in parts, on many workers.
+    `together`: a study hands cases to `run` at once where it gives them the same value; each result must be
+    the same as alone. None (the verb's, or a case's): alone.
     """
 
     name: str
@@ -185,8 +187,9 @@ class Verb(Generic[S, R]):
     charts: tuple[Chart, ...] = ()
     beside: Verb[Any, Any] | None = None
     draws: bool = False
-    refuse: Callable[[S], None] | None = None
+    refuse: Callable[[S], object] | None = None
     split: Split[S, R] | None = None
+    together: Callable[[S], Hashable] | None = None
 
     def __repr__(self) -> str:
         return f"<verb {self.name}: {self.title}>"

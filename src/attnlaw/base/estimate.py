@@ -48,6 +48,7 @@ class Outcome(StrEnum):
     RECOVERED = "recovered"
     NOT_CONVERGED = "not converged"
     ILL_CONDITIONED = "ill-conditioned"
+    UNSTABLE = "unstable"
     NOT_FITTED = "not fitted"
     IMPLAUSIBLE = "does not fit"
     INEXACT = "inexact"

@@ -49,6 +49,7 @@ class Setting:
     infinite: bool = False  # inf is a value, too
     choices: Mapping[str, Any] | None = None  # a table of variants
     many: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
+    repeats: bool = False  # texts of one case: an option given once for each, commas and all; a list
     cases: tuple[Any, ...] = ()  # the values of a command that gives none: a table instead of one default
     expands: str | None = None  # "module:function" from a value to those that it stands for
     file: bool = False  # a path or a pattern: relative ones in a study start at its file
@@ -98,6 +99,7 @@ class Declared:
             if bound is not None
         ]
         kinds = " or ".join(WORDS.get(kind, "a value") for kind in self.kinds)
+        kinds = "a text or a list of texts" if rule.repeats else kinds
         words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
         return f"{words}, or inf" if rule.infinite else words
 
@@ -105,6 +107,7 @@ class Declared:
         """The value in its type; a `BadSetting` where it is not what was declared."""
         if value is None and self.default is None:
             return None
+        value = (value,) if self.rule.repeats and isinstance(value, str) else value
         for kind in self.kinds:
             fitted = _fitted(kind, value)
             if fitted is not None and self._accepts(fitted):

@@ -140,7 +140,7 @@ def _parameter(one: Declared, group: Group) -> inspect.Parameter:
     if rule.positional:
         kind = inspect.Parameter.VAR_POSITIONAL if _is_list(one) else inspect.Parameter.POSITIONAL_ONLY
         return inspect.Parameter((rule.metavar or one.name).lower(), kind, annotation=Annotated[str, shown])
-    hint: Any = Annotated[bool, shown] if flag else Annotated[str, shown]
+    hint: Any = Annotated[bool if flag else list[str] if rule.repeats else str, shown]
     if default is MISSING:
         default = inspect.Parameter.empty
     elif not flag and default is not None:

@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.command.console import bar, column_table, print_table, say
-from attnlaw.forward.margins import RANKS
+from attnlaw.models.network import KINDS
+from attnlaw.verbs.margins import RANKS
 
-KINDS = 8  # of maps
+MOST_KINDS = 8  # of maps that are told
 
 
 def show(found: Any, console: Console) -> None:
@@ -30,6 +31,8 @@ def show(found: Any, console: Console) -> None:
         print_table(console, lambda left_out: _layers(found, left_out), ("largest",))
     if found.condition is not None:
         _kinds(found.condition, console)
+    if found.matrices is not None:
+        _directions(found.matrices, console)
     if found.remark:
         say(f"attnlaw: {found.margins.model}: {found.remark}")
 
@@ -58,23 +61,34 @@ def _layers(found: Any, left_out: Sequence[str]) -> Table:
     """A line for each layer: kappa with a bar, amplification beside its worst case."""
     cells: dict[str, list[str]] = {}
     if found.condition is not None:
-        own = found.condition.by_layer
+        own = [kappa for _, _, kappa in found.condition.places]
         top = max(own)
-        cells["layer"] = [str(layer) for layer in range(len(own))]
+        cells["layer"] = [name for _, name, _ in found.condition.places]
         cells["kappa"] = [f"{kappa:.3g}" for kappa in own]
         cells[""] = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in own]
     if found.amplification is not None:
         rows = found.amplification.rows
         worst = found.log10_worst_case
-        cells["layer"] = [str(row.layer) for row in rows]
-        cells["amplification"] = [f"{row.median:.3g}" for row in rows]
-        cells["largest"] = [f"{row.max:.3g}" for row in rows]
-        cells["log10"] = [f"{log10(row.median):.2f}" if row.median else "–" for row in rows]
-        cells["worst case"] = [f"{one:.2f}" for one in worst] if worst else ["–"] * len(rows)
+        names = cells.setdefault("layer", [str(row.layer) for row in rows])
+        outside = [""] * (len(names) - len(rows))
+        cells["amplification"] = [f"{row.median:.3g}" for row in rows] + outside
+        cells["largest"] = [f"{row.max:.3g}" for row in rows] + outside
+        cells["log10"] = [f"{log10(row.median):.2f}" if row.median else "–" for row in rows] + outside
+        cells["worst case"] = ([f"{one:.2f}" for one in worst] if worst else ["–"] * len(rows)) + outside
     return column_table(cells, left_out, texts=("",))
 
 
 def _kinds(condition: Any, console: Console) -> None:
-    ranked = sorted(condition.by_kind.items(), key=lambda pair: -pair[1])[:KINDS]
+    ranked = sorted(condition.by_kind.items(), key=lambda pair: -pair[1])[:MOST_KINDS]
     told = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in ranked)
     console.print(Text(f"kappa by kind: {told}"), soft_wrap=True)
+
+
+def _directions(matrices: Sequence[Any], console: Console) -> None:
+    known = [one for one in matrices if one.effective_directions is not None]
+    counts: dict[str, tuple[int, int]] = {}
+    for one in known:
+        directions, ranks = counts.get(one.kind, (0, 0))
+        counts[one.kind] = directions + one.effective_directions, ranks + one.rank
+    told = [f"{KINDS[kind].label} {directions} of {ranks}" for kind, (directions, ranks) in counts.items()]
+    console.print(Text(f"effective directions: {'  '.join(told)}"), soft_wrap=True)

@@ -23,6 +23,9 @@ TABLES = {
     "check": "attnlaw.command.check_table",
     "diff": "attnlaw.command.diff_table",
     "fit": "attnlaw.command.fit_table",
+    "dynamics": "attnlaw.command.dynamics_table",
+    "dynamics.simulate": "attnlaw.command.dynamics_table",
+    "init": "attnlaw.command.init_table",
     "lens": "attnlaw.command.lens_table",
     "margins": "attnlaw.command.margins_table",
 }

@@ -62,11 +62,16 @@ class Condition:
         return int(np.argmax(self.by_layer)) if self.by_layer else None
 
     @property
+    def places(self) -> list[tuple[int | None, str, float]]:
+        """Layer, name and kappa of every layer, then of every map outside of layers."""
+        layers = [(layer, str(layer), kappa) for layer, kappa in enumerate(self.by_layer)]
+        return [*layers, *((None, row.name, row.kappa) for row in self.rows if row.layer is None)]
+
+    @property
     def worst_place(self) -> str:
         """The layer that has most, or the map outside of blocks that has more."""
-        places = {f"layer {layer}": kappa for layer, kappa in enumerate(self.by_layer)}
-        places |= {row.name: row.kappa for row in self.rows if row.layer is None}
-        return max(places, key=lambda name: places[name])
+        layer, name, _ = max(self.places, key=lambda place: place[2])
+        return name if layer is None else f"layer {name}"
 
 
 @dataclass(frozen=True, eq=False)

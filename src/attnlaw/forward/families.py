@@ -27,9 +27,24 @@ Seen = Mapping[Any, tuple[Any, Any]]
 Affine = tuple[Array, Array]
 
 
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Modules of one block: its attention, one that reads what queries are made of, its output map.
+
+    `maps` are those of feed-forward, by the kind that an audit calls them.
+    """
+
+    attention: Any
+    reads: Any
+    output: Any
+    maps: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Reader:
     """Names of the classes in `transformers`, and the functions that read the blocks and scores of a pass.
+
+    `parts` names the modules of a block.
 
     `after_padding`: its positions start after the padding token's. `classifier` and `causal` are its classes
     with a head, None where there is none that margins are read from; `labels` the classifier's last tensor.
@@ -39,6 +54,7 @@ class Reader:
     model: str
     read: Callable[[Any, Seen, Sequence[Array]], Iterator[Block]]
     scores: Callable[[Any, Seen], Iterator[Scores]]
+    parts: Callable[[Any], Parts]
     options: Mapping[str, Any] = field(default_factory=dict)
     after_padding: bool = False
     classifier: str | None = None
@@ -103,23 +119,46 @@ def _llama_scores(model: Any, seen: Seen) -> Iterator[Scores]:
         yield _scores(own, own.q_proj, query, key, heads, seen, (cos, sin))
 
 
+def _bert_parts(block: Any) -> Parts:
+    own = block.attention.self
+    maps = {"ffn_in": block.intermediate.dense, "ffn_out": block.output.dense}
+    return Parts(own, own.query, block.attention.output.dense, maps)
+
+
+def _gpt2_parts(block: Any) -> Parts:
+    maps = {"ffn_in": block.mlp.c_fc, "ffn_out": block.mlp.c_proj}
+    return Parts(block.attn, block.attn.c_attn, block.attn.c_proj, maps)
+
+
+def _llama_parts(block: Any) -> Parts:
+    own, mlp = block.self_attn, block.mlp
+    maps = {"ffn_in": mlp.up_proj, "ffn_gate": mlp.gate_proj, "ffn_out": mlp.down_proj}
+    return Parts(own, own.q_proj, own.o_proj, maps)
+
+
 _ENCODER = {"add_pooling_layer": False}
 # A new family with one of these shapes is a line here; `bert` and `gpt2` stand in checkpoints of old too.
 FAMILIES: dict[str, Reader] = {
     "bert": Reader(
-        *("BertConfig", "BertModel", _bert, _bert_scores, _ENCODER),
+        *("BertConfig", "BertModel", _bert, _bert_scores, _bert_parts, _ENCODER),
         classifier="BertForSequenceClassification",
     ),
     "roberta": Reader(
-        *("RobertaConfig", "RobertaModel", _bert, _bert_scores, _ENCODER),
+        *("RobertaConfig", "RobertaModel", _bert, _bert_scores, _bert_parts, _ENCODER),
         after_padding=True,
         classifier="RobertaForSequenceClassification",
         labels="classifier.out_proj.weight",
     ),
-    "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2, _gpt2_scores, causal="GPT2LMHeadModel"),
-    "llama": Reader("LlamaConfig", "LlamaModel", _llama, _llama_scores, causal="LlamaForCausalLM"),
-    "mistral": Reader("MistralConfig", "MistralModel", _llama, _llama_scores, causal="MistralForCausalLM"),
-    "qwen2": Reader("Qwen2Config", "Qwen2Model", _llama, _llama_scores, causal="Qwen2ForCausalLM"),
+    "gpt2": Reader("GPT2Config", "GPT2Model", _gpt2, _gpt2_scores, _gpt2_parts, causal="GPT2LMHeadModel"),
+    "llama": Reader(
+        "LlamaConfig", "LlamaModel", _llama, _llama_scores, _llama_parts, causal="LlamaForCausalLM"
+    ),
+    "mistral": Reader(
+        "MistralConfig", "MistralModel", _llama, _llama_scores, _llama_parts, causal="MistralForCausalLM"
+    ),
+    "qwen2": Reader(
+        "Qwen2Config", "Qwen2Model", _llama, _llama_scores, _llama_parts, causal="Qwen2ForCausalLM"
+    ),
 }
 
 

@@ -168,8 +168,9 @@ def normalise_in_float64(model: Any) -> None:
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
             if type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
-                size, eps = module.weight.numel(), module.variance_epsilon
-                setattr(parent, name, torch.nn.RMSNorm(size, eps=eps, dtype=torch.float64))
+                exact = torch.nn.RMSNorm(module.weight.numel(), eps=module.variance_epsilon, device="meta")
+                exact.weight = torch.nn.Parameter(module.weight.detach().double())
+                setattr(parent, name, exact)
 
 
 def _with_head(reader: Reader, named: list[str], checkpoint: Model) -> tuple[Reader, dict[str, Any]]:

@@ -34,7 +34,6 @@ from attnlaw.forward.spread import Spread
 
 LEAST = 12  # inputs: fewer rank nothing
 FEW = 32  # inputs: fewer rank worse
-RANKS = "ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
 EXTENSION = "a causal language model: an extension, and nothing is established there"
 
 

@@ -15,10 +15,13 @@ from attnlaw.forward.condition import Condition, conditions
 from attnlaw.forward.headed import Headed, Inputs, as_inputs, open_headed
 from attnlaw.forward.load import load_headed
 from attnlaw.forward.margins import Difference, Margins, compare_margins, measured
+from attnlaw.forward.scales import MatrixScale, matrix_scales
 from attnlaw.forward.trace import most_tokens
 from attnlaw.forward.worst_case import log10_worst_case
 from attnlaw.models.inputs import Given, read_input
+from attnlaw.models.open import open_model
 from attnlaw.models.tokenizer import Tokenizer, open_tokenizer
+from attnlaw.spectra.measure import Selection, measure
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,6 +32,7 @@ class Measurement(Shown, verb="margins"):
     condition: Condition | None = None
     amplification: Amplification | None = None
     log10_worst_case: tuple[float, ...] | None = None
+    matrices: tuple[MatrixScale, ...] | None = None
     compared_with: str | None = None
     difference: Difference | None = None
     apart: str | None = None
@@ -94,23 +98,31 @@ def measure_model(
     found = measured(network, inputs, "hard", at, positions, seed, progress)
     unknown = _unknown(tokenizer)
     count = sum(row.count(unknown) for row in read) if unknown is not None else 0
-    return Measurement(
+    whole = Measurement(
         margins=replace(found, unknown=count),
         condition=conditions(network, inputs, "hard", positions, seed, progress) if kappa else None,
-        amplification=_amplification(network, inputs, positions, seed, progress) if amplification else None,
-        log10_worst_case=_worst(source) if amplification else None,
     )
+    return _amplified(whole, source, network, inputs, positions, seed, progress) if amplification else whole
 
 
-def _amplification(
-    network: Headed, inputs: Inputs, positions: str, seed: int, progress: Progress
-) -> Amplification:
-    return amplifications(network, inputs, positions=positions, seed=seed, progress=progress)
-
-
-def _worst(source: str) -> tuple[float, ...] | None:
-    found = log10_worst_case(source)
-    return None if found is None else tuple(found)
+def _amplified(
+    found: Measurement,
+    source: str,
+    network: Headed,
+    inputs: Inputs,
+    positions: str,
+    seed: int,
+    progress: Progress,
+) -> Measurement:
+    """The same with amplification by layer and scales by matrix, measured and by the weights alone."""
+    spectra: Any = measure(open_model(source), Selection())
+    worst = log10_worst_case(spectra)
+    return replace(
+        found,
+        amplification=amplifications(network, inputs, positions=positions, seed=seed, progress=progress),
+        log10_worst_case=None if worst is None else tuple(worst),
+        matrices=matrix_scales(network, spectra, inputs, positions, seed, progress),
+    )
 
 
 def _unknown(tokenizer: Tokenizer) -> int | None:

@@ -16,6 +16,7 @@ the boundary curve (Biane 1997), one scalar root per node and no complex iterati
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,13 +108,23 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[NDArray[np.intp], Nodes]]:
     The exact second moment `1 + k0 + a^2` tells which members need more nodes (a gap about to open or close,
     a hard edge barely blurred); they are returned as groups (members of the batch, nodes).
     """
+    return enough_nodes(lambda some, count: _cubic_nodes(k0, some, count), a, 1 + k0 + a * a)
+
+
+def enough_nodes(
+    lay: Callable[[Reals, int], Nodes], a: Reals, second_moments: Reals
+) -> list[tuple[NDArray[np.intp], Nodes]]:
+    """As many nodes `lay(a, count)` as each member of a batch needs, told by its known second moment.
+
+    Groups (members of the batch, nodes) whose mass and second moment are right to 1e-12.
+    """
     groups = []
     rest = np.arange(a.size)
     for count in CUBIC_NODES:
-        nodes = _cubic_nodes(k0, a[rest], count)
+        nodes = lay(a[rest], count)
         second = (nodes.mass * nodes.x**2).sum(axis=(1, 2)) * (np.pi / count)
         mass = nodes.mass.sum(axis=(1, 2)) * (np.pi / count)
-        error = np.abs(second / (1 + k0 + a[rest] ** 2) - 1) + np.abs(mass - 1)
+        error = np.abs(second / second_moments[rest] - 1) + np.abs(mass - 1)
         done = (error < 1e-12) | (count == CUBIC_NODES[-1])
         if done.any():
             groups.append((rest[done], Nodes(*(value[done] for value in vars(nodes).values()))))

@@ -1,8 +1,9 @@
-"""Free convolution with a semicircle: the spectrum of a matrix seen through symmetric Gaussian noise.
+"""Free convolution with a semicircle: the spectrum of a matrix seen through Gaussian noise.
 
 `mu_a` is the limiting law of the eigenvalues of `S + a Z`: S with the base law, Z symmetric Gaussian with
-spectrum on [-2, 2]. `Truncated` gives integrals of mu_a above any threshold for a batch of a's;
-`FreeConvolution` is one mu_a as a `Law`.
+spectrum on [-2, 2]. With a symmetric base law, singular values with both signs, it is that of the singular
+values of `S + a Z`, Z square of independent entries (Benaych-Georges 2009). `Truncated` gives integrals of
+mu_a above any threshold for a batch of a's; `FreeConvolution` is one mu_a as a `Law`.
 """
 
 from __future__ import annotations
@@ -18,40 +19,67 @@ from attnlaw.laws.convolution_nodes import Nodes, biane_curve, biane_nodes, cubi
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.product_nodes import product_nodes, product_stieltjes
+from attnlaw.laws.symmetric_product import SymmetricProduct
 from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above
 
 Indices = NDArray[np.intp]
-Base = MarchenkoPastur | Discrete
+Base = MarchenkoPastur | Discrete | SymmetricProduct
 
 
 class Truncated:
     """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
 
     The nodes depend on a only, so many thresholds b cost little once they are there. `second_moment` is the
-    base law's.
+    base law's. With `sides` 2, for a symmetric base law and b >= 0, the integrals are over `abs(x) > b`, of
+    1, abs(x), x^2, abs(Re g) and x Re g, where Re g has the sign of x: twice those over `x > b`.
 
     >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
     >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
     [1.59, 2.5]
     """
 
-    def __init__(self, base: Base, a: Reals) -> None:
+    def __init__(self, base: Base, a: Reals, sides: int = 1) -> None:
         a = np.asarray(a, dtype=float)
-        self.a = a
+        self.a, self.sides = a, sides
+        self._is_plain = isinstance(base, MarchenkoPastur)
         if isinstance(base, MarchenkoPastur):
             scale = base.scale
             self.second_moment = scale**2 * (1 + base.rank_ratio)
             self._members: list[tuple[Indices, tuple[Nodes, ...]]] = [
                 (rows, (_rescaled(nodes, scale),)) for rows, nodes in cubic_nodes(base.rank_ratio, a / scale)
             ]
+        elif isinstance(base, SymmetricProduct):
+            scale = base.scale
+            self.second_moment = scale**2
+            self._members = [
+                (rows, (_rescaled(nodes, scale),))
+                for rows, nodes in product_nodes(base.rank_ratio, a / scale)
+            ]
         else:
             s, p = base.arrays
             self.second_moment = float(p @ s**2)
             self._members = [(np.array([i]), biane_nodes(s, p, float(width))) for i, width in enumerate(a)]
-        self._series = [[_Series(nodes) for nodes in groups] for _, groups in self._members]
+        if sides == 2:
+            self._members = [
+                (rows, tuple(_not_negative(nodes) for nodes in groups if nodes.high.max() > 0))
+                for rows, groups in self._members
+            ]
         self._owner, self._row = np.empty((2, a.size), dtype=int)
         for owner, (rows, _) in enumerate(self._members):
             self._owner[rows], self._row[rows] = owner, np.arange(rows.size)
+
+    @cached_property
+    def _series(self) -> list[list[_Series]]:
+        return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
+
+    def _position(self, nodes: Nodes) -> Reals:
+        """The series of x: two terms where it is `middle - half cos(theta)`, no round-off where it is not."""
+        if self._is_plain:
+            return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
+        position = cosine_coefficients(nodes.x)
+        told = np.abs(position) > 1e-15 * np.abs(position).max(axis=-1, keepdims=True)
+        return np.asarray(position[..., : max(2, 1 + int(np.flatnonzero(told.any(axis=(0, 1)))[-1]))])
 
     @property
     def top(self) -> Reals:
@@ -68,7 +96,8 @@ class Truncated:
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
         """The five integrals above b, and those below it.
 
-        Both are sums over intervals. So what lies below is right to many digits even where it is tiny.
+        Both are sums over intervals. So what lies below is right to many digits even where it is tiny. With
+        two sides below means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
         """
         chosen = np.arange(self.a.size) if which is None else which
         above, below = np.zeros((2, 5, chosen.size))
@@ -77,8 +106,13 @@ class Truncated:
             for part in series if place.size else ():
                 rows = self._row[chosen[place]]
                 upper = part.above(b[place], rows)
-                above[:, place] += upper.sum(axis=-1)
-                below[:, place] += (part.total[:, rows] - upper).sum(axis=-1)
+                lower = part.total[:, rows] - upper
+                if self.sides == 2:
+                    # An interval about zero holds both sides, the others stand for their mirror images, too.
+                    lower = np.where(part.nodes.low[rows] < 0, lower - upper, 2 * lower)
+                    lower[[1, 3]] = 0.0
+                above[:, place] += self.sides * upper.sum(axis=-1)
+                below[:, place] += lower.sum(axis=-1)
         return above, below
 
     def everywhere(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
@@ -90,14 +124,20 @@ def _rescaled(nodes: Nodes, scale: float) -> Nodes:
     return Nodes(nodes.low * scale, nodes.high * scale, nodes.x * scale, nodes.mass, nodes.re_g / scale)
 
 
+def _not_negative(nodes: Nodes) -> Nodes:
+    """The intervals that reach above zero for some member of the batch."""
+    kept = nodes.high.max(axis=0) > 0
+    return Nodes(*(value[:, kept] for value in vars(nodes).values()))
+
+
 class _Series:
     """Sine series of the five integrals on the intervals of one group of nodes."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, position: Reals) -> None:
         self.nodes = nodes
         functions = np.stack([np.ones_like(nodes.x), nodes.x, nodes.x**2, nodes.re_g, nodes.x * nodes.re_g])
         self.coefficients = cosine_coefficients(functions * nodes.mass)
-        self.position = cosine_coefficients(nodes.x)
+        self.position = position
         self.total = np.pi * self.coefficients[..., 0]
 
     def above(self, b: Reals, which: Indices) -> Reals:
@@ -114,7 +154,7 @@ class _Series:
 
 @dataclass(frozen=True)
 class FreeConvolution(Law):
-    """The law of `S + sigma Z`: base law (Marchenko-Pastur or discrete) and semicircle (Voiculescu, Biane).
+    """The law of `S + sigma Z`: base law (Marchenko-Pastur, discrete, product) and semicircle (Voiculescu).
 
     >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
     >>> abs(law.moment(2) - 2.5) < 1e-11
@@ -127,8 +167,8 @@ class FreeConvolution(Law):
     def __post_init__(self) -> None:
         if not isinstance(self.base, Base):
             raise InputError(
-                f"free convolution: found a base law {type(self.base).__name__}, expected Marchenko-Pastur "
-                "or discrete; turn it into a Discrete law of its quantiles"
+                f"free convolution: found a base law {type(self.base).__name__}, expected Marchenko-Pastur, "
+                "discrete or symmetric product; turn it into a Discrete law of its quantiles"
             )
         require_scale("free convolution: sigma", self.sigma)
         most = LARGEST_RATIO * max(abs(end) for end in self.base.support)
@@ -139,8 +179,13 @@ class FreeConvolution(Law):
             )
 
     @cached_property
+    def table(self) -> Truncated:
+        """Its integrals above any threshold."""
+        return Truncated(self.base, np.array([self.sigma]))
+
+    @property
     def _groups(self) -> tuple[Nodes, ...]:
-        return Truncated(self.base, np.array([self.sigma])).everywhere()[0][1]
+        return self.table.everywhere()[0][1]
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -179,6 +224,10 @@ class FreeConvolution(Law):
         if isinstance(self.base, MarchenkoPastur):
             scale = self.base.scale
             re_g, density = cubic_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
+            return np.asarray((re_g - 1j * np.pi * density) / scale)
+        if isinstance(self.base, SymmetricProduct):
+            scale = self.base.scale
+            re_g, density = product_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
             return np.asarray((re_g - 1j * np.pi * density) / scale)
         s, p = self.base.arrays
         # |g| <= 1/sigma on the boundary, so |x - u| <= sigma.

@@ -5,10 +5,16 @@ semidefinite matrix (arXiv 2509.24914). The integrals that state evolution needs
 `M1 = int f dmu_a` and `chi = 2 int f Re g_a dmu_a = (dJ/da) / (2a)`. With X the eigenvalues of `S + a Z` and
 Q the second moment of S, the distance of the rectified matrix from S is `E = Q - J - 2 b M1 + 2 a^2 chi`.
 
-Where a and b are small, E is a difference of large terms. The integrals over all of mu_a are known (mass 1,
-second moment `Q + a^2`, `int Re g = 0`, `2 int x Re g = 1`), and what lies below b has the size of a. So
+For singular values with both signs, S square and Z of independent entries, `f(x) = sign(x) (abs(x) - b)_+`,
+the integrals are over both sides, and the same formulas hold: a table of two sides.
 
-    E = b^2 mass + int_(x<b) x^2 - a^2 + 2 a^2 chi,    chi = 1 - 2 int_(x<b) (x - b) Re g.
+A student of limited width keeps a share of the values only, those beyond a cut t > b:
+`f(x) = (x - b) 1(x > t)`, and the same formulas hold with the integrals taken above t.
+
+Where a and b are small, E is a difference of large terms. The integrals over all of mu_a are known (mass 1,
+second moment `Q + a^2`, `2 int x Re g = 1`), and what lies below t (b without a cut) has the size of a. So
+
+    E = b^2 mass + int_(x<t) x^2 - a^2 + 2 a^2 chi,    chi = 1 - 2 int_(x<t) x Re g - 2 b int_(x>t) Re g.
 """
 
 from __future__ import annotations
@@ -38,21 +44,23 @@ class Rectification:
     E: Reals
 
 
-def rectify(table: Truncated, b: Reals, which: Indices | None = None) -> Rectification:
-    """Integrals of `(x - b)_+` against each mu_a of a table.
+def rectify(
+    table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
+) -> Rectification:
+    """Integrals of `(x - b)_+`, or of `(x - b) 1(x > cut)` where that is higher, against each mu_a.
 
     >>> from attnlaw.laws.marchenko_pastur import MarchenkoPastur
     >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))
     >>> all_of_it.J.round(9).tolist(), all_of_it.chi.round(9).tolist()  # J = Q* + a^2 + 18 mean + 81
     ([96.227922061], [1.0])
     """
-    above, below = table.split(b, which)
+    above, below = table.split(b if cut is None else np.maximum(b, cut), which)
     mass, first, second, plain, weighted = above
     J, M1, chi = second - 2 * b * first + b * b * mass, first - b * mass, 2 * (weighted - b * plain)
     Q, square = table.second_moment, (table.a if which is None else table.a[which]) ** 2
     small = np.maximum(square, b * b) < SMALL * Q
     mass = np.where(small, 1 - below[0], mass)
-    chi = np.where(small, 1 - 2 * (below[4] - b * below[3]), chi)
+    chi = np.where(small, 1 - 2 * below[4] - 2 * b * plain, chi)
     E = np.where(small, b * b * mass + below[2] - square, Q - J - 2 * b * M1) + 2 * square * chi
     return Rectification(J, M1, chi, mass, E)
 
@@ -60,6 +68,9 @@ def rectify(table: Truncated, b: Reals, which: Indices | None = None) -> Rectifi
 @dataclass(frozen=True)
 class Rectified(Law):
     """The law of `scale (X - threshold)_+`, X of the law `base`: an atom at zero and a shifted bulk.
+
+    With `sides` 2 it is that of `scale (abs(X) - threshold)_+` for a symmetric base. A `cut` above the
+    threshold sets what lies below it to zero: the bulk then starts at `scale (cut - threshold)`.
 
     >>> from attnlaw.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
@@ -70,25 +81,35 @@ class Rectified(Law):
     base: FreeConvolution
     threshold: float
     scale: float = 1.0
+    sides: int = 1
+    cut: float | None = None
 
     def __post_init__(self) -> None:
         require("scale of a rectified law", self.scale, float, above=0)
 
     @property
+    def _from(self) -> float:
+        """The least value of X that is kept."""
+        return self.threshold if self.cut is None else max(self.threshold, self.cut)
+
+    @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        pairs = ((max(low - self.threshold, 0.0), high - self.threshold) for low, high in self.base.intervals)
-        return tuple((self.scale * low, self.scale * high) for low, high in pairs if high > 0)
+        kept = [(max(low, self._from), high) for low, high in self.base.intervals if high > self._from]
+        return tuple(
+            (self.scale * (low - self.threshold), self.scale * (high - self.threshold)) for low, high in kept
+        )
 
     @cached_property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        table = Truncated(self.base.base, np.array([self.base.sigma]))
-        weight = 1.0 - float(table.above(np.array([self.threshold]))[0, 0])
+        base = self.base
+        table = base.table if self.sides == 1 else Truncated(base.base, np.array([base.sigma]), self.sides)
+        weight = 1.0 - float(table.above(np.array([self._from]))[0, 0])
         return ((0.0, weight),) if weight > 1e-12 else ()
 
     def density(self, x: ArrayLike) -> Reals:
         x = np.asarray(x, dtype=float) / self.scale
-        value = self.base.density(np.maximum(x, 0.0) + self.threshold) / self.scale
-        return np.where(x > 0, value, 0.0)
+        value = self.base.density(np.maximum(x, 0.0) + self.threshold) * (self.sides / self.scale)
+        return np.where((x > 0) & (x > self._from - self.threshold), value, 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
         return self.stieltjes_by_quadrature(z)

@@ -139,7 +139,9 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
         raise InputError("agreement: two measurements have the same size; join them into one with more seeds")
     largest = ordered[-1]
     return Agreement(
-        comparisons=tuple(_compare(name, prediction, ordered) for name in QUANTITIES),
+        comparisons=tuple(
+            _compare(name, prediction, ordered) for name in QUANTITIES if getattr(largest, name) is not None
+        ),
         sizes=tuple(m.size for m in ordered),
         sensing=largest.sensing,
         spectrum_distance=spectrum_distance(largest.eigenvalues, prediction.spectrum),

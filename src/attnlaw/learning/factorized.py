@@ -12,12 +12,22 @@ semidefinite (arXiv 2509.24914). Observation groups k: `alpha_k d^2` observation
 | E | `|S_hat - S*|_F^2 / d = Q* - 2m + q`, `q = J`, `m = J + b M1 - delta^2 chi` |
 
 For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
+
+Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have the singular values with both signs in place of eigenvalues
+and `f(x) = sign(x) (abs(x) - b)_+`; each observation tells of twice as many unknowns, so `Vhat = sum alpha_k
+c_k`, `qhat = sum alpha_k c_k^2 (E + D_k)`, `b = lt/Vhat`: the same equations at alpha_k/2 and lt/2, integrals
+over both sides.
+
+Factors of width kappa below the rank that they would learn keep the share kappa of values beyond a cut t > b
+only: `f(x) = (x - b) 1(x > t)`, `mu_delta(x > t) = kappa`, and all equations stand
+(`attnlaw.laws.rectified`). The loss is then not convex in S, and `attnlaw.learning.stability` says how far to
+trust them. Both extensions are ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,34 +49,50 @@ MAX_DOUBLINGS = 40
 
 @dataclass(frozen=True)
 class Batch:
-    """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,)."""
+    """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,).
+
+    With two `sides` (untied) `alpha` and `lt` hold half of what the problems have. `width` kappa of shape
+    (batch,) is infinite where it is not limited; None: nowhere.
+    """
 
     target: Target
     alpha: Reals
     weight: Reals
     noise: Reals
     lt: Reals
+    sides: int = 1
+    width: Reals | None = None
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> Batch:
         channels = [problem.channels for problem in problems]
+        sides = problems[0].sides
         return cls(
             problems[0].target,
-            np.array([[channel.alpha for channel in row] for row in channels]),
+            np.array([[channel.alpha / sides for channel in row] for row in channels]),
             np.array([[channel.weight for channel in row] for row in channels]),
             np.array([[channel.noise for channel in row] for row in channels]),
-            np.array([problem.weight_decay for problem in problems]),
+            np.array([problem.weight_decay / sides for problem in problems]),
+            sides,
+            np.array([np.inf if problem.width is None else problem.width for problem in problems]),
         )
 
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
         """Per sample, over all (a, b): `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`."""
         alpha = np.array([problem.alpha for problem in problems])
-        terms = self.alpha * self.weight * (E[:, None] + self.noise)
+        terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)
         terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2
         return np.asarray(terms.sum(axis=1) / alpha)
 
     def rows(self, which: Indices) -> Batch:
-        return Batch(self.target, self.alpha[which], self.weight[which], self.noise[which], self.lt[which])
+        return replace(
+            self,
+            alpha=self.alpha[which],
+            weight=self.weight[which],
+            noise=self.noise[which],
+            lt=self.lt[which],
+            width=None if self.width is None else self.width[which],
+        )
 
 
 @dataclass(frozen=True)
@@ -76,6 +102,7 @@ class FixedPoint:
     delta: Reals
     eps: Reals
     b: Reals
+    cut: Reals
     V: Reals
     E: Reals
     integrals: Rectification
@@ -123,7 +150,7 @@ def solve(batch: Batch) -> FixedPoint:
         scanned += 1
     roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)
     delta = np.exp(roots.x)
-    miss, eps, integrals, V, seen = _outer(batch, delta)
+    miss, eps, cut, integrals, V, seen = _outer(batch, delta)
     # Of the two equal values of E the one without a difference of large terms: `integrals.E` is one where
     # delta is large, but for a student that is cut entirely.
     is_large = (delta**2 > SMALL * Q) & (integrals.mass > 0)
@@ -132,6 +159,7 @@ def solve(batch: Batch) -> FixedPoint:
         delta,
         eps,
         batch.lt * eps,
+        cut,
         V,
         E,
         integrals,
@@ -152,22 +180,38 @@ def least_noise_level(target: Target) -> float:
     return least * LEAST_STEPS / float(np.sqrt(law.arrays[1].min())) if isinstance(law, Discrete) else least
 
 
-def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Rectification, Reals, Reals]:
+def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
     """What `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, divided by `sum 2 alpha_k c_k^2`."""
-    table = Truncated(batch.target.law, delta)
-    eps = _threshold_scale(batch, table)
+    table = Truncated(batch.target.law, delta, batch.sides)
+    cut = _cut(batch, table)
+    eps = _threshold_scale(batch, table, cut)
     b = batch.lt * eps
-    parts = rectify(table, b)
+    parts = rectify(table, b, cut=cut)
     V = parts.chi * eps / 2
     c = 2 * batch.weight / (1 + 2 * batch.weight * V[:, None])
     share = batch.alpha * c * c / (batch.alpha * c * c).sum(axis=1, keepdims=True)
     noise = (share * batch.noise).sum(axis=1)
     Vhat = (2 * batch.alpha * c).sum(axis=1)
     seen = delta**2 * Vhat**2 / (2 * batch.alpha * c * c).sum(axis=1)
-    return parts.E + noise - seen, eps, parts, V, seen
+    return parts.E + noise - seen, eps, cut, parts, V, seen
 
 
-def _threshold_scale(batch: Batch, table: Truncated) -> Reals:
+def _cut(batch: Batch, table: Truncated) -> Reals:
+    """t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), zero where no more values are there."""
+    cut = np.zeros(table.a.size)
+    if batch.width is None:
+        return cut
+    width = batch.width
+    i = np.flatnonzero(table.above(cut)[0] > width)
+
+    def miss(t: Reals, which: Indices) -> Reals:
+        return np.asarray(width[i[which]] - table.above(t, i[which])[0])
+
+    cut[i] = bracketed_roots(miss, cut[i], table.top[i], tolerance=1e-14).x
+    return cut
+
+
+def _threshold_scale(batch: Batch, table: Truncated, cut: Reals) -> Reals:
     """eps at given delta: the root of `sum 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps) - 1`."""
     gain = (2 * batch.alpha * batch.weight).sum(axis=1)
     low = np.log(1.0 / gain)
@@ -177,7 +221,7 @@ def _threshold_scale(batch: Batch, table: Truncated) -> Reals:
 
     def miss(log_eps: Reals, which: Indices) -> Reals:
         eps = np.exp(log_eps)
-        chi = rectify(table, batch.lt[which] * eps, which).chi
+        chi = rectify(table, batch.lt[which] * eps, which, cut[which]).chi
         weight = batch.weight[which]
         terms = 2 * batch.alpha[which] * weight * eps[:, None] / (1 + weight * (chi * eps)[:, None])
         return np.asarray(terms.sum(axis=1) - 1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def learned(prediction: Prediction, *, thresholds: bool = False, spectrum: bool 
     known = problem_thresholds(problem) if thresholds else None
     more: dict[str, Any] = {} if known is None else known.describe()
     return Learned(
-        **vars(prediction),
+        **{one.name: getattr(prediction, one.name) for one in fields(Prediction)},
         outlier=next(seen, None),
         observations=None if dimension is None else problem.observations * dimension,
         leading_error=leading,

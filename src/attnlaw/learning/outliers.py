@@ -4,6 +4,9 @@ A target eigenvalue s of no weight is seen at `s + delta^2 int dmu*(t)/(s-t)` in
 `delta^2 int dmu*(t)/(s-t)^2 < 1`, with squared overlap one minus that (Baik, Ben Arous and Peche; Capitaine,
 Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales it. A mode of a power
 law has the small weight 1/d: it stands out if it blurs into an interval of its own.
+
+For untied attention s is a singular value, mu* the law of singular values with both signs, and the overlap is
+that of the left and of the right singular vectors alike (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
 """
 
 from __future__ import annotations
@@ -28,11 +31,11 @@ class Outlier:
 
 
 def find_outliers(
-    target: Target, delta: float, threshold: float | None, shrinkage: float
+    target: Target, delta: float, threshold: float | None, shrinkage: float, cut: float | None = None
 ) -> tuple[Outlier, ...]:
     """Outliers of `shrinkage (X - threshold)_+`, largest first: spikes, and single modes of a power law.
 
-    A threshold of None cuts nothing: `shrinkage X`.
+    A threshold of None cuts nothing: `shrinkage X`. A `cut` above it keeps only what lies beyond.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
@@ -48,8 +51,9 @@ def find_outliers(
             found.append((mode, *_moments(base, mode)))
     outliers = []
     for spike, first, second in sorted(found, reverse=True):
-        location = spike + delta**2 * first - (threshold or 0.0)
-        if delta**2 * second < 1 and (threshold is None or location > 0):
+        place = spike + delta**2 * first
+        location = place - (threshold or 0.0)
+        if delta**2 * second < 1 and (threshold is None or place > max(threshold, cut or 0.0)):
             outliers.append(Outlier(spike, shrinkage * location, 1 - delta**2 * second))
     return tuple(outliers)
 
@@ -81,7 +85,9 @@ def lone_modes(target: Target, delta: float) -> list[float | None]:
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
         return []
     values, weights = base.arrays
-    single = np.isclose(weights * target.dimension, 1.0)
+    # With both signs a mode has half its weight on each side, and the positive one stands for both.
+    sides = 2 if target.both_signs else 1
+    single = np.isclose(weights * target.dimension * sides, 1.0) & (values > 0)
     parts = biane_atoms(values, weights, delta)
     alone = [part.stop - part.start == 1 and single[part.start] for part in parts]
     return [float(values[part.start]) if lone else None for part, lone in zip(parts, alone, strict=True)]

@@ -1,4 +1,4 @@
-"""What labels show of the scores, and how students see a matrix: two tables, a line for each variant.
+"""How attention is made, what labels show of it, how students see it: tables, a line for each variant.
 
 An output's observations of S per sample: `T(T+1)/2` distinct entries of h for the linear one; a row softmax
 does not change when a constant is added to all of h, so it shows one less, `(T^2+T-2)/2` logits.
@@ -8,7 +8,7 @@ Nothing here imports mathematics: settings and help are made of these tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +31,61 @@ def _no_closed_form(tokens: int, E: float) -> float | None:
 
 
 @dataclass(frozen=True)
+class Attention:
+    """Whether queries and keys share their factor.
+
+    Tied: S = W W^T / sqrt(m d), symmetric and positive semidefinite, fields of all pairs a <= b. Untied: S =
+    W_Q W_K^T / sqrt(m d), any matrix, fields of the ordered pairs that `pairs` names. `sides`: of the
+    spectrum with both signs that singular values have, one that eigenvalues of a positive semidefinite S
+    have.
+    """
+
+    name: str
+    label: str
+    sides: int
+    paired: bool
+
+
+TIED = Attention("tied", "tied", 1, False)
+UNTIED = Attention("untied", "untied", 2, True)
+ATTENTIONS = table(TIED, UNTIED)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Which ordered pairs (query a, key b) a sample shows. `crossed`: keys are another sequence's tokens."""
+
+    name: str
+    label: str
+    places: Callable[[int], list[tuple[int, int]]]
+    least_tokens: int = 1
+    crossed: bool = False
+
+    def count(self, tokens: int) -> int:
+        """P, pairs of a sample of T tokens."""
+        return len(self.places(tokens))
+
+
+def _square(tokens: int) -> list[tuple[int, int]]:
+    return [(a, b) for a in range(tokens) for b in range(tokens)]
+
+
+PAIRS = table(
+    Pairs("all", "all pairs", _square),
+    Pairs("distinct", "distinct tokens, both orders", lambda T: [(a, b) for a, b in _square(T) if a != b], 2),
+    Pairs("causal", "causal", lambda T: [(a, b) for a, b in _square(T) if a > b], 2),
+    Pairs("cross", "across sequences", _square, crossed=True),
+)
+
+
+@dataclass(frozen=True)
 class Output:
     """What labels show of the scores h.
 
     `observations(T)` counts what a sample of T tokens tells of S. `prediction_error(T, E)` is the error on
     fresh clean labels of a student of the estimation error E, None where it is an average that E alone does
     not tell. `loss(problem, weights)` is what a student is trained on, None where nothing is.
+    `potential(problem)` is what moves a student in time, None where no dynamics is known.
     """
 
     name: str
@@ -44,11 +93,13 @@ class Output:
     observations: Callable[[int], float]
     prediction_error: Callable[[int, float], float | None] = _no_closed_form
     loss: Named | None = None
+    potential: Named | None = None
     tempered: bool = False  # beta plays a part
     weighted: bool = False  # groups of observations may have weights and noises of their own
     revealing: bool = True  # clean labels tell the scores exactly: there are thresholds
     least_tokens: int = 1
     most_tokens: int | None = None
+    settles: bool = True  # what is learned from n samples is known, not its dynamics alone
 
 
 LINEAR = Output(
@@ -57,6 +108,7 @@ LINEAR = Output(
     _entries,
     lambda tokens, E: tokens * (tokens + 1) * E,
     loss="attnlaw.learning.risk:linear_loss",
+    potential="attnlaw.learning.dynamics.potential:linear",
     weighted=True,
 )
 SOFTMAX = Output(
@@ -64,62 +116,96 @@ SOFTMAX = Output(
     "a softmax of each row",
     _logits,
     loss="attnlaw.learning.risk:softmax_loss",
+    potential="attnlaw.learning.dynamics.potential:softmax",
     tempered=True,
     least_tokens=2,
 )
 HARDMAX = Output(
     "hardmax", "the largest entry of each row", _logits, revealing=False, least_tokens=2, most_tokens=2
 )
-OUTPUTS = table(LINEAR, SOFTMAX, HARDMAX)
+HERMITE2 = Output(
+    "hermite2",
+    "the second Hermite polynomial of a score",
+    _entries,
+    loss="attnlaw.learning.dynamics.losses:hermite2_loss",
+    potential="attnlaw.learning.dynamics.potential:hermite2",
+    most_tokens=1,
+    settles=False,
+)
+HERMITE3 = Output(
+    "hermite3",
+    "the third Hermite polynomial of a score",
+    _entries,
+    loss="attnlaw.learning.dynamics.losses:hermite3_loss",
+    potential="attnlaw.learning.dynamics.potential:hermite3",
+    most_tokens=1,
+    settles=False,
+)
+OUTPUTS = table(LINEAR, SOFTMAX, HARDMAX, HERMITE2, HERMITE3)
+LEARNED = {name: one for name, one in OUTPUTS.items() if one.settles}
+MOVING = {name: one for name, one in OUTPUTS.items() if one.potential is not None}
 
 
 @dataclass(frozen=True)
 class Sight:
-    """How a student sees a symmetric matrix (`attnlaw.learning.sensing` has the formulas).
+    """How a student sees a matrix (`attnlaw.learning.sensing` and `pair_sensing` have the formulas).
 
-    `draw(samples, tokens, size, rng)` makes the training data; `fresh(name, matrix, target, tokens, rng)` the
-    fields of student and target on new data. `dense(samples, tokens, size)` is the side and the width of the
-    largest array, `remedy` what makes it smaller.
+    `draws` by attention make the training data: `draw(samples, tokens, size, rng)` if tied,
+    `draw(samples, tokens, pairs, size, rng)` if untied; an attention that is not here is refused.
+    `fresh(name, matrix, target, tokens, rng)` gives the fields of student and target on new data.
+    `dense(samples, tokens, entries, size)`, with the observed entries of a sample, is the side and the width
+    of the largest array, `remedy` what makes it smaller.
     """
 
     name: str
     label: str
-    draw: Named
-    fresh: Named
-    dense: Callable[[int, int, int], tuple[int, int]]
+    draws: Mapping[str, Named]
+    dense: Callable[[int, int, int, int], tuple[int, int]]
     remedy: str
+    fresh: Named | None = None
 
 
-def _token_rows(samples: int, tokens: int, size: int) -> tuple[int, int]:
+def _token_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:
     return samples * tokens, size
 
 
-def _matrix_rows(samples: int, tokens: int, size: int) -> tuple[int, int]:
-    return samples * tokens * (tokens + 1) // 2, size * (size + 1) // 2
+def _matrix_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:
+    return samples * entries, size * (size + 1) // 2
+
+
+def _square_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:
+    return samples * entries, size * size
 
 
 TOKENS = Sight(
     "tokens",
     "Gaussian tokens",
-    "attnlaw.learning.sensing:draw_tokens",
-    "attnlaw.learning.sensing:fresh_draws",
+    {"tied": "attnlaw.learning.sensing:draw_tokens", "untied": "attnlaw.learning.pair_sensing:draw_pairs"},
     _token_rows,
     "or alpha",
+    "attnlaw.learning.sensing:fresh_draws",
 )
 SIGNED = Sight(
     "signed",
     "Gaussian tokens, each sample with a random sign",
-    "attnlaw.learning.sensing:draw_signed",
-    "attnlaw.learning.sensing:fresh_draws",
+    {"tied": "attnlaw.learning.sensing:draw_signed"},
     _token_rows,
     "or alpha",
+    "attnlaw.learning.sensing:fresh_draws",
 )
 GOE = Sight(
     "goe",
-    "Gaussian matrices of the same covariance",
-    "attnlaw.learning.sensing:draw_matrices",
-    "attnlaw.learning.sensing:fresh_gaussian",
+    "symmetric Gaussian matrices of the same covariance",
+    {"tied": "attnlaw.learning.sensing:draw_matrices"},
     _matrix_rows,
     "or token sensing",
+    "attnlaw.learning.sensing:fresh_gaussian",
 )
-SENSINGS = table(TOKENS, SIGNED, GOE)
+GINIBRE = Sight(
+    "ginibre",
+    "Gaussian matrices with independent entries",
+    {"untied": "attnlaw.learning.pair_sensing:draw_squares"},
+    _square_rows,
+    "or token sensing",
+)
+SENSINGS = table(TOKENS, SIGNED, GOE, GINIBRE)

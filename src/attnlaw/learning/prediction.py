@@ -3,9 +3,11 @@
 | letter | field |
 |---|---|
 | E | `estimation_error`, `|S_hat - S*|_F^2 / d` |
-| m, q | `overlap` Tr S_hat S* / d, `norm` Tr S_hat^2 / d |
+| m, q | `overlap` Tr S_hat^T S* / d, `norm` |S_hat|_F^2 / d |
 | delta (softmax and Bayes: a) | `noise_level` |
 | b | `threshold` |
+| t | `cut`, where the width of the factors cuts more than the threshold does |
+| K/alpha_P | `stability` (`attnlaw.learning.stability`), where there is a cut: unstable above 1 |
 | r, s | `shrinkage`: the trained matrix is `r (X - b)_+` or, for the direct student, `s X` |
 """
 
@@ -13,17 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.shown import Shown
 from attnlaw.laws.law import Law
+from attnlaw.learning.error_split import ErrorSplit, split_error
 from attnlaw.learning.factorized import least_noise_level
 from attnlaw.learning.outliers import Outlier, find_outliers, lone_modes
-from attnlaw.learning.outputs import OUTPUTS
 from attnlaw.learning.problem import Problem
 
 RESIDUAL = 1e-8
+WARNING, UNSTABLE = 0.6, 1.0  # of the stability indicator
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,9 +35,10 @@ class Prediction(Shown, verb="learn"):
     """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
     An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;
-    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix; `residual` is
-    what the equations miss at the solution, relative to their size; `outcome` says how solving them ended,
-    `remark` what to change.
+    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix: its
+    eigenvalues, untied its singular values, whose sum over d is the `nuclear_norm` (tied: `trace`);
+    `residual` is what the equations miss at the solution, relative to their size; `outcome` says how solving
+    them ended, `remark` what to change.
     """
 
     problem: Problem
@@ -43,9 +48,11 @@ class Prediction(Shown, verb="learn"):
     overlap: Estimate
     norm: Estimate
     rank_fraction: Estimate | None
-    trace: Estimate
+    trace: Estimate | None
+    nuclear_norm: Estimate | None
     noise_level: Estimate | None
     threshold: Estimate | None
+    cut: Estimate | None
     shrinkage: float
     spectrum: Law
     outliers: tuple[Outlier, ...]
@@ -53,10 +60,16 @@ class Prediction(Shown, verb="learn"):
     steps: int
     outcome: Outcome = Outcome.DONE
     remark: str | None = None
+    stability: float | None = None
 
     @property
     def converged(self) -> bool:
         return self.outcome is Outcome.DONE
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether E is a value and not a bound."""
+        return self.outcome is not Outcome.RECOVERED or self.estimation_error.value == 0
 
     @property
     def relative_error(self) -> Estimate:
@@ -67,6 +80,44 @@ class Prediction(Shown, verb="learn"):
     def atom_at_zero(self) -> float:
         """The share of eigenvalues that are zero."""
         return float(sum(weight for place, weight in self.spectrum.atoms if place == 0.0))
+
+    @property
+    def smallest_value(self) -> float | None:
+        """The smallest eigenvalue (singular value) that narrow factors keep: 0 where weight decay cuts.
+
+        Away from zero it says that width, not weight decay, cut the rank.
+        """
+        if self.problem.width is None or self.threshold is None:
+            return None
+        return 0.0 if self.cut is None else self.shrinkage * (self.cut.value - self.threshold.value)
+
+    @cached_property
+    def _split(self) -> ErrorSplit:
+        return split_error(self)
+
+    @property
+    def approximation_error(self) -> float | None:
+        return self._split.approximation
+
+    @property
+    def underfitting_error(self) -> float | None:
+        return self._split.underfitting
+
+    @property
+    def overfitting_error(self) -> float | None:
+        return self._split.overfitting
+
+    @property
+    def adapter_noise(self) -> float | None:
+        """`Delta_eff = Delta/2 + E`: the noise that a rank-one adapter trained after this student sees.
+
+        What this student misses acts on a later low-rank correction as label noise (arXiv 2606.05899). For
+        the plain linear output; None where groups have noises of their own.
+        """
+        problem = self.problem
+        if problem.output != "linear" or problem.groups:
+            return None
+        return problem.noise / 2 + self.estimation_error.value
 
     @property
     def bulk(self) -> list[tuple[float, float]]:
@@ -107,12 +158,14 @@ def estimates(
     *,
     overlap: float,
     norm: float,
-    trace: float,
+    trace: float | None = None,
+    nuclear_norm: float | None = None,
     prediction_error: float | None = None,
     training_loss: float | None = None,
     rank_fraction: float | None = None,
     noise_level: float | None = None,
     threshold: float | None = None,
+    cut: float | None = None,
     errors: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The numbers of a prediction under their names, with their `errors`.
@@ -120,7 +173,7 @@ def estimates(
     The prediction error follows from E where the output has a closed form for it.
     """
     if prediction_error is None:
-        prediction_error = OUTPUTS[problem.output].prediction_error(problem.tokens, E)
+        prediction_error = problem.prediction_error(E)
     values = {
         "estimation_error": E,
         "prediction_error": prediction_error,
@@ -129,8 +182,10 @@ def estimates(
         "norm": norm,
         "rank_fraction": rank_fraction,
         "trace": trace,
+        "nuclear_norm": nuclear_norm,
         "noise_level": noise_level,
         "threshold": threshold,
+        "cut": cut,
     }
     known = errors or {}
     return {
@@ -138,7 +193,17 @@ def estimates(
     }
 
 
-def ending(residual: float, found: bool = True, remedy: str = "raise the weight decay") -> dict[str, Any]:
+def size_of(problem: Problem, value: float) -> dict[str, Any]:
+    """The sum of the eigenvalues (singular values) of the trained matrix over d, under its name."""
+    return {"trace" if problem.sides == 1 else "nuclear_norm": value}
+
+
+def ending(
+    residual: float,
+    found: bool = True,
+    remedy: str = "raise the weight decay",
+    instability: float | None = None,
+) -> dict[str, Any]:
     """How solving the equations ended, as `outcome` and `remark`."""
     if not found:
         return {
@@ -150,6 +215,16 @@ def ending(residual: float, found: bool = True, remedy: str = "raise the weight 
         return {
             "outcome": Outcome.ILL_CONDITIONED,
             "remark": f"the equations miss by {residual:.1e}; raise the weight decay or the noise",
+        }
+    if instability is not None and instability > UNSTABLE:
+        return {
+            "outcome": Outcome.UNSTABLE,
+            "remark": f"unstable: K/alpha_P = {instability:.3g}; training loss is a lower bound",
+        }
+    if instability is not None and instability > WARNING:
+        return {
+            "outcome": Outcome.DONE,
+            "remark": f"nearly unstable: K/alpha_P = {instability:.3g}; training runs may end up to 1% apart",
         }
     return {"outcome": Outcome.DONE, "remark": None}
 
@@ -175,7 +250,7 @@ def recovered(
             overlap=target.second_moment,
             norm=target.second_moment,
             rank_fraction=target.rank_fraction if is_exact else None,
-            trace=target.mean,
+            **size_of(problem, target.mean),
             noise_level=0.0 if is_exact else None,
             threshold=threshold if is_exact else None,
         ),

@@ -8,34 +8,54 @@ The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I
 | letter | field |
 |---|---|
 | T | `tokens` |
-| alpha | `alpha`, samples divided by d^2 |
+| alpha | `alpha`, samples divided by d^2; infinite (the default): one pass over fresh ones (`trajectory`) |
 | beta | `beta`, inverse temperature of the row softmax |
 | Delta | `noise`, a variance |
+| kappa | `width` m/d of the factors; None: at least the rank of what they learn |
+| t | `flow_time` of full-batch gradient flow; None: to its end |
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
 | kappa0, Q* | `target.rank_ratio`, `target.second_moment` |
 | alpha_k, w_k, D_k | `channels`, from the observation `groups` |
 
 Factors W of d x m with penalty `lambda |W|_F^2` have `lt = sqrt(kappa) lambda`, kappa = m/d: training them is
 nuclear-norm-regularised sensing of a positive semidefinite S.
+
+Untied attention has `S = W_Q W_K^T / sqrt(m d)` and fields `h_ab = x_a^T S z_b / sqrt(d)` of the ordered
+pairs (query a, key b) that `pairs` names, P per sample, each with independent noise of variance Delta/2. The
+risk is `sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `lt d |S|_*`, `lt = 2 sqrt(kappa) lambda` for the
+penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie and Jaakkola 2004), or `lambda d |S|_F^2`. These
+equations extend arXiv 2509.24914; the extension is ours.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from attnlaw.base.declare import table
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Settings, setting
-from attnlaw.learning.outputs import OUTPUTS
+from attnlaw.learning.outputs import ATTENTIONS, OUTPUTS, PAIRS
 from attnlaw.learning.settings import ProblemSettings
-from attnlaw.learning.students import STUDENTS
+from attnlaw.learning.students import STUDENTS, Student
 from attnlaw.learning.target import Target
 
 __all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
 
-DEFAULT_TARGET = Target.marchenko_pastur(0.5)
-SHARED = ("alpha", "tokens", "output", "beta", "noise", "weight_decay", "student")
+DEFAULT_TARGET, DEFAULT_UNTIED_TARGET = Target.marchenko_pastur(0.5), Target.product(0.5)
+SHARED = (
+    "alpha",
+    "tokens",
+    "output",
+    "beta",
+    "noise",
+    "weight_decay",
+    "student",
+    "attention",
+    "width",
+    "flow_time",
+)
 STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
 
 
@@ -93,7 +113,7 @@ class Problem:
     (0.2, (Channel(alpha=0.2, weight=2.0, noise=0.25),))
     """
 
-    alpha: float
+    alpha: float = math.inf
     tokens: int = 1
     output: str = "linear"
     beta: float = 1.0
@@ -102,15 +122,24 @@ class Problem:
     weight_decay: float = 0.1
     student: str = "factorized"
     groups: tuple[ObservationGroup, ...] = ()
+    attention: str = "tied"
+    pairs: str | None = None
+    width: float | None = None
+    flow_time: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, Target):
             raise InputError(
                 f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
             )
-        stated = ProblemSettings(**{name: getattr(self, name) for name in SHARED})
-        for name in SHARED:
+        names = [name for name in SHARED if name != "alpha" or self.alpha != math.inf]
+        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.pairs not in (None, "all"):
+            shared["pairs"] = self.pairs
+        stated = ProblemSettings(**shared)
+        for name in names:
             object.__setattr__(self, name, getattr(stated, name))
+        self._settle_attention(stated)
         spread = self.beta * math.sqrt(self.target.second_moment + self.noise)
         if OUTPUTS[self.output].tempered and spread > STEEPEST:
             raise BadSetting(
@@ -121,8 +150,28 @@ class Problem:
             )
         if self.groups:
             self._check_groups()
-        if self.weight_decay == 0:
+        if self.groups and self.flow_time is not None:
+            raise BadSetting("flow_time", "cannot stand beside {groups}; leave one out")
+        if self.weight_decay == 0 and self.flow_time is None and self.alpha != math.inf:
             self._check_interpolation()
+
+    def _settle_attention(self, stated: ProblemSettings) -> None:
+        """Which pairs are seen, and a target of the kind that this attention has."""
+        paired = ATTENTIONS[self.attention].paired
+        if not paired and self.pairs not in (None, "all"):
+            raise BadSetting("pairs", "expected all with {attention} tied; or take untied", self.pairs)
+        if not paired and self.target.is_product:
+            raise InputError(
+                "target: a product of two factors is not symmetric; take attention untied, or "
+                "Target.marchenko_pastur"
+            )
+        if paired and self.groups:
+            raise BadSetting("groups", "have diagonal entries, which untied pairs have not; leave them out")
+        target = self.target
+        if paired and target is DEFAULT_TARGET:
+            target = DEFAULT_UNTIED_TARGET
+        object.__setattr__(self, "target", target.with_both_signs(paired))
+        object.__setattr__(self, "pairs", stated.pairs if paired else "all")
 
     def _check_groups(self) -> None:
         if not OUTPUTS[self.output].weighted:
@@ -138,7 +187,7 @@ class Problem:
 
     def _check_interpolation(self) -> None:
         """Without a penalty the minimiser is unique only beyond the interpolation threshold."""
-        student = STUDENTS[self.student]
+        student = self.who
         if not student.penalised or student.interpolation is None:
             return
         # Where everything is fitted the weights drop out and the groups' noises enter by their mean.
@@ -153,22 +202,52 @@ class Problem:
             )
 
     @property
+    def who(self) -> Student:
+        """The student's record for this attention; a problem without one cannot be made."""
+        found = STUDENTS[self.student].under(self.attention)
+        assert found is not None
+        return found
+
+    @property
+    def sides(self) -> int:
+        """Of the spectrum: 2 where the theory sees singular values with both signs."""
+        return ATTENTIONS[self.attention].sides
+
+    @property
     def observations_per_sample(self) -> float:
-        """What a sample tells of S, by the output."""
+        """What a sample tells of S, by the output; P pairs if untied."""
+        if ATTENTIONS[self.attention].paired:
+            return float(PAIRS[self.pairs or ""].count(self.tokens))
         return OUTPUTS[self.output].observations(self.tokens)
+
+    def prediction_error(self, E: float) -> float | None:
+        """The error on fresh clean labels per sample, None where E alone does not tell it."""
+        if ATTENTIONS[self.attention].paired:
+            return self.observations_per_sample * E
+        return OUTPUTS[self.output].prediction_error(self.tokens, E)
+
+    @property
+    def sample_ratio(self) -> float:
+        """`alpha`; a `BadSetting` where there is no data set, but one pass over fresh samples."""
+        if self.alpha == math.inf:
+            raise BadSetting("alpha", "is missing; give the number of samples over d^2")
+        return self.alpha
 
     @property
     def observations(self) -> float:
-        """`alpha_T`: independent observations of S divided by d^2."""
-        return self.alpha * self.observations_per_sample
+        """`alpha_T`, untied `alpha_P`: independent observations of S divided by d^2."""
+        return self.sample_ratio * self.observations_per_sample
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Observation groups in the theory's units: weight 2 and noise Delta/2 for the plain loss."""
+        """Observation groups in the theory's units: weight 2 (untied 1), noise Delta/2 for the plain loss."""
+        alpha = self.sample_ratio
+        if ATTENTIONS[self.attention].paired:
+            return (Channel(self.observations, 1.0, self.noise / 2),)
         if not self.groups:
             return (Channel(self.observations, 2.0, self.noise / 2),)
         return tuple(
-            Channel(self.alpha * group.share * group.count(self.tokens), 2.0 * group.weight, group.noise / 2)
+            Channel(alpha * group.share * group.count(self.tokens), 2.0 * group.weight, group.noise / 2)
             for group in self.groups
             if group.count(self.tokens)
         )

@@ -1,4 +1,4 @@
-"""The empirical risk of a symmetric matrix: labels, its value and its gradient, without the penalty.
+"""The empirical risk of a matrix: labels, its value and its gradient, without the penalty.
 
 Risk of arXiv:2509.24914, summed over samples and over ALL ordered pairs (a, b) of tokens:
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from attnlaw.learning.pair_sensing import PairSensing, SquareSensing
 from attnlaw.learning.sensing import Array, Sensing, upper
 
 if TYPE_CHECKING:
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Linear:
-    """The output is the field itself; `weights` (n, P) multiply the squared errors of ordered pairs."""
+    """The output is the field itself; `weights` (n, P) multiply the squared errors of ordered pairs.
+
+    `ordered`: the columns are ordered pairs, as untied attention has them, and each counts once.
+    """
 
     weights: Array
+    ordered: bool = False
     quadratic: ClassVar[bool] = True
 
     def labels(self, fields: Array, tokens: int) -> Array:
@@ -50,7 +55,7 @@ class Linear:
 
     def curvature(self, tokens: int) -> Array:
         """The second derivative of the loss in the packed fields, which is diagonal."""
-        return 2.0 * pair_counts(tokens) * self.weights
+        return 2.0 * (1.0 if self.ordered else pair_counts(tokens)) * self.weights
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ Loss = Linear | Softmax
 
 def linear_loss(problem: Problem, weights: Array) -> Linear:
     """The loss of the linear output."""
-    return Linear(weights)
+    return Linear(weights, ordered=problem.sides == 2)
 
 
 def softmax_loss(problem: Problem, weights: Array) -> Softmax:
@@ -113,12 +118,12 @@ def softmax_loss(problem: Problem, weights: Array) -> Softmax:
 class Risk:
     """The data term of training: sensing, output and labels."""
 
-    sensing: Sensing
+    sensing: Sensing | PairSensing | SquareSensing
     output: Loss
     labels: Array
 
     def __call__(self, matrix: Array) -> tuple[float, Array]:
-        """R(S) and its gradient, a symmetric (d, d) matrix with dR = Tr(gradient dS).
+        """R(S) and its gradient, a (d, d) matrix, symmetric if tied, with dR = Tr(gradient^T dS).
 
         >>> from attnlaw.learning.sensing import TokenSensing
         >>> tokens = TokenSensing(np.array([[[1.0, 2.0]]]))

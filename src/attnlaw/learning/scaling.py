@@ -7,7 +7,9 @@ learned once `s_k > delta`, one after the other, which gives (arXiv 2509.24914)
     I = 1/(2 gamma - 1) + 6 - 8/(1 + gamma) + 3/(1 + 2 gamma)      factorized
     I = 1/(2 gamma - 1) + 2 - 1/(1 + 2 gamma)                      Bayes
 
-so E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 - 1/(2 gamma))` with noisy ones.
+Untied attention shows each observation of twice as many unknowns: the same with N/2 for N pairs (ours, from
+the same equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 - 1/(2 gamma))`
+with noisy ones.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import zeta
 
 from attnlaw.base.declare import Progress
 from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.learning.outputs import ATTENTIONS
 from attnlaw.learning.prediction import Prediction
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.state_evolution import state_evolutions
@@ -64,12 +67,20 @@ def predicted_exponent(gamma: float, noise: float) -> float:
     return -(1 - 1 / (2 * gamma)) if noise > 0 else -(2 * gamma - 1)
 
 
-def leading_error(gamma: float, ratios: Sequence[float], noise: float, student: str = "factorized") -> Reals:
+def leading_error(
+    gamma: float,
+    ratios: Sequence[float],
+    noise: float,
+    student: str = "factorized",
+    attention: str = "tied",
+) -> Reals:
     """E of the leading-order law at `N/d = ratios`; cut at Q* = 1, where nothing is learned yet."""
-    able = [name for name, one in STUDENTS.items() if "linear" in one.leading]
-    if student not in able:
-        raise BadSetting("student", f"which has no scaling law; expected {' or '.join(able)}", student)
-    return _leading_error(gamma, ratios, noise, STUDENTS[student].leading["linear"](gamma))
+    known = {name: one.under(attention) for name, one in STUDENTS.items()}
+    laws = {name: one.leading["linear"] for name, one in known.items() if one and "linear" in one.leading}
+    if student not in laws:
+        raise BadSetting("student", f"which has no scaling law; expected {' or '.join(laws)}", student)
+    counted = np.asarray(ratios, dtype=float) / ATTENTIONS[attention].sides
+    return _leading_error(gamma, counted, noise, laws[student](gamma))
 
 
 def leading_order(problem: Problem) -> tuple[float | None, float | None]:
@@ -77,16 +88,16 @@ def leading_order(problem: Problem) -> tuple[float | None, float | None]:
 
     It is known for power-law targets, by student and output.
     """
-    target, laws = problem.target, STUDENTS[problem.student].leading
+    target, laws = problem.target, problem.who.leading
     if target.exponent is None or target.dimension is None or problem.output not in laws:
         return None, None
-    ratio = problem.observations * target.dimension
+    ratio = problem.observations * target.dimension / problem.sides
     constant = laws[problem.output](target.exponent)
     (leading,) = _leading_error(target.exponent, [ratio], problem.noise, constant).tolist()
     return leading, predicted_exponent(target.exponent, problem.noise)
 
 
-def _leading_error(gamma: float, ratios: Sequence[float], noise: float, constant: float) -> Reals:
+def _leading_error(gamma: float, ratios: ArrayLike, noise: float, constant: float) -> Reals:
     N = np.asarray(ratios, dtype=float)
     front = zeta(2 * gamma) ** (-1 / (2 * gamma)) * constant
     power = 1 - 1 / (2 * gamma)
@@ -111,10 +122,13 @@ def scaling_law(
     *,
     noise: float = 0.0,
     student: str = "factorized",
+    attention: str = "tied",
     weight_decay: float | None = None,
     progress: Progress | None = None,
 ) -> ScalingLaw:
     """Solve the full equations for a power-law target at `N/d = ratios` (one token) and fit the exponent.
+
+    Untied, N counts (query, key) pairs, and the weight decays are those of a tied student with N/2.
 
     Without `weight_decay` the factorized student gets a vanishing one with clean labels, and with noisy ones
     the best of 2.8, 3.6 and 3.9 times `sqrt(2 alpha_T (E + Delta/2))`, E the leading law's: within 1% of the
@@ -127,16 +141,16 @@ def scaling_law(
     if len(ratios) < 2 or min(ratios) <= 0:
         raise InputError(f"ratios: found {list(ratios)}, expected at least two values of N/d above 0")
     target = Target.power_law(exponent, dimension)
-    leading = leading_error(exponent, ratios, noise, student)
+    leading = leading_error(exponent, ratios, noise, student, attention)
     alphas = np.asarray(ratios, dtype=float) / dimension
     if weight_decay is not None:
         decays = np.full((alphas.size, 1), float(weight_decay))
     else:
-        scale = np.sqrt(2 * alphas * (leading + noise / 2))
+        scale = np.sqrt(2 * alphas / ATTENTIONS[attention].sides * (leading + noise / 2))
         factors = GOOD_DECAYS if noise > 0 and STUDENTS[student].penalised else (1e-4,)
         decays = scale[:, None] * np.array(factors)
     problems = [
-        Problem(alpha, target=target, noise=noise, weight_decay=decay, student=student)
+        Problem(alpha, target=target, noise=noise, weight_decay=decay, student=student, attention=attention)
         for alpha, row in zip(alphas.tolist(), decays.tolist(), strict=True)
         for decay in row
     ]

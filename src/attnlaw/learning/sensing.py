@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.declare import named
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import require
 from attnlaw.learning.outputs import SENSINGS
 
@@ -93,7 +93,7 @@ class TokenSensing:
         samples, tokens, size = self.shape
         first, second = upper(tokens)
         count = first.size
-        _check_dense(samples * count, samples * count, "or a weight decay of at least 0.02", size)
+        check_dense(samples * count, samples * count, "or a weight decay of at least 0.02", size)
         kernel = np.einsum("ami,bni->abmn", self.x, self.x, optimize=True)
         gram = np.empty((samples, count, samples, count))
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -155,20 +155,24 @@ Sensing = TokenSensing | MatrixSensing
 
 
 def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
-    """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for matrices of size d.
+    """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for symmetric matrices of size d.
 
     >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
     (3, 2, 4)
     """
-    check_sensing(name, samples=samples, tokens=tokens, size=size)
-    found: Sensing = named(SENSINGS[name].draw)(samples, tokens, size, rng)
+    entries = tokens * (tokens + 1) // 2
+    check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
+    found: Sensing = named(SENSINGS[name].draws["tied"])(samples, tokens, size, rng)
     return found
 
 
-def check_sensing(name: str, *, samples: int, tokens: int, size: int) -> None:
-    """An `InputError` for a sensing that has no name here or does not fit into memory."""
+def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
+    """An `InputError` for a sensing that this attention does not have or that does not fit into memory."""
     require("sensing", name, str, choices=SENSINGS)
-    _check_dense(*SENSINGS[name].dense(samples, tokens, size), SENSINGS[name].remedy, size)
+    if attention not in SENSINGS[name].draws:
+        able = [one.name for one in SENSINGS.values() if attention in one.draws]
+        raise BadSetting("sensing", f"expected {' or '.join(able)} with {{attention}} {attention}", name)
+    check_dense(*SENSINGS[name].dense(samples, tokens, entries, size), SENSINGS[name].remedy, size)
 
 
 def draw_tokens(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
@@ -211,7 +215,8 @@ def fresh_gaussian(
     return m / np.sqrt(total) * z[0] + np.sqrt(max(q - m * m / total, 0.0)) * z[1], np.sqrt(total) * z[0]
 
 
-def _check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
+def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
+    """An `InputError` for a dense matrix that does not fit into memory."""
     if 8 * rows * columns > LARGEST_DENSE_BYTES:
         raise InputError(
             f"size: {size} needs a dense {rows} x {columns} matrix, more than "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.learning.outputs import OUTPUTS
+from attnlaw.learning.outputs import ATTENTIONS, OUTPUTS, PAIRS
 from attnlaw.learning.students import STUDENTS
 
 if TYPE_CHECKING:
@@ -38,6 +38,22 @@ class ProblemSettings(Settings):
         many=True,
         panel=PROBLEM,
     )
+    attention: str = setting(
+        "tied",
+        "Whether queries and keys share their factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).",
+        choices=ATTENTIONS,
+        many=True,
+        panel=PROBLEM,
+    )
+    pairs: str = setting(
+        "cross",
+        "Which pairs (query, key) untied attention shows: cross (keys of another sequence), causal, distinct "
+        "(both orders). Tied attention shows all.",
+        choices=PAIRS,
+        where=("attention", "paired"),
+        many=True,
+        panel=PROBLEM,
+    )
     target_rank: float = setting(
         0.5,
         "Rank of the target over d: κ₀ = m₀/d.",
@@ -49,7 +65,11 @@ class ProblemSettings(Settings):
         panel=PROBLEM,
     )
     target_spike: float | None = setting(
-        None, "One eigenvalue of the target outside its bulk.", above=0, many=True, panel=PROBLEM
+        None,
+        "One eigenvalue (untied: singular value) of the target outside its bulk.",
+        above=0,
+        many=True,
+        panel=PROBLEM,
     )
     target_exponent: float | None = setting(
         None,
@@ -71,10 +91,29 @@ class ProblemSettings(Settings):
     noise: float = setting(0.0, "Label noise, a variance.", symbol="Δ", least=0, many=True, panel=PROBLEM)
     weight_decay: float = setting(
         0.1,
-        "Penalty: λ̃ = √κ λ on factors W of ratio κ (factorized), λ on S (direct).",
+        "Penalty: λ̃ = √κ λ on factors W of ratio κ (factorized; untied 2√κ λ), λ on S (direct).",
         symbol="λ",
         least=0,
         where=("student", "penalised"),
+        many=True,
+        panel=PROBLEM,
+    )
+    width: float | None = setting(
+        None,
+        "Width of the factors, κ = m/d, where it is less than the rank that they would learn.",
+        symbol="κ",
+        above=0,
+        where=("student", "factored"),
+        many=True,
+        panel=PROBLEM,
+    )
+    flow_time: float | None = setting(
+        None,
+        "Stop full-batch gradient flow on the fixed data set at this time, t = 2dη·steps (direct student; "
+        "not one-pass SGD).",
+        symbol="t",
+        above=0,
+        where=("student", "flowing"),
         many=True,
         panel=PROBLEM,
     )
@@ -98,16 +137,63 @@ class ProblemSettings(Settings):
                 "is always 1 and shows nothing",
                 self.tokens,
             )
-        if self.output not in STUDENTS[self.student].theories:
-            able = [name for name, one in STUDENTS.items() if self.output in one.theories]
-            raise BadSetting(
-                "student", f"expected {' or '.join(able)} with {{output}} {self.output}", self.student
-            )
+        if output.settles:
+            self._check_student()
+        if self.width is not None and not STUDENTS[self.student].factored:
+            able = " or ".join(name for name, one in STUDENTS.items() if one.factored)
+            raise BadSetting("width", f"needs {{student}} {able}, which has factors")
+        if self.width is not None and not output.weighted:
+            raise BadSetting("width", "needs {output} linear: no theory of narrow heads is known for others")
+        if self.flow_time is not None:
+            self._check_flow()
+        if ATTENTIONS[self.attention].paired:
+            self._check_pairs()
         if output.most_tokens is not None and self.tokens > output.most_tokens:
             raise BadSetting(
                 "tokens",
                 f"expected {output.most_tokens} with {{output}} {self.output}, which has a theory for no "
-                "more; or take the softmax with a large {beta}",
+                "more" + ("; or take the softmax with a large {beta}" if output.settles else ""),
+                self.tokens,
+            )
+
+    def _check_student(self) -> None:
+        known = {name: one.under(self.attention) for name, one in STUDENTS.items()}
+        able = [name for name, one in known.items() if one is not None and self.output in one.theories]
+        if not able:
+            raise BadSetting(
+                "output",
+                f"has no theory with {{attention}} {self.attention}; take linear, or {{attention}} tied",
+                self.output,
+            )
+        if self.student not in able:
+            more = "" if self.attention == "tied" else f" and {{attention}} {self.attention}"
+            raise BadSetting(
+                "student", f"expected {' or '.join(able)} with {{output}} {self.output}{more}", self.student
+            )
+
+    def _check_flow(self) -> None:
+        if not STUDENTS[self.student].flowing:
+            able = " or ".join(name for name, one in STUDENTS.items() if one.flowing)
+            raise BadSetting(
+                "flow_time",
+                f"needs {{student}} {able}; what is known of factors in time is in attnlaw.learning.flow",
+            )
+        if not OUTPUTS[self.output].weighted:
+            raise BadSetting("flow_time", "needs {output} linear: other losses have no closed flow")
+
+    def _check_pairs(self) -> None:
+        pairs = PAIRS[self.pairs]
+        if self.pairs == "all":
+            raise BadSetting(
+                "pairs",
+                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned "
+                "is no map of singular values; expected cross, causal or distinct",
+                self.pairs,
+            )
+        if self.tokens < pairs.least_tokens:
+            raise BadSetting(
+                "tokens",
+                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}: one has no such pair",
                 self.tokens,
             )
 
@@ -116,8 +202,10 @@ class ProblemSettings(Settings):
         """The same in the theory's terms; a `BadSetting` for what the target alone can tell."""
         from attnlaw.learning.problem import Problem, Target
 
+        paired = ATTENTIONS[self.attention].paired
+        of_rank = Target.product if paired else Target.marchenko_pastur
         bulk = (
-            Target.marchenko_pastur(self.target_rank)
+            of_rank(self.target_rank)
             if self.target_exponent is None
             else Target.power_law(self.target_exponent, self.target_dimension)
         )
@@ -130,4 +218,8 @@ class ProblemSettings(Settings):
             noise=self.noise,
             weight_decay=self.weight_decay,
             student=self.student,
+            attention=self.attention,
+            pairs=self.pairs if paired else None,
+            width=self.width,
+            flow_time=self.flow_time,
         )

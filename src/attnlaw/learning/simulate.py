@@ -1,16 +1,18 @@
 """The experiment beside the theory: draw data, train the student, measure what it has learned.
 
 The same frozen `Problem` feeds `state_evolution` and `simulate`. At size d the target is the deterministic
-diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), the sample count
-is n = round(alpha d^2), and every seed draws its own data and noise.
+diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), untied these
+times a random rotation, which every seed draws (a diagonal target is symmetric, a generic one is not). The
+sample count is n = round(alpha d^2), and every seed draws its own data and noise.
 
 | quantity | definition |
 |---|---|
 | estimation_error | E = |S_hat - S*|_F^2 / d |
 | prediction_error | sum over all (a, b) of the squared error on a fresh sequence with clean labels |
 | training_loss | the risk without its penalty, per sample |
-| overlap, norm, trace | m = Tr(S_hat S*)/d, q = |S_hat|_F^2/d, Tr S_hat/d |
-| rank_fraction | share of eigenvalues of S_hat that are not zero |
+| overlap, norm | m = Tr(S_hat^T S*)/d, q = |S_hat|_F^2/d |
+| trace, nuclear_norm | Tr S_hat/d if tied, |S_hat|_*/d if untied |
+| rank_fraction | share of eigenvalues (untied: singular values) of S_hat that are not zero |
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.settings import require
 from attnlaw.base.shown import Shown
 from attnlaw.learning.outputs import OUTPUTS, SENSINGS
+from attnlaw.learning.pair_sensing import hidden_target
+from attnlaw.learning.prediction import size_of
 from attnlaw.learning.problem import ENTRIES, Problem
 from attnlaw.learning.risk import Risk
 from attnlaw.learning.sensing import TEST_SEQUENCES, Array, check_sensing, draw_sensing, upper
@@ -43,6 +47,7 @@ QUANTITIES = (
     "overlap",
     "norm",
     "trace",
+    "nuclear_norm",
     "rank_fraction",
 )
 WAIT = 0.2  # seconds between two looks for Ctrl-C
@@ -53,6 +58,7 @@ NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
 class Measurement(Shown, verb="learn.simulate"):
     """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending.
 
+    Untied students have singular values there, and a `nuclear_norm` in place of the `trace`.
     Each `Estimate` is a mean over the seeds with its standard error, None for a single seed.
     """
 
@@ -67,7 +73,8 @@ class Measurement(Shown, verb="learn.simulate"):
     training_loss: Estimate
     overlap: Estimate
     norm: Estimate
-    trace: Estimate
+    trace: Estimate | None
+    nuclear_norm: Estimate | None
     rank_fraction: Estimate
     solver: str
     residual: float
@@ -151,7 +158,8 @@ def simulate(
             pool.shutdown(cancel_futures=True)
     finished = [future.result() for future in futures]
     estimates: dict[str, Any] = {
-        name: _estimate([run.values[name] for run in finished]) for name in QUANTITIES
+        name: _estimate([run.values[name] for run in finished]) if name in finished[0].values else None
+        for name in QUANTITIES
     }
     return Measurement(
         problem=problem,
@@ -170,34 +178,63 @@ def simulate(
 
 def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
     """The number of samples at size d, or an `InputError` for a student that cannot be trained there."""
-    if STUDENTS[problem.student].trainer is None:
+    if problem.who.trainer is None:
         able = [name for name, one in STUDENTS.items() if one.trainer is not None]
         raise BadSetting(
             "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
         )
+    STUDENTS[problem.student].theory(problem.output)
     size = require("size", size, int, least=2)
     problem.target.quantiles(size)
-    samples = round(problem.alpha * size * size)
+    columns = size if problem.width is None else problem.width * size
+    if abs(columns - round(columns)) > 1e-9 * size or round(columns) < 1:
+        raise InputError(
+            f"size {size} times width {problem.width:g} is {columns:g}, expected a whole number of at "
+            "least 1; choose another size or width"
+        )
+    samples = round(problem.sample_ratio * size * size)
     if samples < 1:
         raise InputError(
             f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
         )
-    check_sensing(sensing, samples=samples, tokens=problem.tokens, size=size)
+    check_sensing(
+        sensing,
+        attention=problem.attention,
+        samples=samples,
+        tokens=problem.tokens,
+        entries=_entries(problem),
+        size=size,
+    )
     return samples
 
 
-def draw_risk(problem: Problem, target: Array, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
-    """Draw the training data of a student: sensing, noise and labels of the target's eigenvalues (d,).
+def _entries(problem: Problem) -> int:
+    """Observed entries of a sample: pairs a <= b, untied the ordered pairs that are seen."""
+    if problem.sides == 2:
+        return round(problem.observations_per_sample)
+    return problem.tokens * (problem.tokens + 1) // 2
 
-    Noise on h_ab is Gaussian of variance Delta (1 + delta_ab)/2, inside the softmax where there is one.
-    With observation groups, each entry's samples are shared out in consecutive blocks.
+
+def draw_risk(problem: Problem, target: Array, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
+    """Draw the training data of a student: sensing, noise and labels of the target's matrix.
+
+    `target` is that matrix (d, d), or the eigenvalues (d,) of a diagonal one. Noise on h_ab is Gaussian of
+    variance Delta (1 + delta_ab)/2, inside the softmax where there is one; untied Delta/2 on every pair. With
+    observation groups, each entry's samples are shared out in consecutive blocks.
     """
-    tokens = problem.tokens
-    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=target.size, rng=rng)
+    tokens, size = problem.tokens, len(target)
+    target = target if target.ndim == 2 else np.diag(target)
+    if problem.sides == 2:
+        draw = named(SENSINGS[sensing].draws[problem.attention])
+        pairs = draw(samples, tokens, problem.pairs, size, rng)
+        clean = pairs.fields(target)
+        loss = named(OUTPUTS[problem.output].loss)(problem, np.ones(clean.shape))
+        return Risk(pairs, loss, clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape))
+    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
     weights, noise = _weights_and_noise(problem, samples)
     first, second = upper(tokens)
     deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
-    fields = data.fields(np.diag(target)) + deviations * rng.standard_normal(noise.shape)
+    fields = data.fields(target) + deviations * rng.standard_normal(noise.shape)
     loss = named(OUTPUTS[problem.output].loss)(problem, weights)
     return Risk(data, loss, loss.labels(fields, tokens))
 
@@ -217,22 +254,24 @@ def _run(
     rng: np.random.Generator,
     check: Check,
 ) -> _Run:
-    risk = draw_risk(problem, target, samples, sensing, rng)
-    trained = STUDENTS[problem.student].train(problem, risk, rng, check)
+    teacher = np.diag(target) if problem.sides == 1 else hidden_target(target, rng)
+    risk = draw_risk(problem, teacher, samples, sensing, rng)
+    trained = problem.who.train(problem, risk, rng, check)
     matrix, size = trained.matrix, target.size
-    eigenvalues = np.asarray(np.linalg.eigvalsh(matrix), dtype=float)
-    error = matrix - np.diag(target)
+    spectrum = np.linalg.eigvalsh(matrix) if problem.sides == 1 else np.linalg.svd(matrix)[1][::-1]
+    eigenvalues = np.array(spectrum, dtype=float)
+    error = matrix - teacher
     # Round-off leaves the zero eigenvalues of a positive semidefinite matrix at about 1e-16 of the largest.
     eigenvalues[np.abs(eigenvalues) <= 1e-12 * np.abs(eigenvalues).max()] = 0.0
     values = {
         "estimation_error": float(np.vdot(error, error)) / size,
         "training_loss": risk(matrix)[0] / samples,
-        "overlap": float(np.diag(matrix) @ target) / size,
+        "overlap": float(np.vdot(matrix, teacher)) / size,
         "norm": float(np.vdot(matrix, matrix)) / size,
-        "trace": float(np.trace(matrix)) / size,
+        **size_of(problem, float(eigenvalues.sum()) / size),
         "rank_fraction": float(np.mean(eigenvalues != 0.0)),
     }
-    error_on_fresh = OUTPUTS[problem.output].prediction_error(problem.tokens, values["estimation_error"])
+    error_on_fresh = problem.prediction_error(values["estimation_error"])
     if error_on_fresh is None:
         error_on_fresh = _on_fresh_sequences(problem, risk, sensing, target, matrix, rng)
     return _Run(trained, values | {"prediction_error": error_on_fresh}, eigenvalues)

@@ -35,7 +35,7 @@ from attnlaw.laws.rectified import rectify
 from attnlaw.learning import direct, factorized
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.softmax_channel import (
-    coordinates,
+    covariance,
     derivatives,
     gauss_newton,
     label_response,
@@ -43,6 +43,7 @@ from attnlaw.learning.softmax_channel import (
     loss,
     softmax_rows,
 )
+from attnlaw.learning.softmax_solve import factor, inverse
 from attnlaw.numerics.fixed_point import Iteration, accelerated_iteration
 
 Reals = NDArray[np.float64]
@@ -100,22 +101,23 @@ class Answer:
 
 
 class _Channel:
-    """The draws of one problem, and the proximal points of the last step as starts for the next."""
+    """The draws of one problem, on the last axis; the proximal points of the last step start the next."""
 
     def __init__(self, problem: Problem, log2_draws: int, scramble: int = 0) -> None:
         from scipy.stats import qmc
 
         self.problem = problem
-        _, self.K = coordinates(problem.tokens)
+        self.K = covariance(problem.tokens)
         self.inverse: Reals = np.asarray(np.linalg.inv(self.K), dtype=float)
         size = self.K.shape[0]
         blocks = 3 if problem.noise else 2
         sobol = qmc.Sobol(blocks * size, scramble=True, rng=np.random.default_rng(SOBOL_SEED + scramble))
         uniform = np.clip(sobol.random_base2(log2_draws), 1e-12, 1 - 1e-12)
         z = ndtri(uniform).reshape(-1, blocks, size) @ np.linalg.cholesky(self.K).T
-        self.teacher = np.sqrt(problem.target.second_moment) * z[:, 0]
-        self.free = z[:, 1]
-        shown = self.teacher + (np.sqrt(problem.noise / 2) * z[:, 2] if problem.noise else 0.0)
+        z = np.ascontiguousarray(z.transpose(1, 2, 0))
+        self.teacher = np.sqrt(problem.target.second_moment) * z[0]
+        self.free = z[1]
+        shown = self.teacher + (np.sqrt(problem.noise / 2) * z[2] if problem.noise else 0.0)
         self.shown = shown
         self.labels = softmax_rows(shown, problem.beta, problem.tokens)
         self.starts: list[Reals] = []
@@ -137,23 +139,23 @@ class _Channel:
             local_minimum(start, omega, self.labels, self.inverse / V, problem.beta) for start in self.starts
         ]
         self.starts = [v for v, _ in found]
-        p = np.where((found[0][1] <= found[1][1])[:, None], found[0][0], found[1][0])
-        gradient, hessian = derivatives(p, self.labels, problem.beta)
-        HK = hessian @ K
-        BK = label_response(p, self.labels, problem.beta) @ K
-        both = np.linalg.solve(np.eye(K.shape[0]) + V * HK, np.concatenate([HK, BK], axis=2))
-        size = K.shape[0]
-        trace = np.trace(both[:, :, :size], axis1=1, axis2=2).mean()
-        response = np.trace(both[:, :, size:], axis1=1, axis2=2).mean()
-        power = np.einsum("np,pq,nq->n", gradient, K, gradient).mean()
+        p = np.where(found[0][1] <= found[1][1], found[0][0], found[1][0])
+        sigma = softmax_rows(p, problem.beta, problem.tokens)
+        gradient, H = derivatives(sigma, self.labels, problem.beta)
+        # (I + V H K)^-1 = (V K)^-1 A^-1, A the matrix of Newton's method: the traces are tr A^-1 H / V.
+        solved = inverse(factor(H + (self.inverse / V)[..., None]))
+        B = label_response(sigma, self.labels, problem.beta)
+        trace, response = (np.einsum("pqn,pqn->n", solved, one).mean() / V for one in (H, B))
+        power = np.einsum("pn,pn->n", gradient, K @ gradient).mean()
         scale = 2 * problem.alpha
-        train = loss(p, self.labels, problem.beta).mean()
+        train = loss(sigma, self.labels).mean()
         return Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
 
     def test_error(self, E: float, theta: float) -> float:
         """Error on clean labels of a student with the error E at the angle theta."""
-        clean = softmax_rows(self.teacher, self.problem.beta, self.problem.tokens)
-        return float(loss(self.student(E, theta), clean, self.problem.beta).mean())
+        seen = (self.student(E, theta), self.teacher)
+        sigma, clean = (softmax_rows(v, self.problem.beta, self.problem.tokens) for v in seen)
+        return float(loss(sigma, clean).mean())
 
 
 def default_draws(problem: Problem) -> int:
@@ -162,12 +164,12 @@ def default_draws(problem: Problem) -> int:
 
 
 def check_size(problem: Problem, log2_draws: int | None = None) -> None:
-    """An `InputError` for more tokens than memory holds: every draw has several P x P and T^3 arrays."""
+    """An `InputError` for more tokens than memory holds: every draw has several P x P arrays."""
     draws = 1 << (log2_draws or default_draws(problem))
 
     def needed(T: int) -> int:
         P = T * (T + 1) // 2 - 1
-        return 8 * (draws * (10 * P**2 + 6 * T**3) + T**3 * P**2)
+        return 8 * draws * (10 * P**2 + 10 * T**2)
 
     if needed(problem.tokens) > LARGEST_BYTES:
         most = next(T for T in range(2, problem.tokens) if needed(T + 1) > LARGEST_BYTES)
@@ -214,7 +216,7 @@ def _linear_start(channel: _Channel, answer: Answer) -> tuple[float, float, floa
     exact as beta -> 0, and as the weight decay -> 0, where V grows without bound and the weights drop out.
     """
     problem = channel.problem
-    H = gauss_newton(channel.shown, channel.labels, problem.beta).mean(axis=0)
+    H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
     weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
     batch = factorized.Batch(
         problem.target,

@@ -1,8 +1,8 @@
 """State evolution: the sharp limit of what a student learns, for one problem or many at once.
 
 `state_evolution(problem)` and `state_evolutions(problems)` are the theory's only doors. Problems that share
-target, student and output are handed to that student's theory together: it solves them at once (linear output
-and Bayes) or one from the other (softmax).
+target, student, attention and output are handed to that student's theory together: it solves them at once
+(linear output and Bayes) or one from the other (softmax).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from attnlaw.base.declare import Progress, silent
 from attnlaw.learning.prediction import Prediction
 from attnlaw.learning.problem import Problem
-from attnlaw.learning.students import STUDENTS
 from attnlaw.learning.target import Target
 
 
@@ -30,19 +29,19 @@ def state_evolution(problem: Problem) -> Prediction:
 
 def check_size(problem: Problem) -> None:
     """An `InputError` for a problem whose theory does not fit into memory."""
-    STUDENTS[problem.student].check_size(problem)
+    problem.who.check_size(problem)
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
     """Predictions in the order of the problems; `progress(done, total)` is called as groups finish."""
     tell, total = progress or silent, len(problems)
-    groups: dict[tuple[str, str, Target, int], list[int]] = {}
+    groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
-        kind = (problem.student, problem.output, problem.target, len(problem.channels))
-        groups.setdefault(kind, []).append(index)
+        kind = (problem.student, problem.attention, problem.output, problem.flow_time is None)
+        groups.setdefault((*kind, problem.target, len(problem.channels)), []).append(index)
     found: dict[int, Prediction] = {}
-    for (student, output, _, _), places in groups.items():
-        theory = STUDENTS[student].theory(output)
+    for (_, _, output, *_), places in groups.items():
+        theory = problems[places[0]].who.theory(output)
         results = theory([problems[place] for place in places], lambda done: tell(len(found) + done, total))
         found.update(zip(places, results, strict=True))
         tell(len(found), total)

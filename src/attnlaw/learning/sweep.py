@@ -53,7 +53,7 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     >>> round(best.prediction.estimation_error.value, 4)
     0.3652
     """
-    student = STUDENTS[problem.student]
+    student = problem.who
     if not student.penalised:
         able = [name for name, one in STUDENTS.items() if one.penalised]
         raise BadSetting("student", f"which has no weight decay; choose {' or '.join(able)}", problem.student)

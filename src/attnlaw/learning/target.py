@@ -3,6 +3,10 @@
 Normalisation, stated once: eigenvalues of `S*` are of order one, `Q* = Tr S*^2 / d`. The default target is
 `S* = W0 W0^T / sqrt(m0 d)`, Marchenko-Pastur with `kappa0 = m0/d`, mean `sqrt(kappa0)` and `Q* = 1 + kappa0`.
 
+Untied attention has singular values instead, `Q* = |S*|_F^2 / d`. Its default target is `S* = W_Q0 W_K0^T /
+sqrt(m0 d)` with `Q* = 1` for every kappa0. The theory sees them with both signs, half the weight each:
+`law` of a target `with_both_signs` is symmetric.
+
 | letter | name |
 |---|---|
 | kappa0 | `rank_ratio` |
@@ -24,8 +28,11 @@ from scipy.special import zeta
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import declared
 from attnlaw.laws.discrete import Discrete
+from attnlaw.laws.folded import Folded
 from attnlaw.laws.free_convolution import Base
+from attnlaw.laws.law import Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.symmetric_product import SymmetricProduct
 from attnlaw.learning.settings import ProblemSettings
 
 Reals = NDArray[np.float64]
@@ -36,7 +43,7 @@ LARGEST_SIZE = 10**6
 
 @dataclass(frozen=True)
 class Target:
-    """A teacher's spectrum; make one with `marchenko_pastur`, `power_law` or `discrete`.
+    """A teacher's spectrum; make one with `marchenko_pastur`, `product`, `power_law` or `discrete`.
 
     `spikes` are single eigenvalues outside the bulk: they weigh nothing in the limit and show up as outliers
     of the learned spectrum.
@@ -53,11 +60,22 @@ class Target:
     eigenvalues: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
     spikes: tuple[float, ...] = ()
+    both_signs: bool = False
 
     @classmethod
     def marchenko_pastur(cls, rank_ratio: float) -> Target:
         """`S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
         return cls("marchenko-pastur", rank_ratio=_checked("target_rank", rank_ratio))
+
+    @classmethod
+    def product(cls, rank_ratio: float) -> Target:
+        """`S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention.
+
+        >>> target = Target.product(0.5)
+        >>> target.second_moment, target.quantiles(4).round(3).tolist()
+        (1.0, [0.0, 0.0, 0.656, 1.734])
+        """
+        return cls("product", rank_ratio=_checked("target_rank", rank_ratio), both_signs=True)
 
     @classmethod
     def power_law(cls, exponent: float, dimension: int) -> Target:
@@ -87,9 +105,29 @@ class Target:
         """The same target with single eigenvalues added outside its bulk."""
         return replace(self, spikes=tuple(_checked("target_spike", spike) for spike in spikes))
 
+    def with_both_signs(self, both: bool = True) -> Target:
+        """The same target for untied attention: its law has singular values with both signs."""
+        return self if self.both_signs == both else replace(self, both_signs=both)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a product of two different factors, which is not symmetric."""
+        return self.kind == "product"
+
     @cached_property
     def law(self) -> Base:
-        """The bulk of the spectrum as a law."""
+        """The bulk of the spectrum as a law; with both signs a symmetric one."""
+        if self.is_product and self.rank_ratio is not None:
+            return SymmetricProduct(self.rank_ratio)
+        return _mirrored(self._positive) if self.both_signs else self._positive
+
+    @cached_property
+    def values(self) -> Law:
+        """The law of the eigenvalues, or of the singular values without signs."""
+        return Folded(self.law) if self.is_product else self._positive
+
+    @cached_property
+    def _positive(self) -> MarchenkoPastur | Discrete:
         if self.rank_ratio is not None:
             return MarchenkoPastur(self.rank_ratio)
         if self.exponent is not None and self.dimension is not None:
@@ -98,24 +136,28 @@ class Target:
 
     @cached_property
     def second_moment(self) -> float:
-        """`Q* = Tr S*^2 / d`."""
-        return 1.0 + self.rank_ratio if self.rank_ratio is not None else self.law.moment(2)
+        """`Q* = |S*|_F^2 / d`."""
+        if self.is_product:
+            return 1.0
+        return 1.0 + self.rank_ratio if self.rank_ratio is not None else self.values.moment(2)
 
     @cached_property
     def mean(self) -> float:
-        """`Tr S* / d`."""
-        return float(np.sqrt(self.rank_ratio)) if self.rank_ratio is not None else self.law.moment(1)
+        """`Tr S* / d`, of singular values `|S*|_* / d`."""
+        if self.rank_ratio is not None and not self.is_product:
+            return float(np.sqrt(self.rank_ratio))
+        return self.values.moment(1)
 
     @cached_property
     def rank_fraction(self) -> float:
         """Fraction of eigenvalues that are not zero."""
-        return 1.0 - sum(weight for place, weight in self.law.atoms if place == 0.0)
+        return 1.0 - sum(weight for place, weight in self.values.atoms if place == 0.0)
 
     def quantiles(self, size: int) -> Reals:
         """`size` eigenvalues, ascending, of a deterministic target: mid-level quantiles and the spikes.
 
-        A Marchenko-Pastur target keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and
-        that product must be whole. A power law has the size of its own dimension.
+        A Marchenko-Pastur target, or a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are
+        not zero, and that product must be whole. A power law has the size of its own dimension.
         """
         least = 1 + len(self.spikes)
         if not least <= size <= LARGEST_SIZE:
@@ -131,11 +173,11 @@ class Target:
             zeros = min(size - _rank(size, self.rank_ratio), bulk)
             rest = bulk - zeros
             levels = 1.0 - self.rank_ratio + self.rank_ratio * (np.arange(rest) + 0.5) / max(rest, 1)
-            values = np.concatenate([np.zeros(zeros), self.law.quantile(levels)])
+            values = np.concatenate([np.zeros(zeros), self.values.quantile(levels)])
         else:
             if self.rank_ratio is not None:
                 _rank(size, self.rank_ratio)
-            values = self.law.quantile((np.arange(bulk) + 0.5) / bulk)
+            values = self.values.quantile((np.arange(bulk) + 0.5) / bulk)
         return np.sort(np.concatenate([values, self.spikes]))
 
 
@@ -159,6 +201,16 @@ def _power_law(exponent: float, dimension: int) -> Reals:
     """`A sqrt(d) k^-gamma`, k = 1..d, descending."""
     k = np.arange(1, dimension + 1, dtype=float)
     return np.asarray(np.sqrt(dimension / zeta(2 * exponent)) * k**-exponent)
+
+
+def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
+    """A law with both signs: its atoms, and the nodes of a quadrature where it has a density."""
+    points, weights = law.nodes() if isinstance(law, MarchenkoPastur) else (np.empty(0), np.empty(0))
+    atoms = np.array(law.atoms).reshape(-1, 2)
+    values = np.concatenate([points, atoms[:, 0]])
+    shares = np.concatenate([weights, atoms[:, 1]])
+    shares = np.tile(shares / shares.sum() / 2, 2)
+    return Discrete(tuple(np.append(-values, values).tolist()), tuple(shares.tolist()))
 
 
 def _binned(values: Reals) -> Discrete:

@@ -13,6 +13,14 @@ eigenvalues of the target, p_i the weight of each value that a fraction of its e
 | interpolation | `chi(delta, 0)/2` at the delta with `Q* + Delta/2 + delta^2 chi(delta, 0) = J(delta, 0)` |
 | ... direct | 1/2 |
 
+Untied attention, counted in pairs per d^2 (P of them a sample):
+
+| name | formula |
+|---|---|
+| recovery | `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + 2 (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` (arXiv 1302.2331) |
+| bayes | `1 - p0^2 - sum_i p_i^2 / 2`, p0 the share of zeros; `2 k0 - k0^2` where only zero is shared |
+| direct, interpolation | 1; without positivity the error there has no bound, and feasibility is none |
+
 The first four are for clean labels. Hardmax labels have none of these: they never reveal the target exactly.
 
 Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the statistical dimensions.
@@ -21,11 +29,13 @@ Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
 
+from attnlaw.base.errors import BadSetting
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.rectified import rectify
@@ -54,7 +64,7 @@ class Thresholds:
     """
 
     recovery: float
-    feasibility: float
+    feasibility: float | None
     bayes: float
     direct: float
     own_recovery: float | None
@@ -65,8 +75,13 @@ class Thresholds:
         return dict(vars(self))
 
 
+@lru_cache(maxsize=256)
 def thresholds(
-    target: Target, observations_per_sample: float = 1.0, noise: float = 0.0, student: str = "factorized"
+    target: Target,
+    observations_per_sample: float = 1.0,
+    noise: float = 0.0,
+    student: str = "factorized",
+    attention: str = "tied",
 ) -> Thresholds:
     """All thresholds of a target, in samples per d^2; `student` is the one that recovers and interpolates.
 
@@ -74,13 +89,16 @@ def thresholds(
     0.422175
     """
     k0 = min(target.rank_fraction, 1.0)
-    who, per = STUDENTS[student], observations_per_sample
+    who, per = STUDENTS[student].under(attention), observations_per_sample
+    if who is None:
+        raise BadSetting("student", f"which has no theory with {{attention}} {attention}", student)
+    tied = attention == "tied"
     peak = who.interpolation(target, noise) if noise > 0 and who.interpolation is not None else None
     return Thresholds(
-        recovery=recovery(k0) / per,
-        feasibility=feasibility(k0) / per,
-        bayes=bayes_recovery(target) / per,
-        direct=0.5 / per,
+        recovery=(recovery(k0) if tied else untied_recovery(k0)) / per,
+        feasibility=feasibility(k0) / per if tied else None,
+        bayes=(bayes_recovery(target) if tied else untied_bayes_recovery(target)) / per,
+        direct=(0.5 if tied else 1.0) / per,
         own_recovery=None if who.recovery is None else who.recovery(target) / per,
         interpolation=None if peak is None else peak[0] / per,
         peak_error=None if peak is None else peak[1],
@@ -91,7 +109,9 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
     """The thresholds of a problem; None for labels that never reveal the target (hardmax)."""
     if not OUTPUTS[problem.output].revealing:
         return None
-    return thresholds(problem.target, problem.observations_per_sample, problem.noise, problem.student)
+    return thresholds(
+        problem.target, problem.observations_per_sample, problem.noise, problem.student, problem.attention
+    )
 
 
 def recovery(k0: float) -> float:
@@ -99,15 +119,29 @@ def recovery(k0: float) -> float:
 
     The minimum over t solves `k0 t = (1-k0) int_t^2 (x-t) rho_sc`.
     """
+    return 0.5 * _least_dimension(k0, sides=1)[0]
+
+
+def untied_recovery(k0: float) -> float:
+    """Least pairs per d^2 at which the nuclear norm picks S* among all fits of clean labels.
+
+    >>> round(untied_recovery(0.3), 6)
+    0.725255
+    """
+    return _least_dimension(k0, sides=2)[0]
+
+
+def _least_dimension(k0: float, sides: int) -> tuple[float, float]:
+    """`min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`, and its t."""
     if k0 >= 1:
-        return 0.5
+        return 1.0, 0.0
 
     def slope(t: float) -> float:
-        return k0 * t - (1 - k0) * _semicircle_tail(t)[0]
+        return k0 * t - sides * (1 - k0) * _semicircle_tail(t)[0]
 
     t = float(brentq(slope, 0.0, 2.0, xtol=1e-14))
     rest = 1 - k0
-    return 0.5 * (1 - rest**2 + k0 * rest * t**2 + rest**2 * _semicircle_tail(t)[1])
+    return 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1], t
 
 
 def bayes_recovery(target: Target) -> float:
@@ -122,9 +156,23 @@ def bayes_recovery(target: Target) -> float:
     if target.dimension is not None:
         return 0.5 * (1 - 1 / target.dimension)
     shares: dict[float, float] = {}
-    for value, weight in target.law.atoms:
+    for value, weight in target.values.atoms:
         shares[value] = shares.get(value, 0.0) + weight
     return 0.5 * (1 - sum(share**2 for share in shares.values()))
+
+
+def untied_bayes_recovery(target: Target) -> float:
+    """The same for singular values: each has half its share on either side of zero.
+
+    >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
+    (0.75, 0.625)
+    """
+    if target.dimension is not None:
+        return 1 - 0.5 / target.dimension
+    shares: dict[float, float] = {}
+    for value, weight in target.values.atoms:
+        shares[value] = shares.get(value, 0.0) + weight
+    return 1 - sum(share**2 / (1 if value == 0 else 2) for value, share in shares.items())
 
 
 def feasibility(k0: float) -> float:

@@ -51,6 +51,7 @@ MOST_STEPS = 20_000
 MOST_PROXIMAL_STEPS, MOST_SPLITTING_STEPS = 20_000, 3_000
 GRADIENT = 1e-6
 OVERRELAXATION = 1.6
+STARTS = 3
 
 
 def go_on() -> None:
@@ -127,13 +128,37 @@ def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator, che
     """
     size = risk.sensing.shape[2]
 
-    def objective(w: Array) -> tuple[float, Array]:
+    flat, steps = descend(
+        lambda w: factors_objective(risk, weight_decay, w.reshape(size, size)),
+        rng.standard_normal(size * size),
+        weight_decay,
+        size,
+        check,
+    )
+    w = flat.reshape(size, size)
+    matrix = w @ w.T / size
+    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
+    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
+    residual = optimality_gap(risk, polished, weight_decay * size)
+    return Trained(polished, residual, steps, "factors")
+
+
+def descend(
+    objective: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    weight_decay: float,
+    size: int,
+    check: Check,
+) -> tuple[Array, int]:
+    """L-BFGS on flat factors of a (size, size) matrix: where it ended, and its steps."""
+
+    def checked(w: Array) -> tuple[float, Array]:
         check()
-        return factors_objective(risk, weight_decay, w.reshape(size, size))
+        return objective(w)
 
     result = minimize(
-        objective,
-        rng.standard_normal(size * size),
+        checked,
+        start,
         jac=True,
         method="L-BFGS-B",
         options={
@@ -145,12 +170,28 @@ def train_factors(risk: Risk, weight_decay: float, rng: np.random.Generator, che
             "gtol": GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2,
         },
     )
-    w = result.x.reshape(size, size)
-    matrix = w @ w.T / size
-    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
-    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
-    residual = optimality_gap(risk, polished, weight_decay * size)
-    return Trained(polished, residual, int(result.nit), "factors")
+    return np.asarray(result.x), int(result.nit)
+
+
+def train_narrow(
+    objective: Callable[[Array], tuple[float, Array]],
+    product: Callable[[Array], Array],
+    count: int,
+    weight_decay: float,
+    size: int,
+    rng: np.random.Generator,
+    check: Check,
+) -> Trained:
+    """The best of `STARTS` descents on `count` entries of factors narrower than what they would learn.
+
+    The loss is not convex in S there, and starts may end apart. The residual is `|gradient| |w| / F`: what a
+    step of the length of w could still gain.
+    """
+    ends = [descend(objective, rng.standard_normal(count), weight_decay, size, check) for _ in range(STARTS)]
+    flat, steps = min(ends, key=lambda end: objective(end[0])[0])
+    value, gradient = objective(flat)
+    residual = float(np.linalg.norm(gradient) * np.linalg.norm(flat)) / value if value else 0.0
+    return Trained(product(flat), residual, steps, "narrow factors")
 
 
 def factors_objective(risk: Risk, weight_decay: float, w: Array) -> tuple[float, Array]:
@@ -189,12 +230,20 @@ def train_proximal(risk: Risk, weight_decay: float) -> Trained:
     return Trained(matrix, optimality_gap(risk, matrix, weight_decay * size), steps, "proximal")
 
 
-def train_splitting(risk: Risk, weight_decay: float, check: Check = go_on) -> Trained:
+def lowered(matrix: Array, tau: float) -> Array:
+    """The positive semidefinite matrix of `(x - tau)_+` for each eigenvalue x."""
+    return positive_part(matrix - tau * np.eye(len(matrix)))
+
+
+def train_splitting(
+    risk: Risk, weight_decay: float, check: Check = go_on, shrink: Callable[[Array, float], Array] = lowered
+) -> Trained:
     """Douglas-Rachford: the risk's proximal map by one Cholesky factor of K + lt d/(2 tau), then shrinkage.
 
-    Its limit lt -> 0 is the interpolator of least trace. Needs the linear output and fewer observations than
-    d(d+1)/2, else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not
-    converge. Memory and set-up grow like (nP)^2 and (nP)^3.
+    Its limit lt -> 0 is the interpolator of least trace (of least nuclear norm where `shrink` acts on
+    singular values). Needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2),
+    else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not converge.
+    Memory and set-up grow like (nP)^2 and (nP)^3.
 
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
@@ -221,7 +270,7 @@ def train_splitting(risk: Risk, weight_decay: float, check: Check = go_on) -> Tr
         gap = (labels - scale * risk.sensing.fields(state)).reshape(-1)
         dual = cho_solve(factor, gap, check_finite=False).reshape(samples, -1)
         fitted = state + risk.sensing.adjoint(scale * dual)
-        matrix = positive_part(2.0 * fitted - state - tau * np.eye(size))
+        matrix = shrink(2.0 * fitted - state, tau)
         residual = relative_move(matrix, fitted)
         state = state + OVERRELAXATION * (matrix - fitted)
         steps += 1
@@ -243,6 +292,32 @@ def train_direct(risk: Risk, weight_decay: float, check: Check = go_on) -> Train
     step = 1.0 / (1.0 / risk.step() + ridge)
     moved = matrix - step * (risk(matrix)[1] + ridge * matrix)
     return Trained(matrix, relative_move(moved, matrix), steps, "direct")
+
+
+def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = go_on) -> Trained:
+    """Gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0, by the Gram matrix's eigenvalues.
+
+    `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, B the fields scaled by the root of the loss
+    weights over d, K = B B^T: exact, so its residual is 0.
+
+    >>> from attnlaw.learning.sensing import TokenSensing
+    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
+    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))
+    >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # the end is the ridge's
+    [[0.0, 0.0], [0.0, -2.0]]
+    """
+    if not isinstance(risk.output, Linear):
+        raise InputError("flow: the output is not linear; use train_direct")
+    _, tokens, size = risk.sensing.shape
+    scale = np.sqrt(0.5 * risk.output.curvature(tokens) / size)
+    kernel = risk.sensing.gram() * (scale.reshape(-1, 1) * scale.reshape(-1))
+    check()
+    rates, vectors = np.linalg.eigh(kernel)
+    speed = np.maximum(rates, 0.0) + weight_decay
+    moved = np.where(speed > 0, -np.expm1(-speed * time) / np.where(speed > 0, speed, 1.0), time)
+    dual = vectors @ (moved * (vectors.T @ (scale * risk.labels).reshape(-1)))
+    matrix = risk.sensing.adjoint(scale * dual.reshape(scale.shape))
+    return Trained(matrix, 0.0, 1, "flow")
 
 
 def _conjugate_gradients(risk: Risk, weight_decay: float, check: Check) -> tuple[Array, int]:

@@ -13,13 +13,15 @@ Which activations there are stands in `variants`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 from attnlaw.base.declare import named
 from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import require
+from attnlaw.limits.hermite import mehler_kernel
 from attnlaw.limits.variants import ACTIVATIONS, Activation
 from attnlaw.limits.wishart import Array
 
@@ -74,6 +76,19 @@ def gelu(x: Array) -> Array:
     return result
 
 
+def gelu_new(x: Array) -> Array:
+    """GELU by a hyperbolic tangent, as GPT-2 and Gemma have it: within 5e-4 of x Phi(x)."""
+    inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
+    result: Array = 0.5 * x * (1 + np.tanh(inner))
+    return result
+
+
+def silu(x: Array) -> Array:
+    """x / (1 + exp(-x))."""
+    result: Array = x * expit(x)
+    return result
+
+
 def clip(x: Array, bound: float) -> Array:
     return np.clip(x, -bound, bound)
 
@@ -83,6 +98,20 @@ def clip_moments(bound: float) -> tuple[float, float]:
     tail = 2 * float(ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
+
+
+def gelu_new_moments() -> tuple[float, float]:
+    return _series_moments(gelu_new)
+
+
+def silu_moments() -> tuple[float, float]:
+    return _series_moments(silu)
+
+
+def _series_moments(psi: Callable[[Array], Array]) -> tuple[float, float]:
+    """By Mehler's series at variance 1, where it errs by rounding."""
+    independent = mehler_kernel(psi, np.eye(2))
+    return float(independent[0, 0]), float(independent[0, 1])
 
 
 def identity_kernel(a: Array, b: Array, c: Array) -> Array:
@@ -129,11 +158,13 @@ def kernel_map(name: str, gram: Array) -> Array:
     >>> kernel_map("relu", 2 * np.eye(2)).round(6).tolist()
     [[1.0, 0.31831], [0.31831, 1.0]]
     """
+    psi = activation(name)
+    if psi.kernel is None and not psi.parameters:
+        return mehler_kernel(named(psi.function), gram)
     variances = np.diagonal(gram, axis1=-2, axis2=-1)
     a, b = np.broadcast_arrays(variances[..., :, None], variances[..., None, :])
-    kernel = activation(name).kernel
-    assert kernel is not None, f"{name} has no kernel in closed form"
-    mapped: Array = named(kernel)(a, b, gram)
+    assert psi.kernel is not None, f"{name} has no kernel"
+    mapped: Array = named(psi.kernel)(a, b, gram)
     return mapped
 
 

@@ -19,8 +19,8 @@ class Activation:
     """An activation psi, entry by entry; `linear`: Gaussian tokens stay Gaussian.
 
     `function` is psi(x, *parameters). `kernel` is E[psi(u) psi(v)] as a function of Var u, Var v, Cov(u, v),
-    which MLP blocks need; without one, `moments` is E psi(g)^2 and (E psi(g))^2 as a function of the
-    parameters, g standard normal.
+    in closed form; without one, `moments` is E psi(g)^2 and (E psi(g))^2 as a function of the parameters, g
+    standard normal, and MLP blocks take Mehler's series (`hermite`).
     """
 
     name: str
@@ -74,6 +74,8 @@ ACTIVATIONS = Variants(
     Activation("identity", f"{_KERNELS}:identity", f"{_KERNELS}:identity_kernel", linear=True),
     Activation("relu", f"{_KERNELS}:relu", f"{_KERNELS}:relu_kernel"),
     Activation("gelu", f"{_KERNELS}:gelu", f"{_KERNELS}:gelu_kernel"),
+    Activation("gelu_new", f"{_KERNELS}:gelu_new", moments=f"{_KERNELS}:gelu_new_moments"),
+    Activation("silu", f"{_KERNELS}:silu", moments=f"{_KERNELS}:silu_moments"),
     # Clipped to [-C, C].
     Activation("clip:C", f"{_KERNELS}:clip", moments=f"{_KERNELS}:clip_moments", example="clip:2"),
 )

@@ -30,7 +30,7 @@ def is_hub_id(source: str) -> bool:
     return HUB_ID.fullmatch(source) is not None
 
 
-def fetch(model: str) -> Path:
+def fetch(model: str, config_only: bool = False) -> Path:
     """The directory of a model's config and weights, downloaded where the cache does not have them."""
     hub = _import_hub(model)
     hit = HUB_ID.fullmatch(model)
@@ -41,7 +41,7 @@ def fetch(model: str) -> Path:
         names = [file.rfilename for file in found.siblings or ()]
         fetched = [
             Path(hub.hf_hub_download(repository, name, revision=revision))
-            for name in _wanted(repository, names)
+            for name in (_config if config_only else _wanted)(repository, names)
         ]
         return fetched[0].parent
     except hub.errors.GatedRepoError as error:
@@ -77,6 +77,12 @@ def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) 
             f"{model}: no such file or directory; {hub.constants.ENDPOINT} cannot be reached "
             f"({said[0]}) and the cache has no such model; check the path, or go online"
         ) from error
+
+
+def _config(repository: str, names: list[str]) -> list[str]:
+    if "config.json" not in names:
+        raise InputError(f"{repository}: holds no config.json; choose a repository of a Transformer")
+    return ["config.json"]
 
 
 def _wanted(repository: str, names: list[str]) -> list[str]:

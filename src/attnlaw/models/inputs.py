@@ -1,8 +1,8 @@
-"""Inputs of a model, declared once for every verb that runs one: a text, token ids, or a file of either.
+"""Inputs of a model, declared once for every verb that runs one: texts, token ids, or a file of either.
 
 | setting | inputs |
 |---|---|
-| `text` | one |
+| `text` | one, or several of them |
 | `file` NAME.txt | one a line |
 | `file` NAME.jsonl | one a line: an object with `ids`, or with `text`; other keys are ignored |
 | `ids` 1,2,3 | one |
@@ -34,8 +34,12 @@ LISTS = "whole numbers with commas, such as 1,2,3, none below 0"
 class InputSettings(Settings):
     """One or several inputs of a model, by exactly one of three settings."""
 
-    text: str | None = setting(
-        None, "An input, as text: by tokenizer.json beside the model, or as bytes.", panel=INPUT
+    text: tuple[str, ...] | None = setting(
+        None,
+        "An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several.",
+        repeats=True,
+        metavar="TEXT",
+        panel=INPUT,
     )
     file: str | None = setting(
         None,
@@ -76,7 +80,7 @@ class InputSettings(Settings):
 
 @dataclass(frozen=True)
 class Given:
-    """An input as it was given: a text or ids, by which setting and, of a file, at which line."""
+    """An input as it was given: a text or ids, by which setting and, of several, at which line or number."""
 
     setting: str
     text: str | None = None
@@ -118,7 +122,11 @@ def whole_ids(ids: Sequence[int]) -> tuple[int, ...]:
 def given_inputs(case: InputSettings) -> list[Given]:
     """The inputs of settings, before any model is opened."""
     if case.text is not None:
-        return [Given("text", text=case.text)]
+        several = len(case.text) > 1
+        return [
+            Given("text", text=text, place=f"text, number {number}" if several else None)
+            for number, text in enumerate(case.text, start=1)
+        ]
     if isinstance(case.ids, tuple):
         return [Given("ids", ids=case.ids)]
     found = list(_of_file(case))
@@ -131,7 +139,8 @@ def the_input(case: InputSettings, verb: str) -> Given:
     """The only input of settings, for a verb that takes one."""
     found = given_inputs(case)
     if len(found) > 1:
-        raise InputError(f"{case.source}: holds {len(found)} inputs, and {verb} takes one; keep one line")
+        where, remedy = (case.source, "keep one line") if case.source else ("text", "keep one")
+        raise InputError(f"{where}: holds {len(found)} inputs, and {verb} takes one; {remedy}")
     return found[0]
 
 

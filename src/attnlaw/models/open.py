@@ -88,6 +88,15 @@ def local(source: str | os.PathLike[str]) -> Path:
     return fetch(str(source))
 
 
+def config_path(source: str | os.PathLike[str]) -> Path:
+    """The config.json of a model: a file as given, in a folder, or fetched from a hub without its weights."""
+    path = require_possible(Path(source))
+    if path.exists() or path.suffix == ".json" or not is_hub_id(str(source)):
+        path = one_model(path)
+        return path / "config.json" if path.is_dir() else path
+    return fetch(str(source), config_only=True) / "config.json"
+
+
 def _module_sizes(module: Any) -> tuple[Config, int | None]:
     """Sizes from a Hugging Face config, or from the torch layers inside."""
     config = getattr(module, "config", None)

@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import dct
 
 Reals = NDArray[np.float64]
 
@@ -27,6 +26,8 @@ def midpoint_angles(count: int) -> Reals:
 
 def cosine_coefficients(values: Reals) -> Reals:
     """Coefficients c with `F(theta) = sum_k c_k cos(k theta)` from values at the midpoints (last axis)."""
+    from scipy.fft import dct  # here: an audit imports this module, and seldom gets here
+
     count = values.shape[-1]
     coefficients = dct(values, type=2, axis=-1) / count
     coefficients[..., 0] *= 0.5
@@ -52,11 +53,13 @@ def angle_of(coefficients: Reals, level: Reals) -> Reals:
     """The angle where an increasing cosine series reaches `level`, which must lie in its range.
 
     `coefficients` has shape (..., count) and `level` shape (...). Newton's method kept inside a bracket,
-    from the angle of the first two terms, which is exact for `x = middle - half cos(theta)`.
+    from the angle of the first two terms, which is all there is for `x = middle - half cos(theta)`.
     """
+    theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
+    if coefficients.shape[-1] == 2:
+        return np.asarray(theta)
     k = np.arange(coefficients.shape[-1])
     below, above = np.zeros(level.shape), np.full(level.shape, np.pi)
-    theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     for _ in range(60):
         phase = k * theta[..., None]
         miss = (coefficients * np.cos(phase)).sum(-1) - level

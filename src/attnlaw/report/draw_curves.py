@@ -34,7 +34,7 @@ def draw_curves(chart: Curves, source: Source) -> Iterator[Figure]:
         told = told.filter(pl.col(chart.x) > 0)
     if distinct(told[chart.x]) < 2:
         return
-    by = varied(told, [] if chart.by is None else [chart.by])
+    by = varied(told, chart.tellers)
     others = source.others(told, [chart.x, *by])
     points = _points(chart, source)
     if points is None and not by and told.select(others).n_unique() <= MOST_CASES:
@@ -89,7 +89,7 @@ def _thresholds(chart: Curves, source: Source, rows: pl.DataFrame) -> pl.DataFra
     for column in (*clean, *chart.thresholds):
         if not source.has(rows, column):
             continue
-        by = [] if chart.by is None else [chart.by]
+        by = chart.tellers[:1]
         places = rows.select(column, *by).unique(maintain_order=True)
         one = places[column].n_unique() == 1
         for row in places.drop_nulls(column).iter_rows(named=True):

@@ -1,4 +1,4 @@
-"""The chart of scaling laws: error against observations for targets whose eigenvalues fall as a power."""
+"""Scaling laws, error against observations for power-law targets; and what an error is made of."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from attnlaw.report.labels import cases
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour, palette
 from attnlaw.report.style import inline
 
@@ -56,6 +57,36 @@ def scaling_law(rows: pl.DataFrame, y: str) -> Any:
     both = alt.layer(base.mark_line().encode(y=up), dashed.encode(y=alt.Y("leading_error:Q", scale=scale)))
     title = "full equations (solid) and leading order (dashed)"
     return both.properties(width=WIDTH, height=HEIGHT, title=title)
+
+
+PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
+
+
+def parts(chart: Own, source: Source) -> Iterator[Figure]:
+    """Parts of the error over the samples, stacked, a figure for each other setting."""
+    if not source.has(source.rows, "alpha", *PARTS):
+        return
+    told = source.rows.drop_nulls(["alpha", *PARTS])
+    for case, own in cases(told, source.others(told, ["alpha"])):
+        if own["alpha"].n_unique() > 1:
+            label = source.verb.label
+            long = own.select("alpha", *PARTS).unpivot(PARTS, index="alpha", variable_name="part")
+            long = long.with_columns(pl.col("part").replace_strict({name: label(name) for name in PARTS}))
+            titles = label("alpha"), label("estimation_error")
+            yield source.figure(chart, case, partial(stacked, long, *titles))
+
+
+def stacked(rows: pl.DataFrame, x: str, y: str) -> Any:
+    """Areas of `value` over `alpha` that add up, a colour for each `part`."""
+    import altair as alt
+
+    names = rows["part"].unique(maintain_order=True)
+    base = alt.Chart(inline(rows.to_dicts())).mark_area()
+    return base.encode(
+        x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
+        y=alt.Y("sum(value):Q", title=y, stack="zero"),
+        color=colour(palette(names), "part", always=True),
+    ).properties(width=WIDTH, height=HEIGHT)
 
 
 def _exponents(source: Source, rows: pl.DataFrame, names: list[str]) -> str:

@@ -25,6 +25,7 @@ from attnlaw.report.charts import figures_of
 from attnlaw.report.compared import diff_page
 from attnlaw.report.labels import failures, same
 from attnlaw.report.lens_page import lens_page
+from attnlaw.report.margins_page import margins_page
 from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
 from attnlaw.report.paper import save_chart, save_figures
@@ -75,7 +76,7 @@ def write_files(
 
 
 # Verbs whose rows, alone on a page, have one of their own.
-PAGES = {"diff": diff_page, "lens": lens_page}
+PAGES = {"diff": diff_page, "lens": lens_page, "margins": margins_page}
 Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
 """A verb with its cases and their results, then the verb beside it with its own."""
 

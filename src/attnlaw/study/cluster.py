@@ -1,9 +1,9 @@
 """Tasks on a Dask cluster: a local one, one that is already there, or Slurm jobs through dask-jobqueue.
 
-Tasks travel in batches of about `BATCH` seconds, a few ahead of the workers; back come short rows. Dask
-starts, watches and restarts the worker processes. When one dies, its batch comes back as an error, and the
-markers that workers keep (see `task`) tell which task it was computing: that one has failed an attempt, the
-others have not.
+Tasks travel in batches (see `pace`), a few ahead of the workers; back come short rows. Dask starts, watches
+and restarts the worker processes. When one dies, its batch comes back as an error, and the markers that
+workers keep (see `task`) tell which task it was computing: that one has failed an attempt, the others have
+not. Tasks that are computed at once leave no marker: when their worker dies, each is computed alone.
 
 This module needs Dask (the extra `cluster`); `places.Place` imports it where a cluster is asked for.
 """
@@ -25,10 +25,9 @@ from distributed import Client, KilledWorker
 from attnlaw import __version__
 from attnlaw.base.errors import InputError
 from attnlaw.study.engine import Policy, Stop
-from attnlaw.study.task import QUICK, Ending, Task, death, perform_batch, told
+from attnlaw.study.pace import LEAST, Pace, kind
+from attnlaw.study.task import QUICK, Ending, Task, death, groups, perform_batch, told
 
-BATCH = 0.25  # seconds
-MOST_IN_BATCH = 500
 AHEAD = 3  # batches sent for each worker
 LAST_WAIT = QUICK  # seconds that running batches get after a stop: also a first task on its second run
 FETCH = 10.0  # seconds for a worker to send what it has finished
@@ -44,6 +43,14 @@ class _Pending:
     attempts: int = 0
     deaths: int = 0
 
+    @property
+    def is_suspect(self) -> bool:
+        return bool(self.attempts or self.deaths)
+
+    def follows(self, other: _Pending) -> bool:
+        """Whether it may stand in a batch with another."""
+        return not self.is_suspect and kind(self.task) == kind(other.task)
+
 
 class Dask:
     """Computes tasks through a Dask client (an `Engine`).
@@ -56,7 +63,7 @@ class Dask:
         self.client = client
         self.planned = planned
         self.asked = time.monotonic()
-        self.pace: float | None = None  # seconds of a task, a running mean
+        self.pace = Pace()
 
     @property
     def workers(self) -> int:
@@ -81,13 +88,13 @@ class Dask:
     def _run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool
     ) -> Iterator[list[Ending]]:
-        waiting = deque(_Pending(task) for task in tasks)
+        waiting = deque(_Pending(task) for own in groups(tasks) for task in own)
         flying: dict[Any, list[_Pending]] = {}
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         while (waiting or flying) and not stop.asked:
             workers = self.workers
             while waiting and len(flying) < AHEAD * workers:
-                batch = self._batch(waiting, workers)
+                batch = self._batch(waiting, workers, policy.time_limit)
                 sent = [pending.task for pending in batch]
                 future = self.client.submit(perform_batch, sent, folder, policy.time_limit, first, pure=False)
                 flying[future] = batch
@@ -108,13 +115,17 @@ class Dask:
         if len(self.client.nthreads()) < self.planned:
             self.client.cluster.scale(self.planned)
 
-    def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
-        """The next tasks: as many as fill a batch, fewer near the end, one alone after an accident."""
-        if self.pace is None or waiting[0].attempts or waiting[0].deaths:
-            return [waiting.popleft()]
+    def _batch(self, waiting: deque[_Pending], workers: int, time_limit: float | None) -> list[_Pending]:
+        """The next of one kind: as many as make a batch, fewer near the end, one alone after an accident."""
+        first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
-        size = max(1, min(MOST_IN_BATCH, share, int(BATCH / max(self.pace, 1e-6))))
-        return [waiting.popleft() for _ in range(size)]
+        if first.task.group is not None:  # in small chunks each would cost as much as alone
+            share = max(share, LEAST)
+        size = 1 if first.is_suspect else min(share, self.pace.size(first.task, time_limit))
+        batch = [waiting.popleft()]
+        while waiting and len(batch) < size and waiting[0].follows(first):
+            batch.append(waiting.popleft())
+        return batch
 
     def _last(
         self, flying: dict[Any, list[_Pending]], ended: queue.SimpleQueue[Any], folder: Path, policy: Policy
@@ -143,6 +154,7 @@ class Dask:
             endings = [_accident(future.exception(), pending, folder, policy) for pending in batch]
         else:
             endings = self._fetched(future) or [None] * len(batch)
+            self.pace.note(batch[0].task, [ending for ending in endings if ending is not None])
         finished, again = [], []
         for pending, ending in zip(batch, endings, strict=True):
             if ending is None:
@@ -168,9 +180,6 @@ class Dask:
             endings = []
         if not endings:
             future.cancel()
-            return []
-        mean = sum(ending.seconds for ending in endings) / len(endings)
-        self.pace = mean if self.pace is None else 0.8 * self.pace + 0.2 * mean
         return endings
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from attnlaw.study.task import Ending, Task, is_quick, perform, retimed
+from attnlaw.study.pace import Pace
+from attnlaw.study.task import Ending, Task, groups, is_quick, perform, perform_together, retimed
 
 
 @dataclass(frozen=True)
@@ -85,19 +86,48 @@ class InProcess:
 
     workers = 1
 
+    def __init__(self) -> None:
+        self.pace = Pace()
+
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
     ) -> Iterator[list[Ending]]:
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
-            for task in tasks:
-                ending = self._settled(task, folder, policy, stop)
-                if ending is None:
-                    return
-                if first and is_quick(ending):
-                    ending = retimed(ending, self._attempt(task, folder, policy, stop))
-                yield [ending]
+            for own in groups(tasks):
+                while own and not stop.asked:
+                    size = 1 if first else self.pace.size(own[0], policy.time_limit)
+                    chunk, own = own[:size], own[size:]
+                    done = self._together(chunk, folder, policy, stop) if len(chunk) > 1 else []
+                    if done:
+                        self.pace.note(chunk[0], done)
+                        yield done
+                    keys = {ending.key for ending in done}
+                    for task in chunk:
+                        if task.key not in keys:
+                            yield from self._alone(task, folder, policy, stop, first)
+
+    def _together(self, tasks: list[Task], folder: Path, policy: Policy, stop: Stop) -> list[Ending]:
+        """The endings of those that are done at once."""
+        try:
+            with _computing(stop), _alarm(policy.time_limit):
+                return perform_together(tasks, folder)
+        except (TimeUp, KeyboardInterrupt):
+            return []
+
+    def _alone(
+        self, task: Task, folder: Path, policy: Policy, stop: Stop, first: bool
+    ) -> Iterator[list[Ending]]:
+        """How one task ended; nothing if the user asked to stop."""
+        ending = self._settled(task, folder, policy, stop)
+        if ending is None:
+            return
+        if first and is_quick(ending):
+            ending = retimed(ending, self._attempt(task, folder, policy, stop))
+        if ending.error is None:
+            self.pace.note(task, [ending])
+        yield [ending]
 
     def _settled(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Ending | None:
         """The ending after as many attempts as it takes and the policy allows."""
@@ -114,16 +144,23 @@ class InProcess:
         if stop.asked:
             return None
         try:
-            stop.computing = True
-            with _alarm(policy.time_limit):
+            with _computing(stop), _alarm(policy.time_limit):
                 return perform(task, folder)
         except TimeUp:
             limit = policy.time_limit or 0.0
             return Ending(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
         except KeyboardInterrupt:
             return None
-        finally:
-            stop.computing = False
+
+
+@contextmanager
+def _computing(stop: Stop) -> Iterator[None]:
+    """A stop that is asked for meanwhile interrupts it."""
+    stop.computing = True
+    try:
+        yield
+    finally:
+        stop.computing = False
 
 
 @contextmanager

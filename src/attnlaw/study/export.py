@@ -13,9 +13,7 @@ import shutil
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
 from attnlaw.base.declare import columns
@@ -24,10 +22,12 @@ from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet, replacing
 from attnlaw.base.results import STUDY_ROWS
 from attnlaw.base.settings import declared
-from attnlaw.base.tables import frame, schema_of
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store
 from attnlaw.study.task import Ending, Task
+
+if TYPE_CHECKING:
+    import polars as pl
 
 KEY = "[0-9a-f]{32}"  # as it stands in the names of files
 LAST = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), "text")
@@ -77,6 +77,10 @@ def _rows(study: Study, finished: list[tuple[Task, Ending]], store: Store) -> pl
 
     A column that verbs declare of two kinds is of the kind that holds both.
     """
+    import polars as pl
+
+    from attnlaw.base.tables import frame, schema_of
+
     order: list[dict[str, str]] = [{"verb": "text"}, {}, {}, LAST]
     tables = []
     for verb in study.verbs.values():

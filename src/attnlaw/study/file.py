@@ -27,8 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
 
-import numpy as np
-
 from attnlaw.base.declare import Verb, expanded, grid
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.files import MEGABYTE, parse_toml, read_bounded, require_possible
@@ -102,10 +100,13 @@ def read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any
 def task_seed(seed: int, position: int, repetition: int) -> int:
     """53 bits (exact in any JSON reader) of child `repetition` of child `position` of the study's seed.
 
+    >>> import numpy as np
     >>> child = np.random.SeedSequence(7).spawn(4)[3].spawn(2)[1]
     >>> task_seed(7, 3, 1) == int(child.generate_state(1, np.uint64)[0] >> 11)
     True
     """
+    import numpy as np
+
     child = np.random.SeedSequence(seed, spawn_key=(position, repetition))
     return int(child.generate_state(1, np.uint64)[0]) >> 11
 

@@ -22,8 +22,9 @@ from attnlaw.study.export import KEY, another_study, export, is_of_another
 from attnlaw.study.file import Study
 from attnlaw.study.places import Place
 from attnlaw.study.store import Store, is_locked, locked, open_store
-from attnlaw.study.task import Ending, Task
+from attnlaw.study.task import Ending, Task, groups
 
+TRIAL = 32
 # Where a run or a kill leaves what, by the names of the files.
 LEFT = {
     "drafts/*": rf"{KEY}-\w+-.+\.parquet",
@@ -38,7 +39,8 @@ LEFT = {
 class Cost:
     """What a run will cost: the time of each verb's first task for all tasks of the verb, over the workers.
 
-    `first` is the time of the very first task; both times are None where a first task failed.
+    Where tasks are computed at once, the mean time of a few of them takes its place. `first` is the time of
+    the very first task; both times are None where a first task failed.
     """
 
     tasks: int
@@ -176,11 +178,31 @@ def _compute(
 
     firsts = {task.verb.name: task for task in reversed(todo)}
     measured = {ending.key: ending for ending in keep(list(firsts.values()), first=True)}
-    if announce is not None and len(measured) == len(firsts):
-        announce(_cost(todo, {verb: measured[task.key] for verb, task in firsts.items()}, engine.workers))
+    first = {verb: measured[task.key] for verb, task in firsts.items() if task.key in measured}
+    trial = _trial([task for task in todo if task.key not in measured])
+    measured |= {ending.key: ending for ending in keep(trial, first=False)}
+    if announce is not None and not stop.asked:
+        announce(_cost(todo, first, _shares(trial, measured), engine.workers))
     for _ in keep([task for task in todo if task.key not in measured], first=False):
         pass
     return computed
+
+
+def _trial(tasks: Sequence[Task]) -> list[Task]:
+    """A few tasks of each verb that are computed at once: a first one alone does not tell what they cost."""
+    found: dict[str, list[Task]] = {}
+    for own in groups(tasks):
+        if own[0].group is not None:
+            found.setdefault(own[0].verb.name, own[:TRIAL])
+    return [task for own in found.values() for task in own]
+
+
+def _shares(tasks: Sequence[Task], endings: Mapping[str, Ending]) -> dict[str, float]:
+    """The mean seconds of some tasks, by their verbs."""
+    found: dict[str, list[float]] = {}
+    for task in tasks:
+        found.setdefault(task.verb.name, []).append(endings[task.key].seconds)
+    return {verb: sum(seconds) / len(seconds) for verb, seconds in found.items()}
 
 
 def kept(
@@ -192,10 +214,10 @@ def kept(
         yield endings
 
 
-def _cost(todo: list[Task], firsts: Mapping[str, Ending], workers: int) -> Cost:
+def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, float], workers: int) -> Cost:
     if any(ending.error is not None for ending in firsts.values()):
         return Cost(len(todo), workers, None, None)
-    total = sum(firsts[task.verb.name].seconds for task in todo)
+    total = sum(shares.get(task.verb.name, firsts[task.verb.name].seconds) for task in todo)
     longest = max(ending.seconds for ending in firsts.values())
     return Cost(len(todo), workers, firsts[todo[0].verb.name].seconds, max(total / workers, longest))
 

@@ -12,7 +12,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +51,12 @@ class Task:
         identity = [self.verb.name, self.case.row(), __version__]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
+    @cached_property
+    def group(self) -> Hashable | None:
+        """The same for tasks that are computed at once; None: alone."""
+        value = None if self.verb.together is None else self.verb.together(self.case)
+        return None if value is None else (self.verb.name, value)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Without its key: a worker names the task by its own version, so that another one is noticed."""
         return Task, (self.verb, self.case)
@@ -76,19 +83,38 @@ def perform(task: Task, folder: Path) -> Ending:
     start = time.perf_counter()
     try:
         (found,) = task.verb.run([task.case], silent)
-        if isinstance(found, InputError):
-            raise found
-        row = json.dumps(task.verb.cells(found), allow_nan=False, ensure_ascii=False)
-        tables = {table.name: conformed(table, found) for table in task.verb.tables}
-        parts = tuple(
-            (name, write_part(rows, name, task.key, folder))
-            for name, rows in tables.items()
-            if rows is not None
-        )
+        row, parts = _written(task, found, folder)
     except (Exception, SystemExit) as error:  # the answer to any error of a task is a row that tells it
         seconds = time.perf_counter() - start
         return Ending(task.key, seconds, error=told(error), permanent=isinstance(error, InputError))
     return Ending(task.key, time.perf_counter() - start, row, parts)
+
+
+def perform_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
+    """Compute tasks of one group at once: the endings of those that are done, with equal shares of the time.
+
+    Those that met an error, and all after an error of `run`, are missing: they are to be computed alone.
+    """
+    start = time.perf_counter()
+    written = []
+    with suppress(Exception, SystemExit):  # of all: alone it will be told
+        found = tasks[0].verb.run([task.case for task in tasks], silent)
+        for task, one in zip(tasks, found, strict=False):
+            with suppress(Exception):  # of this one
+                written.append((task.key, *_written(task, one, folder)))
+    share = (time.perf_counter() - start) / max(1, len(written))
+    return [Ending(key, share, row, parts) for key, row, parts in written]
+
+
+def _written(task: Task, found: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """What a result adds to its row, and the names and paths of its tables."""
+    if isinstance(found, InputError):
+        raise found
+    row = json.dumps(task.verb.cells(found), allow_nan=False, ensure_ascii=False)
+    tables = {table.name: conformed(table, found) for table in task.verb.tables}
+    return row, tuple(
+        (name, write_part(rows, name, task.key, folder)) for name, rows in tables.items() if rows is not None
+    )
 
 
 def conformed(table: Table[Any], found: Any) -> pl.DataFrame | None:
@@ -105,20 +131,35 @@ def conformed(table: Table[Any], found: Any) -> pl.DataFrame | None:
 def perform_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, again: bool = False
 ) -> list[Ending]:
-    """Compute tasks one after the other in a worker process, with one BLAS thread; other threads wait.
+    """Compute tasks in a worker process, with one BLAS thread: groups at once, the others one by one.
 
-    With `again`, a quick task runs a second time, for the time that it takes when its modules are loaded.
+    Other threads wait. With `again`, a quick task runs a second time, for the time that it takes when its
+    modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 
-    endings = []
+    endings: dict[str, Ending] = {}
     with ONE_AT_A_TIME, threadpool_limits(limits=1, user_api="blas"):
+        for own in groups(tasks):
+            if len(own) > 1:
+                with _limited(time_limit, os.devnull):
+                    endings |= {ending.key: ending for ending in perform_together(own, folder)}
         for task in tasks:
+            if task.key in endings:
+                continue
             ending = _watched(task, folder, time_limit)
             if again and is_quick(ending):
                 ending = retimed(ending, _watched(task, folder, time_limit))
-            endings.append(ending)
-    return endings
+            endings[task.key] = ending
+    return [endings[task.key] for task in tasks]
+
+
+def groups(tasks: Iterable[Task]) -> list[list[Task]]:
+    """The tasks in lists: those of a group, and each of the others alone, in order of their first ones."""
+    found: dict[Hashable, list[Task]] = {}
+    for task in tasks:
+        found.setdefault(task.key if task.group is None else task.group, []).append(task)
+    return list(found.values())
 
 
 def is_quick(ending: Ending) -> bool:
@@ -176,22 +217,29 @@ def death(key: str, folder: Path, time_limit: float | None) -> str | None:
 
 
 def _watched(task: Task, folder: Path, time_limit: float | None) -> Ending:
-    """Compute a task, marked as running. Past its time limit the process writes where it is, and exits.
-
-    The watchdog is a thread of the interpreter's own that needs no lock: it also ends a task that hangs in
-    compiled code. The cluster starts a new process in its place.
-    """
+    """Compute a task, marked as running; the cluster starts a new process in place of one that exits."""
     path = marker(task.key, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with _limited(time_limit, path):
+        ending = perform(task, folder)
+    path.unlink(missing_ok=True)
+    return ending
+
+
+@contextmanager
+def _limited(time_limit: float | None, path: str | Path) -> Iterator[None]:
+    """Past the time limit the process writes to a file where it is, and exits.
+
+    The watchdog is a thread of the interpreter's own that needs no lock: it also ends a task that hangs in
+    compiled code.
+    """
+    with Path(path).open("w") as file:
         if time_limit is not None:
             faulthandler.dump_traceback_later(time_limit, exit=True, file=file)
         try:
-            ending = perform(task, folder)
+            yield
         finally:
             faulthandler.cancel_dump_traceback_later()
-    path.unlink(missing_ok=True)
-    return ending
 
 
 def told(error: BaseException) -> str:

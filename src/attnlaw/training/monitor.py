@@ -5,11 +5,12 @@
 | f | `max_overhead`, the share of the training time that measuring may take |
 | T | training time: seconds since the first step, without those spent here |
 | C | seconds spent here so far |
-| c | seconds of the last measurement, the forecast of the next |
+| c | seconds of the last measurement, the forecast of the next; of spectra and of margins apart |
 
 A due step (a multiple of k) is measured if C + c <= f T. What the first measurement costs nobody knows before
 it: it is made at the first due step, and counts. So C stays below f T, but for the first measurement while
-the run is young and for measurements that take longer than the one before.
+the run is young and for measurements that take longer than the one before. Margins are measured with the
+spectra, at multiples of their own k, if what both cost can be afforded.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ from attnlaw.gating.levels import reaches
 from attnlaw.models.formats.torch_file import import_torch
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, units_of
+from attnlaw.training.margins import WatchedMargins
 from attnlaw.training.quantities import STEPS_SCHEMA, read_steps
 from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
 from attnlaw.training.watchdog import STOP, WARN, GateFailed, Watchdog, told
+
+SPECTRA, MARGINS = "spectra", "margins"  # what costs of its own
 
 
 @settings
@@ -47,6 +51,9 @@ class MonitorSettings(ModelSettings):
     every: int = setting(100, "Steps from one measurement to the next.", least=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
     max_overhead: float = setting(0.02, "The share of the training time that measuring may take.", above=0)
+    margins: Any = setting(
+        None, "Inputs without labels, and the steps from one measurement of D to the next."
+    )
     approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
     rules: str | None = setting(None, "Rule file about steps, or the name of an example.", file=True)
     on_fail: str = setting(
@@ -68,9 +75,10 @@ class SpectralMonitor:
 
     Call `step(step)` after every step of the optimizer. `options` are `MonitorSettings`: `every`,
     `quantities` (some of "proxies", "stable_rank", "outliers", "alpha", "factor_excess" and "scores"),
-    `max_overhead`, and what chooses matrices of a model (`name`, `heads`, `map`, `layers`, `only`, `jobs`,
-    `approximate`). Training is not disturbed: no gradients, no random numbers, no parameter is
-    written. Of several processes the first alone measures. Weights split over processes are refused.
+    `max_overhead`, `margins=(inputs, every)` (docs/monitor.md), and what chooses matrices of a model
+    (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is not disturbed: no
+    gradients, no random numbers, no parameter is written. Of several processes the first alone measures.
+    Weights split over processes are refused.
 
     `rules` is a rule file about `steps` (docs/check.md): what does not hold at a measured step is a warning,
     with `on_fail="stop"` a `GateFailed`, after the row is written. It is raised in the first process, whose
@@ -109,12 +117,15 @@ class SpectralMonitor:
         self._clock = clock
         self._began: float | None = None
         self._spent = 0.0
-        self._last: float | None = None
+        self._costs: dict[str, float] = {}  # seconds of the last measurement, by what was measured
         self._unwritten: list[Snapshot] = []
         self._first: int | None = None  # the first step that was measured
         self._resumed = False  # whether the rows that it leaves behind are gone
+        self._margins: WatchedMargins | None = None
         stored = None
         if is_first_process():
+            if self.settings.margins is not None:
+                self._margins = WatchedMargins.of(self.model, self.settings.margins, self.settings.every)
             usable_directory(self.directory)
             with _locked(self.directory):
                 stored, _ = (_read(path) for path in (self.steps_path, self.matrices_path))
@@ -132,9 +143,12 @@ class SpectralMonitor:
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
         step, now = _whole("step", step), self._start()
-        if step % self.settings.every or not self._affordable(now):
+        if step % self.settings.every or not self._affordable(now, SPECTRA):
             return None
-        return self._measure(step, now)
+        due = self._margins is not None and step % self._margins.every == 0
+        return self._measure(
+            step, now, self._margins if due and self._affordable(now, SPECTRA, MARGINS) else None
+        )
 
     def stops_at(self, step: int) -> bool:
         """Whether rules may end the run at this step: it is due, and they are asked to."""
@@ -142,23 +156,28 @@ class SpectralMonitor:
 
     def measure(self, step: int) -> Snapshot | None:
         """Measure now, whatever it costs (it counts); None on all processes but the first."""
-        return self._measure(_whole("step", step), self._start())
+        return self._measure(_whole("step", step), self._start(), self._margins)
 
-    def _measure(self, step: int, start: float) -> Snapshot | None:
+    def _measure(self, step: int, start: float, margins: WatchedMargins | None) -> Snapshot | None:
         if not is_first_process():
             return None
         try:
             taken = take_snapshot(self.settings, step, self.settings.quantities, self.settings.approximate)
         except InputError as error:
             # The options were checked before: the weights have diverged, which is for the rows to tell.
-            taken = failed_snapshot(self.name, step, str(error))
+            taken, margins = failed_snapshot(self.name, step, str(error)), None
+        between = self._clock()
+        if margins is not None:
+            taken = replace(taken, row=margins.added(taken.row, self.model))
+            self._costs[MARGINS] = self._clock() - between
         seconds = self._clock() - start
         training = self._training_time(start)
         overhead = (self._spent + seconds) / training if training > 0 else None
         taken = replace(taken, row={**taken.row, "seconds": seconds, "overhead": overhead})
         self._write(taken)
-        self._last = self._clock() - start
-        self._spent += self._last
+        spent = self._clock() - start
+        self._costs[SPECTRA] = spent if margins is None else spent - self._costs[MARGINS]
+        self._spent += spent
         return taken if self._watchdog is None else self._judged(taken, self._watchdog)
 
     def _judged(self, taken: Snapshot, watchdog: Watchdog) -> Snapshot:
@@ -177,10 +196,11 @@ class SpectralMonitor:
             self._began = now
         return now
 
-    def _affordable(self, now: float) -> bool:
-        if self._last is None:
+    def _affordable(self, now: float, *parts: str) -> bool:
+        if any(part not in self._costs for part in parts):
             return True
-        return self._spent + self._last <= self.settings.max_overhead * self._training_time(now)
+        forecast = sum(self._costs[part] for part in parts)
+        return self._spent + forecast <= self.settings.max_overhead * self._training_time(now)
 
     def _training_time(self, now: float) -> float:
         return now - (now if self._began is None else self._began) - self._spent

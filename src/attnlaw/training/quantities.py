@@ -27,6 +27,7 @@ PANELS = {
     "excess of the factors, median": {f"factor_excess_{group}": group for group in HEADS},
     "spread of logits, median": {"score_spread_qk": "qk"},
     "bound of logits, largest": {"logit_bound": "qk"},
+    "mean log D of inputs": {"margins_mean_log": "D"},
 }
 STEPS = (
     Quantity("step", "of the optimizer", kind="int"),
@@ -48,6 +49,8 @@ STEPS = (
     ),
     Quantity("score_spread_qk", "spread of logits over isotropic tokens (logit_typical), median over heads"),
     Quantity("logit_bound", "the largest bound of logits over the heads that have one"),
+    Quantity("margins_mean_log", "mean of log D on the inputs that were given", error=True),
+    Quantity("margins_median", "median of D on them"),
     Quantity("seconds", "that the measurement took"),
     Quantity("overhead", "of all measurements of the process over its training time"),
     Quantity("status", "done, or failed", kind="text"),

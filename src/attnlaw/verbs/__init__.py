@@ -20,7 +20,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "lens": ("attnlaw.verbs.lens", "What heads do on one input, and the pass as one exact affine map."),
     "margins": ("attnlaw.verbs.margins", "What ranks trained models of one task, on inputs without labels."),
     "limit": ("attnlaw.verbs.limit", "The law of an attention layer at any width, against its limit."),
+    "init": ("attnlaw.verbs.init", "A whole Transformer before training, from its config.json."),
     "learn": ("attnlaw.verbs.learn", "Predict what a single attention head learns from n samples."),
+    "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
 }
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
 STUDIED: dict[str, tuple[str, str]] = {
@@ -32,6 +34,7 @@ STUDIED: dict[str, tuple[str, str]] = {
         "The risk of factors that start small and stop early.",
     ),
     "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
+    "coordinates": ("attnlaw.verbs.coordinates", "The coordinate check of muP on lazy matrices."),
     "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Curves, Density, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb
 from attnlaw.base.errors import InputError
-from attnlaw.base.settings import setting, settings
-from attnlaw.learning.outputs import SENSINGS
+from attnlaw.base.settings import again, setting, settings
+from attnlaw.learning.outputs import LEARNED, SENSINGS
 from attnlaw.learning.settings import ProblemSettings
+from attnlaw.learning.students import STUDENTS
 
 if TYPE_CHECKING:
     from attnlaw.learning.learned import Learned
+    from attnlaw.learning.problem import Problem
     from attnlaw.learning.simulate import Measurement
 
 RUN = "The run"
@@ -31,6 +33,7 @@ class Learn(ProblemSettings):
     attnlaw.Problem(alpha=..., tokens=...), and attnlaw.simulate(problem, size=D, seeds=K).
     """
 
+    output: str = again(ProblemSettings, "output", choices=LEARNED)
     thresholds: bool = setting(
         False,
         "Also the sample ratios where learning changes (hardmax labels never reveal the target: none).",
@@ -55,7 +58,8 @@ class Simulate(Learn):
     )
     sensing: str = setting(
         "tokens",
-        "What students see: tokens, signed (without skewness), or goe (the theory's Gaussian matrices).",
+        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, "
+        "untied ginibre.",
         choices=SENSINGS,
         many=True,
         panel=RUN,
@@ -74,10 +78,11 @@ MEASURED = (
     Quantity("estimation_error", "|Ŝ − S*|²/d", "E", error=True, brief=True, log=True),
     Quantity("prediction_error", "on fresh clean labels, per sample", error=True),
     Quantity("training_loss", "per sample over all (a,b), without the penalty", error=True, brief=True),
-    Quantity("overlap", "Tr Ŝ S*/d", "m", error=True),
-    Quantity("norm", "Tr Ŝ²/d", "q", error=True),
+    Quantity("overlap", "Tr ŜᵀS*/d", "m", error=True),
+    Quantity("norm", "|Ŝ|²/d", "q", error=True),
     Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
     Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
+    Quantity("nuclear_norm", "|Ŝ|_*/d, the sum of singular values over d (untied)", error=True, brief=True),
 )
 RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", quiet=True)
 QUANTITIES = (
@@ -86,8 +91,21 @@ QUANTITIES = (
         "noise_level", "of the matrix the student effectively sees (softmax, Bayes: a)", "δ", error=True
     ),
     Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
+    Quantity("cut", "below which the width of the factors cuts (t > b)", "t", error=True),
+    Quantity(
+        "smallest_value", "smallest value that is kept: away from 0 width, not weight decay, cut the rank"
+    ),
+    Quantity("stability", "K/α_P (tied K/2α_T) at d = 160 where width cuts: unstable above 1"),
     Quantity("shrinkage", "of the eigenvalues that are left", quiet=True),
     Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
+    Quantity("approximation_error", "part of E in modes that stand out (our split)"),
+    Quantity("underfitting_error", "part of E that is missing along the target (our split)"),
+    Quantity("overfitting_error", "part of E that was learned beside the target (our split)"),
+    Quantity(
+        "adapter_noise",
+        "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)",
+        quiet=True,
+    ),
     RESIDUAL,
     Quantity("atom_at_zero", "share of eigenvalues that are zero"),
     Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),
@@ -114,26 +132,37 @@ def run(cases: Sequence[Learn], progress: Progress) -> Iterator[Learned | InputE
     from attnlaw.learning.learned import learned
     from attnlaw.learning.state_evolution import state_evolutions
 
-    refusals = [_refusal(case) for case in cases]
-    problems = [case.problem for case, refusal in zip(cases, refusals, strict=True) if refusal is None]
-    solved = iter(state_evolutions(problems, progress))
-    for case, refusal in zip(cases, refusals, strict=True):
-        yield refusal or learned(next(solved), thresholds=case.thresholds, spectrum=case.spectrum)
+    problems = [_problem(case) for case in cases]
+    fit = [problem for problem in problems if not isinstance(problem, InputError)]
+    solved = iter(state_evolutions(fit, progress))
+    for case, problem in zip(cases, problems, strict=True):
+        if isinstance(problem, InputError):
+            yield problem
+        else:
+            yield learned(next(solved), thresholds=case.thresholds, spectrum=case.spectrum)
 
 
-def solvable(case: Learn) -> None:
-    """An `InputError` for a problem that has no theory, or one too large to be solved."""
+def solvable(case: Learn) -> Problem:
+    """The problem; an `InputError` for one that has no theory, or one too large to be solved."""
     from attnlaw.learning.state_evolution import check_size
 
-    check_size(case.problem)
+    problem = case.problem
+    check_size(problem)
+    return problem
 
 
-def _refusal(case: Learn) -> InputError | None:
+def _problem(case: Learn) -> Problem | InputError:
     try:
-        solvable(case)
+        return solvable(case)
     except InputError as error:
         return error
-    return None
+
+
+def _together(case: Learn) -> Hashable:
+    """Cases of one target, student and output are solved at once where that changes no digit."""
+    target = (case.target_rank, case.target_exponent, case.target_dimension, case.target_spike)
+    at_once = case.output in STUDENTS[case.student].at_once
+    return (case.student, case.output, *target) if at_once else None
 
 
 def train(cases: Sequence[Simulate], progress: Progress) -> Iterator[Measurement | InputError]:
@@ -207,11 +236,35 @@ CHARTS = (
         unless="phases",
         x="alpha",
         y="estimation_error",
-        by="student",
+        by=("student", "attention", "pairs"),
         points="simulate",
         thresholds=("threshold_interpolation",),
         clean=("noise", RECOVERIES),
         needs="target_rank",
+    ),
+    Own(
+        "split",
+        "What the error is made of",
+        caption="Parts of the error over the samples (a definition of ours): modes that were found but not "
+        "exactly, what is missing along the target, what was learned beside it.",
+        unless="phases",
+        on_page=False,
+        draw="attnlaw.report.learn_charts:parts",
+    ),
+    Curves(
+        "rank",
+        "Rank against the width of the factors",
+        caption="Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
+        x="width",
+        y="rank_fraction",
+        points="simulate",
+    ),
+    Curves(
+        "smallest",
+        "Smallest value that is kept",
+        caption="Away from zero width, not weight decay, cut the rank.",
+        x="width",
+        y="smallest_value",
     ),
     Own(
         "scaling",
@@ -259,4 +312,5 @@ VERB = Verb(
     charts=CHARTS,
     beside=SIMULATE,
     refuse=solvable,
+    together=_together,
 )

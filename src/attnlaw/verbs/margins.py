@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Curves
+from attnlaw.base.charts import Cells, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, flatten
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import setting, settings
 from attnlaw.models.inputs import InputSettings
+from attnlaw.models.network import KINDS
 from attnlaw.verbs.lens import LocalModel
 
 if TYPE_CHECKING:
     from attnlaw.forward.measurement import Measurement
 
 POSITIONS = dict.fromkeys(("last", "sample"))
+RANKS = "ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
 
 
 @settings
@@ -33,15 +35,17 @@ class MarginsSettings(InputSettings, LocalModel):
     positions: str = setting("last", "The token of a causal model that is read.", choices=POSITIONS)
     at: int = setting(0, "Block whose input is moved and spread.", least=0, metavar="L")
     kappa: bool = setting(False, "Where a margin could be lost: the condition of every linear map.")
-    amplification: bool = setting(False, "Measured amplification by layer, beside the worst case.")
+    amplification: bool = setting(
+        False,
+        "What is measured beside the worst case: amplification by layer, scale and directions by matrix.",
+    )
     seed: int = setting(0, "Seed of sampled positions and of power iteration.", least=0)
 
 
 QUANTITIES = (
     Quantity(
         "geometric_mean",
-        "exp of the mean log D: ranks models of one task, trained to a similar loss, on the same inputs; "
-        "not an error rate",
+        f"exp of the mean log D: {RANKS}",
         "D",
         error=True,
         brief=True,
@@ -89,8 +93,9 @@ CONDITION = (
 )
 LAYERS = (
     MODEL,
-    Quantity("layer", "from 0", kind="int"),
-    Quantity("kappa", "median over inputs of the sum over the layer's maps", called="κ of the layer"),
+    Quantity("layer", "from 0; empty outside of layers", kind="int"),
+    Quantity("place", "the layer, or the map outside of layers", kind="text"),
+    Quantity("kappa", "median over inputs of the sum over the maps there", called="κ"),
 )
 AMPLIFICATION = (
     MODEL,
@@ -104,6 +109,24 @@ AMPLIFICATION = (
     Quantity(
         "log10_worst_case", "the weights alone, product over layers from here on", called="log₁₀, worst case"
     ),
+)
+DIRECTIONS = (
+    MODEL,
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("head", "from 0; empty for maps of feed-forward", kind="int"),
+    Quantity("kind", "of the matrix", kind="text", choices=KINDS),
+    Quantity("rank", "numerical rank", kind="int"),
+    Quantity("log10_scale", "γ α L, by the weights alone", called="log₁₀ scale, worst case"),
+    Quantity("p", "best Schatten index at that scale", called="p*, worst case"),
+    Quantity(
+        "log10_scale_measured",
+        "L √(mean of |dm/dM|²) / median m, nuclear norms",
+        called="log₁₀ scale, measured",
+    ),
+    Quantity("p_measured", "best Schatten index at that scale; 0 counts ranks", called="p*, measured"),
+    Quantity("effective_directions", "singular values that count at the measured scale", kind="int"),
+    Quantity("directions", "the same, of how many", kind="text", called="effective directions"),
+    Quantity("directions_share", "of the rank", called="effective directions / rank"),
 )
 
 
@@ -155,7 +178,9 @@ def _condition_rows(found: Measurement) -> list[dict[str, Any]] | None:
 def _layer_rows(found: Measurement) -> list[dict[str, Any]] | None:
     if found.condition is None:
         return None
-    return [{"layer": layer, "kappa": kappa} for layer, kappa in enumerate(found.condition.by_layer)]
+    return [
+        {"layer": layer, "place": place, "kappa": kappa} for layer, place, kappa in found.condition.places
+    ]
 
 
 def _amplification_rows(found: Measurement) -> list[dict[str, Any]] | None:
@@ -169,6 +194,18 @@ def _amplification_rows(found: Measurement) -> list[dict[str, Any]] | None:
         vars(row) | {"log10_measured": log10(row.median) if row.median else None, "log10_worst_case": largest}
         for row, largest in zip(rows, worst, strict=True)
     ]
+
+
+def _direction_rows(found: Measurement) -> list[dict[str, Any]] | None:
+    if found.matrices is None:
+        return None
+    return [vars(row) | _told(row.effective_directions, row.rank) for row in found.matrices]
+
+
+def _told(directions: int | None, rank: int) -> dict[str, Any]:
+    if directions is None or not rank:
+        return {}
+    return {"directions": f"{directions} of {rank}", "directions_share": directions / rank}
 
 
 VERB = Verb(
@@ -189,27 +226,51 @@ VERB = Verb(
             lambda found: _frame(AMPLIFICATION, found, _amplification_rows(found)),
             json=True,
         ),
+        Table(
+            "directions",
+            DIRECTIONS,
+            lambda found: _frame(DIRECTIONS, found, _direction_rows(found)),
+            json=True,
+        ),
     ),
     charts=(
-        Curves(
+        Own(
+            "margins_distances",
+            "D of every input",
+            table="margins",
+            draw="attnlaw.report.margins_charts:distances",
+            caption="Inputs sorted by D: a small change flips the first. Dashed: the geometric mean, the "
+            "number that ranks models of one task, trained to a similar loss, on the same inputs.",
+        ),
+        Own(
             "margins_kappa",
             "Where a margin could be lost",
             table="kappa_layers",
-            x="layer",
-            y="kappa",
-            by="model",
-            caption="κ of a layer's maps, the median over inputs: 1/κ is the relative error of the weights "
-            "that could flip an input, to first order. It tells where; D ranks.",
+            draw="attnlaw.report.margins_charts:kappas",
+            caption="κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is "
+            "the relative error of the weights that could flip an input, to first order. It tells where; D "
+            "ranks.",
         ),
-        Curves(
+        Own(
             "margins_amplification",
-            "Measured amplification",
+            "Amplification, measured and worst case",
             table="amplification",
-            x="layer",
-            y="log10_measured",
-            by="model",
-            caption="How much a small change of what a layer reads can move the logits, median over inputs. "
-            "The worst case by the weights alone stands in amplification.parquet.",
+            draw="attnlaw.report.margins_charts:amplified",
+            caption="How much a small change of what a layer reads can move the logits: median over inputs, "
+            "and the worst case by the weights alone (in another norm).",
+        ),
+        Cells(
+            "margins_directions",
+            "Effective directions of heads",
+            table="directions",
+            x="head",
+            y="layer",
+            colour=("directions_share",),
+            panel="kind",
+            domain=(0.0, 1.0),
+            tells=("layer", "head", "directions", "p_measured", "p", "log10_scale_measured", "log10_scale"),
+            caption="The share of a head's singular values that count at the scale measured on these inputs; "
+            "the rest move margins too little to be worth their rank. It describes; it does not rank models.",
         ),
     ),
 )

@@ -38,18 +38,27 @@ def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Pred
 
 
 def _solved(problems: list[Problem], information: Information) -> list[Prediction]:
-    from attnlaw.laws.free_convolution import FreeConvolution
+    import numpy as np
+
+    from attnlaw.laws.folded import Folded
+    from attnlaw.laws.free_convolution import FreeConvolution, Truncated
     from attnlaw.laws.shrunk import Shrunk
     from attnlaw.learning.bayes import round_off, solve
     from attnlaw.learning.outliers import shrunk_outliers
-    from attnlaw.learning.prediction import Prediction, ending, estimates
+    from attnlaw.learning.prediction import Prediction, ending, estimates, size_of
 
-    target = problems[0].target
+    target, sides = problems[0].target, problems[0].sides
     point = solve(target, information, len(problems))
+    # The trace is kept; a nuclear norm is the mean of abs(x - 2 a^2 Re g), which has the sign of x.
+    sums = np.full(len(problems), target.mean)
+    if sides == 2:
+        _, first, _, plain, _ = Truncated(target.law, point.a, sides).above(np.zeros(len(problems)))
+        sums = first - 2 * point.a**2 * plain
     results = []
     for i, problem in enumerate(problems):
         E, a = float(max(point.E[i], 0.0)), float(point.a[i])
         residual = max(float(point.residual[i]), round_off(a * a, E))
+        spectrum = Shrunk(FreeConvolution(target.law, a))
         results.append(
             Prediction(
                 problem=problem,
@@ -59,11 +68,11 @@ def _solved(problems: list[Problem], information: Information) -> list[Predictio
                     overlap=target.second_moment - E,
                     norm=target.second_moment - E,
                     rank_fraction=1.0,
-                    trace=target.mean,
+                    **size_of(problem, float(sums[i])),
                     noise_level=a,
                 ),
                 shrinkage=1.0,
-                spectrum=Shrunk(FreeConvolution(target.law, a)),
+                spectrum=spectrum if sides == 1 else Folded(spectrum),
                 outliers=shrunk_outliers(target, a),
                 **ending(residual, bool(point.found[i]), "add noise"),
                 residual=residual,
@@ -80,6 +89,13 @@ def recovery(target: Target) -> float:
     return bayes_recovery(target)
 
 
+def untied_recovery(target: Target) -> float:
+    """Beyond which nothing is left to learn, in pairs per d^2."""
+    from attnlaw.learning.thresholds import untied_bayes_recovery
+
+    return untied_bayes_recovery(target)
+
+
 def leading(gamma: float) -> float:
     """I of its scaling law (`attnlaw.learning.scaling`)."""
     return 1 / (2 * gamma - 1) + 2 - 1 / (1 + 2 * gamma)
@@ -91,7 +107,17 @@ BAYES = Student(
     colour=2,
     penalised=False,
     theories={"linear": scores, "softmax": scores, "hardmax": signs},
+    at_once=frozenset({"linear", "softmax", "hardmax"}),
     recovery=recovery,
     # Softmax: the same equations with (T^2+T-2)/2 observations per sample.
     leading={"linear": leading, "softmax": leading},
+    untied=Student(
+        "bayes",
+        "Bayes-optimal",
+        colour=2,
+        penalised=False,
+        theories={"linear": scores},
+        recovery=untied_recovery,
+        leading={"linear": leading},
+    ),
 )

@@ -1,4 +1,4 @@
-"""The direct student: any symmetric S with a ridge, the baseline without the factors' inductive bias.
+"""The direct student: any symmetric S (untied: any S) with a ridge, without the factors' inductive bias.
 
 Its equations are in `attnlaw.learning.direct` and `softmax`, its solvers in `training`.
 """
@@ -13,26 +13,40 @@ from attnlaw.learning.students.student import Student
 if TYPE_CHECKING:
     import numpy as np
 
+    from attnlaw.laws.law import Law
     from attnlaw.learning.prediction import Prediction
     from attnlaw.learning.problem import Problem
     from attnlaw.learning.risk import Risk
     from attnlaw.learning.target import Target
     from attnlaw.learning.training import Check, Trained
 
-INTERPOLATION = 0.5  # as many observations per d^2 as a symmetric matrix has entries
+# As many observations per d^2 as a symmetric matrix has entries, or any matrix.
+INTERPOLATION, UNTIED_INTERPOLATION = 0.5, 1.0
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """Shrunk, blurred targets: a batch at once."""
-    from attnlaw.laws.free_convolution import FreeConvolution
+    import numpy as np
+
+    from attnlaw.laws.free_convolution import FreeConvolution, Truncated
+    from attnlaw.laws.rectified import Rectified
     from attnlaw.learning.direct import solve
     from attnlaw.learning.factorized import Batch, least_noise_level
+    from attnlaw.learning.flow import flow_points
     from attnlaw.learning.outliers import find_outliers
-    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered
+    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered, size_of
 
     batch = Batch.of(problems)
-    point = solve(batch)
-    train = batch.training_loss(problems, point.V, point.E)
+    if problems[0].flow_time is None:
+        point = solve(batch)
+        train = batch.training_loss(problems, point.V, point.E)
+    else:
+        point, train = flow_points(problems)
+    least = least_noise_level(batch.target)
+    sums = point.s * batch.target.mean
+    if batch.sides == 2:
+        blurred = Truncated(batch.target.law, np.maximum(point.delta, least), batch.sides)
+        sums = point.s * blurred.above(np.zeros(point.s.size))[1]
     results = []
     for i, problem in enumerate(problems):
         if point.E[i] == 0:
@@ -40,7 +54,11 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
             continue
         delta, s, E = float(point.delta[i]), float(point.s[i]), float(point.E[i])
         Q = problem.target.second_moment
-        law, least = problem.target.law.scaled(s), least_noise_level(problem.target)
+        if batch.sides == 2:
+            spectrum: Law = Rectified(FreeConvolution(problem.target.law, max(delta, least)), 0.0, s, sides=2)
+        else:
+            law = problem.target.law.scaled(s)
+            spectrum = FreeConvolution(law, s * delta) if delta > least else law
         results.append(
             Prediction(
                 problem=problem,
@@ -51,11 +69,11 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
                     overlap=s * Q,
                     norm=s * s * (Q + delta * delta),
                     rank_fraction=1.0,
-                    trace=s * problem.target.mean,
+                    **size_of(problem, float(sums[i])),
                     noise_level=delta,
                 ),
                 shrinkage=s,
-                spectrum=FreeConvolution(law, s * delta) if delta > least else law,
+                spectrum=spectrum,
                 outliers=find_outliers(problem.target, max(delta, least), None, s),
                 **ending(float(point.residual[i])),
                 residual=float(point.residual[i]),
@@ -74,9 +92,11 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Conjugate gradients on S where the loss is quadratic, else L-BFGS."""
-    from attnlaw.learning.training import train_direct
+    """Conjugate gradients on S where the loss is quadratic, else L-BFGS; flow up to a time exactly."""
+    from attnlaw.learning.training import train_direct, train_flow
 
+    if problem.flow_time is not None:
+        return train_flow(risk, problem.weight_decay, problem.flow_time, check)
     return train_direct(risk, problem.weight_decay, check)
 
 
@@ -88,6 +108,16 @@ def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
 def recovery(target: Target) -> float:
     """It needs as many observations as there are unknowns."""
     return INTERPOLATION
+
+
+def untied_interpolation(target: Target, noise: float) -> tuple[float, float | None]:
+    """Any matrix fits all labels up to 1, where the error grows without bound."""
+    return UNTIED_INTERPOLATION, None
+
+
+def untied_recovery(target: Target) -> float:
+    """It needs as many observations as there are unknowns."""
+    return UNTIED_INTERPOLATION
 
 
 def best_decay(problem: Problem) -> float | None:
@@ -103,10 +133,24 @@ DIRECT = Student(
     "direct (ridge)",
     colour=1,
     penalised=True,
+    flowing=True,
     theories={"linear": linear, "softmax": through_softmax},
+    at_once=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
     recovery=recovery,
     best_decay={"linear": best_decay},
     sizes={"softmax": "attnlaw.learning.softmax:check_size"},
+    untied=Student(
+        "direct",
+        "direct (ridge)",
+        colour=1,
+        penalised=True,
+        flowing=True,
+        theories={"linear": linear},
+        trainer=train,
+        interpolation=untied_interpolation,
+        recovery=untied_recovery,
+        best_decay={"linear": best_decay},
+    ),
 )

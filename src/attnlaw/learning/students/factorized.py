@@ -1,5 +1,7 @@
 """The factorised student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv:2509.24914).
 
+Untied it has two, `S = W_Q W_K^T / sqrt(m d)`.
+
 Its equations are in `attnlaw.learning.factorized` and `softmax`, its solvers in `training`.
 """
 
@@ -28,7 +30,8 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     from attnlaw.laws.rectified import Rectified
     from attnlaw.learning.factorized import Batch, solve
     from attnlaw.learning.outliers import find_outliers
-    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered
+    from attnlaw.learning.prediction import Prediction, ending, estimates, recovered, size_of
+    from attnlaw.learning.stability import instability
 
     batch = Batch.of(problems)
     point = solve(batch)
@@ -41,8 +44,9 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
             results.append(recovered(problem, bound, miss, point.steps, threshold=0.0))
             continue
         delta, b, E = float(point.delta[i]), float(point.b[i]), float(max(point.E[i], 0.0))
+        cut = float(point.cut[i]) if point.cut[i] > b else None
         J, M1, chi = (float(getattr(point.integrals, name)[i]) for name in ("J", "M1", "chi"))
-        residual = float(point.residual[i])
+        residual, unstable = float(point.residual[i]), instability(batch, point, i)
         results.append(
             Prediction(
                 problem=problem,
@@ -53,14 +57,16 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
                     overlap=J + b * M1 - delta**2 * chi,
                     norm=J,
                     rank_fraction=float(point.integrals.mass[i]),
-                    trace=M1,
+                    **size_of(problem, M1),
                     noise_level=delta,
                     threshold=b,
+                    cut=cut,
                 ),
+                stability=unstable,
                 shrinkage=1.0,
-                spectrum=Rectified(FreeConvolution(problem.target.law, delta), b),
-                outliers=find_outliers(problem.target, delta, b, 1.0),
-                **ending(residual),
+                spectrum=Rectified(FreeConvolution(problem.target.law, delta), b, sides=batch.sides, cut=cut),
+                outliers=find_outliers(problem.target, delta, b, 1.0, cut),
+                **ending(residual, instability=unstable),
                 residual=residual,
                 steps=point.steps,
             )
@@ -83,9 +89,20 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
     for the limit lt -> 0 are split. Where splitting does not converge, beyond interpolation, L-BFGS is fast
     again and takes over.
     """
-    from attnlaw.learning.training import train_factors, train_splitting
+    from attnlaw.learning.training import factors_objective, train_factors, train_narrow, train_splitting
 
-    size = risk.sensing.shape[2]
+    size, decay = risk.sensing.shape[2], problem.weight_decay
+    m = _columns(problem, size)
+    if m < size:
+        return train_narrow(
+            lambda w: factors_objective(risk, decay, w.reshape(size, m)),
+            lambda w: w.reshape(size, m) @ w.reshape(size, m).T / (size * m) ** 0.5,
+            size * m,
+            decay,
+            size,
+            rng,
+            check,
+        )
     is_small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.output.quadratic
     if is_small and risk.labels.size < size * (size + 1) // 2:
         trained = train_splitting(risk, problem.weight_decay, check)
@@ -108,6 +125,47 @@ def recovery(target: Target) -> float:
     return least(min(target.rank_fraction, 1.0))
 
 
+def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
+    """L-BFGS on W_Q and W_K; a small weight decay below interpolation in its convex form, as `train`."""
+    from attnlaw.learning.pair_training import pair_matrix, pair_objective, shrunk, train_pair_factors
+    from attnlaw.learning.training import train_narrow, train_splitting
+
+    size, decay = risk.sensing.shape[2], problem.weight_decay
+    m = _columns(problem, size)
+    if m < size:
+        return train_narrow(
+            lambda w: pair_objective(risk, decay, w),
+            lambda w: pair_matrix(w, size),
+            2 * size * m,
+            decay,
+            size,
+            rng,
+            check,
+        )
+    if 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.labels.size < size * size:
+        trained = train_splitting(risk, problem.weight_decay, check, shrunk)
+        if trained.converged:
+            return trained
+    return train_pair_factors(risk, problem.weight_decay, rng, check)
+
+
+def _columns(problem: Problem, size: int) -> int:
+    """m, the columns of the factors: d where their width is not limited."""
+    return size if problem.width is None else min(round(problem.width * size), size)
+
+
+def untied_interpolation(target: Target, noise: float) -> tuple[float, float | None]:
+    """Any matrix fits all labels up to 1; as the decay vanishes the error there grows without bound."""
+    return 1.0, None
+
+
+def untied_recovery(target: Target) -> float:
+    """Beyond which the nuclear norm picks the target, in pairs per d^2."""
+    from attnlaw.learning.thresholds import untied_recovery as least
+
+    return least(min(target.rank_fraction, 1.0))
+
+
 def leading(gamma: float) -> float:
     """I of its scaling law (`attnlaw.learning.scaling`)."""
     return 1 / (2 * gamma - 1) + 6 - 8 / (1 + gamma) + 3 / (1 + 2 * gamma)
@@ -118,10 +176,24 @@ FACTORIZED = Student(
     "factorized",
     colour=0,
     penalised=True,
+    factored=True,
     theories={"linear": linear, "softmax": through_softmax},
+    at_once=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
     recovery=recovery,
     leading={"linear": leading},
     sizes={"softmax": "attnlaw.learning.softmax:check_size"},
+    untied=Student(
+        "factorized",
+        "factorized",
+        colour=0,
+        penalised=True,
+        factored=True,
+        theories={"linear": linear},
+        trainer=train_untied,
+        interpolation=untied_interpolation,
+        recovery=untied_recovery,
+        leading={"linear": leading},
+    ),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.declare import named
+from attnlaw.base.errors import BadSetting
 from attnlaw.learning.outputs import Named
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ class Student:
     |---|---|
     | `label`, `colour` | its name in legends and tables; its place in the palette |
     | `penalised` | whether `weight_decay` plays a part |
+    | `factored` | whether it has factors, whose `width` may be limited |
+    | `flowing` | whether its gradient flow is known at every `flow_time` |
     | `theories` | output -> `theory(problems, report)`: predictions of problems that share target and output;
       `report(done)` may tell how many are. An output that is not here is refused by name |
+    | `at_once` | the outputs whose theory solves problems at once, each to the digits that it has alone |
     | `trainer` | `train(problem, risk, rng, check) -> Trained`; None: computed, not trained |
     | `interpolation` | `(target, noise) -> (observations per d^2, error there or None)` up to which it fits
       all labels; None: it does not fit labels |
@@ -35,6 +39,7 @@ class Student:
     | `leading` | output -> `I(gamma)`, the constant of its scaling law, where one is known |
     | `best_decay` | output -> `(problem) -> weight decay` of least error in closed form, or None: searched |
     | `sizes` | output -> `check(problem)`, an `InputError` where its theory does not fit into memory |
+    | `untied` | the same student for untied attention; None: it has no theory there |
     """
 
     name: str
@@ -42,15 +47,25 @@ class Student:
     colour: int
     penalised: bool
     theories: Mapping[str, Named]
+    at_once: frozenset[str] = frozenset()
     trainer: Named | None = None
     interpolation: Callable[[Any, float], tuple[float, float | None]] | None = None
     recovery: Callable[[Any], float] | None = None
     leading: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
     best_decay: Mapping[str, Callable[[Any], float | None]] = field(default_factory=dict)
     sizes: Mapping[str, Named] = field(default_factory=dict)
+    untied: Student | None = None
+    factored: bool = False
+    flowing: bool = False
+
+    def under(self, attention: str) -> Student | None:
+        """Its record for tied or untied attention, None where it has none."""
+        return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
-        """Its theory for an output; settings without one cannot be made."""
+        """Its theory for an output; a `BadSetting` where its dynamics alone is known."""
+        if output not in self.theories:
+            raise BadSetting("output", "whose dynamics alone is known (trajectory)", output)
         found: Theory = named(self.theories[output])
         return found
 

@@ -33,7 +33,9 @@ def scores_of(shapes: Shapes, prefix: str, source: str, attention: Attention, de
 
     Cross attention has no positions and no norms. Norms behind positions are there only with these.
     """
-    scale = score_scale(shapes.config, shapes.family, attention, depth)
+    scale = score_scale(shapes.config, shapes.family, attention.head_size, depth)
+    if attention.shared_key is not None:
+        scale *= _yarn(shapes.config)
     cap = shapes.config.number("attn_logit_softcapping")
     if attention.cross:
         return Scores(scale, cap)
@@ -92,7 +94,7 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
     if not is_rotary(family, config) or not _turns(family, config, depth):
         return None
     neighbours = shapes.is_among(family.rotary_neighbours)
-    values = _rope(config, depth)
+    values = rope_values(config, depth)
     base = next(
         (values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base
     )
@@ -101,11 +103,16 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
     if attention.shared_key is not None:
         shared = attention.shared_key.shape[1]
         return Rotary(shared, neighbours, base, d - shared, stretch)
-    share = values.number("partial_rotary_factor") or config.number("rotary_pct") or family.rotary_share
+    return Rotary(turned_size(values, family, d), neighbours, base, scale=stretch)
+
+
+def turned_size(values: Config, family: Family, head_size: int) -> int:
+    """How many numbers of a head are turned, in pairs, by the keys of rotary positions among the others."""
+    share = values.number("partial_rotary_factor") or values.number("rotary_pct") or family.rotary_share
     if values.text("rope_type", "type") == "proportional":
         share = 1.0  # pairs of the whole head, of which many stand still
-    size = min(config.size("rotary_dim") or int(d * share), d)
-    return Rotary(size + size % 2, neighbours, base, scale=stretch)  # in pairs
+    size = min(values.size("rotary_dim") or int(head_size * share), head_size)
+    return size + size % 2
 
 
 def _stretch(values: Config) -> float | None:
@@ -133,7 +140,7 @@ def _stretch(values: Config) -> float | None:
     return None if original is None else (1 + log(factor) / log(original)) ** 0.5
 
 
-def _rope(config: Config, depth: int) -> Config:
+def rope_values(config: Config, depth: int) -> Config:
     """The keys of rotary positions: beside the others, in a table, or in one for each type of layer."""
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
@@ -146,17 +153,15 @@ def _rope(config: Config, depth: int) -> Config:
     return Config(values, config.source)
 
 
-def score_scale(config: Config, family: Family, attention: Attention, depth: int) -> float:
+def score_scale(config: Config, family: Family, head_size: int, depth: int) -> float:
     """The factor of self-attention in the layer at `depth` of its stack."""
     scale = config.number("attention_multiplier")
     if scale is None:
         scaled = family.scaled_scores and config.values.get("scale_attn_weights") is not False
-        size = config.number("query_pre_attn_scalar") or attention.head_size * _terms(config)
+        size = config.number("query_pre_attn_scalar") or head_size * _terms(config)
         scale = config.part("attn_config").number("softmax_scale") or (size**-0.5 if scaled else 1.0)
     if config.values.get("scale_attn_by_inverse_layer_idx") is True:
         scale /= depth + 1
-    if attention.shared_key is not None:
-        scale *= _yarn(config)
     return scale
 
 

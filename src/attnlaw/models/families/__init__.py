@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent
 Roles = Mapping[str, str]
@@ -99,6 +100,40 @@ class LayerTable:
 
 
 @dataclass(frozen=True)
+class Initialiser:
+    """How a library draws the weights of one model type: `[init.TYPE]` of its family's file.
+
+    Every matrix is normal with the deviation under one of the keys `std` of config.json; gains are 1 and
+    biases 0. With `scaled_residual`, maps back into the stream are divided by sqrt(2 depth) besides; with
+    `zero_padding`, the embedding of `pad_token_id` is zero. `order` says where blocks are normalised
+    (`attnlaw.initial.variants`), `head` what makes logits of the last tokens. `query_key_norm`: every head
+    normalises its queries and keys; `embedding_root`: embeddings are multiplied by the root of the width.
+    `positions`, `window` and `experts` are keys of config.json: of the number of learned positions, of what
+    sliding layers see, of the number of experts. `defaults` are the values that the library takes for keys
+    of config.json that are not there, `read_from` the library and version that all this was read from.
+
+    A type that is `like` another of the same file takes from it what it does not say itself.
+    """
+
+    read_from: str
+    like: str | None = None
+    std: tuple[str, ...] = ("initializer_range",)
+    scaled_residual: bool = False
+    zero_padding: bool = False
+    order: str = "pre"
+    head: str = "plain"
+    causal: bool = True
+    positions: str | None = None
+    segments: bool = False
+    gated: bool = False
+    query_key_norm: bool = False
+    embedding_root: bool = False
+    window: str | None = None
+    experts: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Family:
     """One family of models.
 
@@ -114,6 +149,8 @@ class Family:
     types `rotary_neighbours`, else halves, with the base that config.json has under a key of `rotary_base`;
     with `rotary_layers`, in layers of this type only, where config.json has types of layers. Norms of
     queries and keys stand before that, or in the types `norms_after_rotary` after it.
+
+    `init` has an `Initialiser` for each model type whose law at initialisation is known.
 
     Stacks that are `towers` are networks of their own beside each other (text and image).
 
@@ -150,6 +187,7 @@ class Family:
     scaled_experts: tuple[str, ...] = ()
     separate_prefixes: bool = False
     towers: bool = False
+    init: Mapping[str, Initialiser] = field(default_factory=dict)
 
 
 def known_families() -> tuple[Family, ...]:

@@ -1,4 +1,5 @@
-"""A family from a TOML file: the keys are the fields of `Family`, and of `LayerTable` under `[[stacks]]`.
+"""A family from a TOML file: the keys are the fields of `Family`, of `LayerTable` under `[[stacks]]`, and of
+`Initialiser` under `[init.TYPE]`.
 
     name = "mine"
 
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parse_toml, read_bounded
 from attnlaw.models import families
-from attnlaw.models.families import Family, LayerTable, Roles
+from attnlaw.models.families import Family, Initialiser, LayerTable, Roles
 from attnlaw.models.norms import LAYER, RMS
 
 PLAIN = {"query", "key", "value", "output"}
@@ -37,7 +38,7 @@ WHOLE: dict[str, tuple[set[str], ...]] = {
     "experts": ({"in", "out"}, {"gate", "in", "out"}),
 }
 BLOCKS = ("attention", "cross", "feed_forward", "experts")
-OWN = ("name", "model_types", "priority")  # keys that no file takes from another
+OWN = ("name", "model_types", "priority", "init")  # keys that no file takes from another
 # Roles of which a table may have any.
 ANY: dict[str, set[str]] = {
     "norms": {*BLOCKS, *(f"after_{block}" for block in BLOCKS)},
@@ -45,7 +46,7 @@ ANY: dict[str, set[str]] = {
     "biases": {*PLAIN},
 }
 Fits = Callable[[Any], bool]
-Record = TypeVar("Record", Family, LayerTable)
+Record = TypeVar("Record", Family, LayerTable, Initialiser)
 
 
 class Kind(NamedTuple):
@@ -76,6 +77,10 @@ def _list_of(fits: Fits) -> Fits:
 
 
 STACKS = Kind("tables [[stacks]]", _list_of(lambda value: isinstance(value, dict)))
+INIT = Kind(
+    "tables [init.TYPE]",
+    lambda value: isinstance(value, dict) and all(isinstance(one, dict) for one in value.values()),
+)
 # By the type that the field of a record declares.
 KINDS: dict[Any, Kind] = {
     str: Kind("text", _is_text),
@@ -89,10 +94,12 @@ KINDS: dict[Any, Kind] = {
     Roles: Kind("a table of tensor names by role", _is_roles),
     tuple[Roles, ...]: Kind("a list of tables of tensor names by role", _list_of(_is_roles)),
     tuple[LayerTable, ...]: STACKS,
+    Mapping[str, Initialiser]: INIT,
+    Mapping[str, Any]: Kind("a table of values by key of config.json", lambda value: isinstance(value, dict)),
 }
 FIELDS: dict[type[Any], dict[str, Kind]] = {
     record: {name: KINDS[declared] for name, declared in get_type_hints(record).items()}
-    for record in (Family, LayerTable)
+    for record in (Family, LayerTable, Initialiser)
 }
 
 
@@ -148,9 +155,24 @@ def _value(value: Any, kind: Kind, place: str) -> Any:
         raise InputError(f"{place}: found {value!r:.80}, expected {kind.wanted}")
     if kind is STACKS:
         return tuple(_layer_table(part, f"{place}[{i}]") for i, part in enumerate(value))
+    if kind is INIT:
+        return {name: _initialiser(name, value, place) for name in value}
     if value is False and kind is KINDS[str | None]:
         return None
     return tuple(value) if isinstance(value, list) else value
+
+
+def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialiser:
+    """The initialiser of one model type, with what it takes of the type that it is like."""
+    own = tables[name]
+    like = own.get("like")
+    if like is not None and (like not in tables or like == name):
+        raise InputError(f"{place}.{name}: like: found {like!r:.80}, expected another of {', '.join(tables)}")
+    base = dict(tables[like]) if like is not None else {}
+    if "like" in base:
+        raise InputError(f"{place}.{name}: like: {like} is like another itself; name that one")
+    merged = base | own | {"defaults": {**base.get("defaults", {}), **own.get("defaults", {})}}
+    return _record(Initialiser, merged, f"{place}.{name}")
 
 
 def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:

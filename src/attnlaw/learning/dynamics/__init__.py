@@ -1,0 +1,1 @@
+"""How a head learns in time: one pass over fresh samples (arXiv 2609.03858)."""

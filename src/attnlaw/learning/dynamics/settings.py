@@ -1,0 +1,141 @@
+"""The settings of a trajectory, declared once: `attnlaw dynamics` and studies read their rules here."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from attnlaw.base.errors import BadSetting
+from attnlaw.base.settings import Settings, again, setting, settings, span
+from attnlaw.learning.outputs import ATTENTIONS, MOVING
+from attnlaw.learning.settings import ProblemSettings
+from attnlaw.learning.students import STUDENTS
+
+if TYPE_CHECKING:
+    from attnlaw.learning.dynamics.schedule import Schedule
+    from attnlaw.learning.problem import Problem
+
+TRAINING = "Training"
+TRAINED = {name: one for name, one in STUDENTS.items() if one.trainer is not None}
+
+
+@settings
+class TrajectorySettings(Settings):
+    """What is learned, by whom, and how it is trained."""
+
+    times: str = setting(
+        "0.001:1:61",
+        "Times τ = lr·steps/d, spaced in the logarithm; 0 is always the first.",
+        symbol="τ",
+        panel=TRAINING,
+        metavar="FROM:TO:COUNT",
+    )
+    attention: str = setting(
+        "tied",
+        "Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only).",
+        choices=ATTENTIONS,
+        many=True,
+        panel=TRAINING,
+    )
+    student: str = again(ProblemSettings, "student", choices=TRAINED, panel=TRAINING)
+    width: float = setting(
+        1.0,
+        "Width of the factors over d; inf is an orthogonal start.",
+        symbol="κ",
+        above=0,
+        infinite=True,
+        many=True,
+        panel=TRAINING,
+    )
+    scale: float = setting(
+        0.7,
+        "Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d); untied: Tr U₀U₀ᵀ/d.",
+        symbol="s",
+        above=0,
+        many=True,
+        panel=TRAINING,
+    )
+    scale_key: float | None = setting(
+        None, "Scale of V₀ where it is not that of U₀ (untied).", above=0, many=True, panel=TRAINING
+    )
+    learning_rate: float = setting(
+        0.0,
+        "η = lr·d/batch of one-pass SGD; 0 is the gradient flow of the population loss, no SGD.",
+        symbol="η",
+        least=0,
+        many=True,
+        panel=TRAINING,
+    )
+    decay: float = setting(0.0, "Weight decay γ in time.", symbol="γ", least=0, many=True, panel=TRAINING)
+    tokens: int = again(ProblemSettings, "tokens")
+    output: str = again(
+        ProblemSettings,
+        "output",
+        choices=MOVING,
+        help="What labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.",
+    )
+    beta: float = again(ProblemSettings, "beta")
+    target_rank: float = again(ProblemSettings, "target_rank")
+    target_spike: float | None = again(ProblemSettings, "target_spike")
+    target_exponent: float | None = again(ProblemSettings, "target_exponent")
+    target_dimension: int = again(ProblemSettings, "target_dimension")
+    noise: float = again(ProblemSettings, "noise")
+
+    def check(self) -> None:
+        spaced("times", self.times)
+        if self.scale_key is not None and self.attention != "untied":
+            raise BadSetting("scale_key", "needs {attention} untied, which has keys of their own")
+
+    def unused(self) -> set[str]:
+        """Factors alone have a width."""
+        return super().unused() | ({"width"} if self.student == "direct" else set())
+
+    @property
+    def problem(self) -> Problem:
+        """The problem without a number of samples; a `BadSetting` for what it cannot be."""
+        from attnlaw.learning.problem import Problem, Target
+
+        bulk = (
+            Target.marchenko_pastur(self.target_rank)
+            if self.target_exponent is None
+            else Target.power_law(self.target_exponent, self.target_dimension)
+        )
+        return Problem(
+            tokens=self.tokens,
+            output=self.output,
+            beta=self.beta,
+            target=bulk if self.target_spike is None else bulk.with_spikes(self.target_spike),
+            noise=self.noise,
+            student=self.student,
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        """How it is trained."""
+        from attnlaw.learning.dynamics.schedule import Schedule
+
+        return Schedule(
+            times=spaced("times", self.times),
+            learning_rate=self.learning_rate,
+            decay=self.decay,
+            width=self.width,
+            scale=self.scale,
+            attention=self.attention,
+            scale_key=self.scale_key,
+        )
+
+
+def spaced(name: str, text: str) -> tuple[float, ...]:
+    """`0.001:1:40` as 40 times from 0.001 to 1, evenly spaced in the logarithm.
+
+    >>> spaced("times", "0.01:1:3")
+    (0.01, 0.1, 1.0)
+    """
+    if text.count(":") != 2:
+        raise BadSetting(name, "expected FROM:TO:COUNT such as 0.001:1:40", text)
+    even = span(name, text)
+    if even[0] <= 0:
+        raise BadSetting(name, "but FROM must be above 0; the time 0 is always there", text)
+    ratio = math.log(even[-1] / even[0]) / (len(even) - 1)
+    between = [float(f"{even[0] * math.exp(ratio * i):.12g}") for i in range(1, len(even) - 1)]
+    return (even[0], *between, even[-1])

@@ -1,0 +1,92 @@
+"""The chart of a model before training: panels by layer, a band over initialisations, the limit as dashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.report.labels import MOST_CASES, cases
+from attnlaw.report.marks import PANEL, Figure, colour, over
+from attnlaw.report.source import called
+from attnlaw.report.style import inline, whole_axis
+
+if TYPE_CHECKING:
+    from attnlaw.base.charts import Own
+    from attnlaw.report.source import Source
+
+LIMIT = "inf"  # of the setting `width`
+FINITE, INFINITE = "finite width", "infinite width"
+DARK = "#222222"
+# The measures that may have a panel, and whether its axis is logarithmic: the first two that vary by layer
+# (behind norms, lengths do not).
+PANELS = {"rms": True, "cosine": False, "entropy": False}
+
+
+def layers(chart: Own, source: Source) -> Iterator[Figure]:
+    """Two panels for each model: lines for what varied, bands at finite width, dashes in the limit."""
+    rows = source.frame("layers")
+    if not source.has(rows, "rms") or rows["layer"].n_unique() < 2:
+        return
+    told = rows.drop_nulls("rms")
+    others = source.others(told, ["width", "model", "depth", "layer"])
+    apart = ["model"] if told["model"].n_unique() > 1 else []
+    for case, own in cases(told, apart):
+        by = [name for name in ("depth", *others) if own[name].n_unique() > 1]
+        by += ["width"] if own.filter(pl.col("width") != LIMIT)["width"].n_unique() > 1 else []
+        if by and own.select(by).n_unique() > MOST_CASES:
+            continue
+        first = own.unique([*by, "width", "layer"], keep="first", maintain_order=True)
+        named, colours = called(source, first, by)
+        yield source.figure(chart, case, partial(_panels, named, colours, source))
+
+
+def _panels(rows: pl.DataFrame, colours: dict[str, str], source: Source) -> Any:
+    import altair as alt
+
+    drawn = [name for name in PANELS if rows[name].count() and not _is_constant(rows[name].drop_nulls())]
+    return alt.hconcat(*(_panel(rows, colours, name, source) for name in drawn[:2]), spacing=28)
+
+
+def _is_constant(values: pl.Series) -> bool:
+    lowest, highest = (float(end) for end in (values.min(), values.max()))  # type: ignore[arg-type]
+    return highest - lowest <= 1e-6 * abs(highest)
+
+
+def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, source: Source) -> Any:
+    import altair as alt
+
+    table = next(one for one in source.verb.tables if one.name == "layers")
+    title = next(one.meaning for one in table.columns if one.name == name)
+    shown = rows.drop_nulls(name).select(
+        "layer",
+        "series",
+        y=name,
+        low=f"{name}_low",
+        high=f"{name}_high",
+        law=pl.when(pl.col("width") == LIMIT).then(pl.lit(INFINITE)).otherwise(pl.lit(FINITE)),
+    )
+    scale = alt.Scale(type="log", nice=False, padding=8) if PANELS[name] else alt.Scale(zero=False)
+    up = alt.Y("y:Q", title=None, scale=scale)
+    across = alt.X("layer:Q", title="layer", axis=whole_axis(shown["layer"]), scale=alt.Scale(nice=False))
+    laws = list(dict.fromkeys(shown["law"]))
+    dashes = alt.StrokeDash(
+        "law:N",
+        title=None,
+        scale=alt.Scale(domain=laws, range=[[4, 4] if law == INFINITE else [1, 0] for law in laws]),
+        legend=alt.Legend(symbolType="stroke", symbolSize=400, symbolStrokeWidth=2)
+        if len(laws) > 1
+        else None,
+    )
+    base = alt.Chart(inline(shown.to_dicts())).encode(x=across)
+    finite = base.transform_filter(alt.datum.law != INFINITE).encode(color=colour(colours))
+    band = finite.mark_area(opacity=0.25).encode(
+        y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q", detail="law:N"
+    )
+    limit = base.transform_filter(alt.datum.law == INFINITE)
+    limit = limit.encode(color=colour(colours) if len(colours) > 1 else alt.value(DARK))
+    lines = [part.mark_line(strokeWidth=1.6).encode(y=up, strokeDash=dashes) for part in (finite, limit)]
+    width, height = PANEL
+    return alt.layer(band, *lines).properties(width=width, height=height, title=over(title))

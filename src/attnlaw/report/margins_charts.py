@@ -1,0 +1,133 @@
+"""Charts of margins: D of every input, where kappa sits, and measured amplification beside the worst case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.report.labels import cases
+from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour
+from attnlaw.report.source import called
+from attnlaw.report.style import inline, whole_axis
+
+if TYPE_CHECKING:
+    from attnlaw.base.charts import Own
+    from attnlaw.report.source import Source
+
+STEP = 24  # pixels of a bar
+WIDEST = 620
+MARGIN = 1.2  # of a logarithmic axis
+# Measured amplification and its worst case: dashes of their lines.
+LINES = {"log10_measured": [1, 0], "log10_worst_case": [5, 3]}
+
+
+def distances(chart: Own, source: Source) -> Iterator[Figure]:
+    """D of every input, sorted, a line of dots for each model, with its geometric mean."""
+    rows = source.frame(chart.table)
+    if not source.has(rows, "distance"):
+        return
+    for case, own in cases(rows, source.others(rows, ["model", "input"])):
+        told = own.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
+        if told.height:
+            lost = own.height - told.height
+            more = f"Not drawn: {lost} with a margin or a gradient of 0." if lost else ""
+            placed, colours = called(source, told.select("model", "distance"), ["model"])
+            yield source.figure(chart, case, partial(sorted_dots, placed, source.verb.label, colours), more)
+
+
+def sorted_dots(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
+    """Dots of `distance` over the share of inputs below, and a line at the geometric mean, by `series`."""
+    import altair as alt
+
+    place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
+    told = rows.select("series", "distance", share=place.over("series"))
+    means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
+    ends = [rows["distance"].min() / MARGIN, rows["distance"].max() * MARGIN]  # type: ignore[operator]
+    up = alt.Scale(type="log", domain=ends, nice=False)
+    dots = (
+        alt.Chart(inline(told.to_dicts()))
+        .mark_circle(size=22, opacity=0.85)
+        .encode(
+            x=alt.X("share:Q", title="share of inputs below", axis=alt.Axis(format="%", tickCount=5)),
+            y=alt.Y("distance:Q", title=label("distance"), scale=up, axis=alt.Axis(format="~g", tickCount=6)),
+            color=colour(colours),
+        )
+    )
+    lines = (
+        alt.Chart(inline(means.to_dicts()))
+        .mark_rule(strokeDash=[5, 3], strokeWidth=1.4)
+        .encode(y=alt.Y("mean:Q", scale=up), color=colour(colours))
+    )
+    return alt.layer(lines, dots).properties(width=WIDTH, height=HEIGHT)
+
+
+def kappas(chart: Own, source: Source) -> Iterator[Figure]:
+    """Bars of kappa, one for each layer and each map outside of layers, from zero."""
+    rows = source.frame(chart.table)
+    if not source.has(rows, "kappa"):
+        return
+    for case, own in cases(rows, source.others(rows, ["model", "layer", "kappa"])):
+        told, colours = called(source, own.select("model", "place", "kappa"), ["model"])
+        yield source.figure(chart, case, partial(bars_by_place, told, source.verb.label, colours))
+
+
+def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
+    """Bars of `kappa` over `place`, side by side for several `series`."""
+    import altair as alt
+
+    places = list(dict.fromkeys(rows["place"]))
+    several = {"xOffset": alt.XOffset("series:N", sort=list(colours))} if len(colours) > 1 else {}
+    step = STEP if not several else 12 * len(colours)
+    turned = any(len(place) > 2 for place in places)
+    return (
+        alt.Chart(
+            inline(rows.filter(pl.col("kappa").is_finite()).select("series", "place", "kappa").to_dicts())
+        )
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "place:N",
+                title=label("layer"),
+                sort=places,
+                axis=alt.Axis(labelAngle=-40 if turned else 0, labelLimit=110),
+            ),
+            y=alt.Y("kappa:Q", title=label("kappa"), scale=alt.Scale(zero=True)),
+            color=colour(colours),
+            **several,
+        )
+        .properties(width=max(WIDTH, min(WIDEST, step * len(places))), height=HEIGHT)
+    )
+
+
+def amplified(chart: Own, source: Source) -> Iterator[Figure]:
+    """log10 of amplification by layer: measured and worst case in one figure."""
+    rows = source.frame(chart.table)
+    if not source.has(rows, "log10_measured"):
+        return
+    for case, own in cases(rows, source.others(rows, ["model", "layer"])):
+        told, colours = called(source, own.select("model", "layer", *LINES), ["model"])
+        yield source.figure(chart, case, partial(two_lines, told, source.verb.label, colours))
+
+
+def two_lines(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
+    """Lines of both columns of `LINES` over `layer`: dashes tell them apart, colours the `series`."""
+    import altair as alt
+
+    long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
+    told = long.with_columns(pl.col("line").replace_strict({name: label(name) for name in LINES}))
+    dash = alt.StrokeDash(
+        "line:N",
+        title=None,
+        scale=alt.Scale(domain=[label(name) for name in LINES], range=list(LINES.values())),
+        legend=alt.Legend(symbolType="stroke", symbolSize=250),
+    )
+    base = alt.Chart(inline(told.to_dicts())).encode(
+        x=alt.X("layer:Q", title=label("layer"), scale=alt.Scale(nice=False), axis=whole_axis(rows["layer"])),
+        y=alt.Y("value:Q", title="log₁₀ of amplification"),
+        color=colour(colours),
+    )
+    dots = base.mark_circle(size=24)
+    return alt.layer(base.mark_line().encode(strokeDash=dash), dots).properties(width=WIDTH, height=HEIGHT)

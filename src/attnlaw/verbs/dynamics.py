@@ -1,0 +1,241 @@
+"""`dynamics`: how a single attention head learns, in time; beside it real ones are trained by SGD."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import Own
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
+from attnlaw.base.errors import BadSetting
+from attnlaw.base.settings import setting, settings
+from attnlaw.learning.dynamics.settings import TrajectorySettings
+from attnlaw.learning.outputs import SENSINGS
+
+if TYPE_CHECKING:
+    from attnlaw.learning.dynamics.found import FoundRuns, FoundTrajectory
+
+RUN = "The run"
+
+
+@settings
+class Dynamics(TrajectorySettings):
+    """How a single attention head learns, step by step: one pass over fresh samples (arXiv 2609.03858).
+
+    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss
+    of a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
+
+    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...); or attnlaw.trajectory(problem, schedule)
+    of an attnlaw.Problem(tokens=...) and an attnlaw.Schedule(times=...).
+    """
+
+    spectrum: bool = setting(
+        False, "Also the spectrum at five of the times, and the track of a spike.", panel=RUN
+    )
+    statics: bool = setting(
+        False,
+        "Also what as many samples allow: the minimiser at its best decay, and Bayes-optimal learning.",
+        panel=RUN,
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.statics and (self.output != "linear" or self.attention != "tied"):
+            raise BadSetting("statics", "needs {output} linear and {attention} tied")
+        if self.statics and self.learning_rate == 0:
+            raise BadSetting("statics", "needs a {learning_rate} above 0: a gradient flow counts no samples")
+
+
+@settings
+class SimulateDynamics(Dynamics):
+    """Train real students by one-pass SGD at a finite dimension, each on its own samples."""
+
+    simulate: int = setting(
+        MISSING,
+        "Also train students by SGD at dimension D; needs a learning rate.",
+        symbol="d",
+        least=2,
+        many=True,
+        panel=RUN,
+        metavar="D",
+    )
+    sensing: str = setting(
+        "goe",
+        "What students see: goe (the theory's Gaussian matrices), tokens, or signed (without skewness).",
+        choices=SENSINGS,
+        many=True,
+        panel=RUN,
+    )
+    batch: int = setting(8, "Samples of a step.", symbol="B", least=1, panel=RUN, metavar="B")
+    seeds: int = setting(
+        4,
+        "Students to train, each from its own start; the error is the standard error of their mean.",
+        least=1,
+        panel=RUN,
+        metavar="K",
+    )
+    seed: int = setting(0, "Seed of the simulation.", least=0, panel=RUN)
+
+
+MEASURED = (
+    Quantity("alignment", "0 knows nothing of the target, 1 all but its scale", "ρ", error=True, brief=True),
+    Quantity("estimation_error", "|S − S*|²/d", "E", error=True, brief=True, log=True),
+    Quantity("prediction_error", "on fresh clean labels, per sample", "Φ", error=True, brief=True, log=True),
+    Quantity("overlap", "Tr S S*/d", "m", error=True),
+    Quantity("norm", "Tr S²/d", "q", error=True),
+    Quantity("trace", "Tr S/d", error=True),
+)
+TIMES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("samples", "seen, over d²; null for a gradient flow", "τ/η"),
+    *MEASURED,
+)
+QUANTITIES = (
+    Quantity("recovery_time", "when the alignment reaches 0.5", "τ", brief=True, log=True),
+    Quantity("recovery_time_90", "when it reaches 0.9", "τ", brief=True, log=True),
+    Quantity("recovery_samples", "over d² when it reaches 0.5; null for a gradient flow", brief=True),
+    *MEASURED,
+    Quantity("samples", "seen at the last time, over d²; null for a gradient flow"),
+    Quantity("plateaus", "stretches of time without progress, begin and end in turn", kind="floats"),
+    Quantity("largest_rate", "η up to which the target stays put", quiet=True),
+    Quantity("plateau_error", "E at which SGD of this η ends", quiet=True),
+)
+
+
+def solve(case: Dynamics, progress: Progress) -> FoundTrajectory:
+    from attnlaw.learning.dynamics.found import found_trajectory
+
+    return found_trajectory(case.problem, case.schedule, spectrum=case.spectrum, statics=case.statics)
+
+
+def solvable(case: Dynamics) -> None:
+    """A `BadSetting` for what has no theory."""
+    from attnlaw.learning.dynamics.trajectory import check_motion
+
+    check_motion(case.problem, case.schedule)
+
+
+def train(case: SimulateDynamics, progress: Progress) -> FoundRuns:
+    from attnlaw.learning.dynamics.found import FoundRuns
+    from attnlaw.learning.dynamics.sgd import simulate_dynamics
+
+    return FoundRuns(
+        simulate_dynamics(
+            case.problem,
+            case.schedule,
+            size=case.simulate,
+            seeds=case.seeds,
+            seed=case.seed,
+            sensing=case.sensing,
+            batch=case.batch,
+            progress=progress,
+        )
+    )
+
+
+def trainable(case: SimulateDynamics) -> None:
+    """An `InputError` for a run that cannot be made."""
+    from attnlaw.learning.dynamics.sgd import check_sgd
+
+    check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
+
+
+def _eigenvalues(found: FoundRuns) -> Any:
+    return _frame(found.eigenvalues, EIGENVALUES)
+
+
+def _times(found: Any) -> Any:
+    return _frame(found.rows, TIMES)
+
+
+def _spectra(found: FoundTrajectory) -> Any:
+    return _frame(found.spectra, SPECTRA) if found.spectra else None
+
+
+def _outliers(found: FoundTrajectory) -> Any:
+    return _frame(found.tracks, TRACKS) if found.tracks else None
+
+
+def _statics(found: FoundTrajectory) -> Any:
+    return _frame(found.statics, STATICS) if found.statics else None
+
+
+def _frame(rows: Any, quantities: tuple[Quantity, ...]) -> Any:
+    from attnlaw.base.tables import frame, schema_of
+
+    return frame(rows, schema_of(columns(quantities)))
+
+
+SPECTRA = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("x", called="eigenvalue of the student"),
+    Quantity("density", "of its spectrum there"),
+)
+STATICS = (
+    Quantity("samples", "over d²", "n/d²"),
+    Quantity("minimiser_error", "E of the minimiser at its best weight decay"),
+    Quantity("bayes_error", "E of the Bayes-optimal student"),
+)
+EIGENVALUES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("eigenvalue", "of a student there"),
+)
+TRACKS = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("target", "the spike of the target"),
+    Quantity("location", "where it stands out; null while it does not"),
+    Quantity("squared_overlap", "of its eigenvector with the target's"),
+    Quantity("edge", "upper end of the spectrum without it"),
+)
+CHARTS = (
+    Own(
+        "learning",
+        "How attention learns",
+        caption="Alignment with the target and loss on fresh clean labels against time. Lines: theory in the "
+        "limit of large dimension.",
+        draw="attnlaw.report.dynamics_charts:learning",
+    ),
+    Own(
+        "spectra",
+        "The spectrum on its way",
+        caption="Densities of the student's eigenvalues at five times, the latest on top; a triangle is "
+        "where the target's spike is seen.",
+        draw="attnlaw.report.dynamics_charts:spectra",
+    ),
+    Own(
+        "cost",
+        "What one pass costs",
+        caption="Error against samples seen once each, for several learning rates.",
+        draw="attnlaw.report.dynamics_charts:cost",
+    ),
+)
+SIMULATE = Verb(
+    "dynamics.simulate",
+    "Students trained by SGD",
+    SimulateDynamics,
+    (
+        *MEASURED,
+        Quantity("samples", "seen at the last time, over d²"),
+        Quantity("steps", "of each student", kind="int"),
+    ),
+    each(train),
+    tables=(Table("runs", TIMES, _times, json=True), Table("eigenvalues", EIGENVALUES, _eigenvalues)),
+    draws=True,
+    refuse=trainable,
+)
+VERB = Verb(
+    "dynamics",
+    "How attention learns, in time",
+    Dynamics,
+    QUANTITIES,
+    each(solve),
+    tables=(
+        Table("trajectory", TIMES, _times, json=True),
+        Table("spectra", SPECTRA, _spectra),
+        Table("tracks", TRACKS, _outliers, json=True),
+        Table("statics", STATICS, _statics, json=True),
+    ),
+    charts=CHARTS,
+    beside=SIMULATE,
+    refuse=solvable,
+)

@@ -1,0 +1,37 @@
+"""What a command leaves unimported: it answers sooner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
+# Prints those of the modules named first that the command has imported.
+CODE = """
+import sys
+from attnlaw.command.app import run
+names, words = sys.argv[1].split(), sys.argv[2:]
+try:
+    run(words)
+except SystemExit:
+    pass
+print("imported:", *[name for name in names if name in sys.modules])
+"""
+ALWAYS_IDLE = "altair vl_convert torch transformers dask distributed pandas pyarrow matplotlib"
+
+
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        (["--help"], "numpy scipy polars sqlite3 attnlaw.study attnlaw.report"),
+        (["audit", "--help"], "numpy scipy polars"),
+        (["audit", str(TINY)], "scipy.optimize scipy.sparse scipy.stats scipy.fft attnlaw.report"),
+    ],
+)
+def test_what_is_not_used_is_not_imported(words: list[str], idle: str) -> None:
+    command = [sys.executable, "-c", CODE, f"{ALWAYS_IDLE} {idle}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "imported:", done.stdout

@@ -1,0 +1,61 @@
+"""Models of `transformers` at its own initialisers, and what they make of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from initial.two_samples import statistics
+from models.forward_pass import require_transformers
+
+from attnlaw.initial import Tokens
+
+
+def config(values: dict[str, Any]) -> Any:
+    require_transformers("5.22", "initialisers of this version")
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(**values)
+
+
+def drawn(values: dict[str, Any], seed: int) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    kind = AutoModelForMaskedLM if values["model_type"] == "bert" else AutoModelForCausalLM
+    torch.manual_seed(seed)
+    return kind.from_config(config(values), attn_implementation="eager").eval()
+
+
+def real_statistics(values: dict[str, Any], tokens: Tokens, draws: int, seed: int) -> dict[str, Any]:
+    """Statistics of as many freshly initialised models; hidden states up to the last layer but one.
+
+    The last hidden state of most models stands behind the final norm.
+    """
+    import torch
+
+    causal = values["model_type"] != "bert"
+    places, targets = tokens.targets(causal)
+    given = {"input_ids": torch.tensor([tokens.ids])}
+    given["attention_mask"] = torch.tensor([[1] * tokens.seen + [0] * tokens.padded])
+    if tokens.segments:
+        given["token_type_ids"] = torch.tensor([tokens.segments])
+    grams, weights, own, loss = [], [], [], []
+    for draw in range(draws):
+        model = drawn(values, seed + draw)
+        with torch.no_grad():
+            out = model(**given, output_hidden_states=True, output_attentions=True)
+        states = [state[0].double().numpy() for state in out.hidden_states[:-1]]
+        grams.append([state @ state.T / state.shape[1] for state in states])
+        weights.append([a[0].double().numpy() for a in out.attentions])
+        logits = out.logits[0].double()
+        own.append(logits[:, list(tokens.distinct)].numpy())
+        loss.append(-float(logits.log_softmax(-1)[places, targets].mean()))
+    stacked = [np.stack(part) for part in zip(*grams, strict=True)]
+    return statistics(
+        stacked,
+        [np.stack(part) for part in zip(*weights, strict=True)],
+        np.stack(own),
+        np.array(loss),
+        tokens,
+    )

@@ -1,0 +1,35 @@
+"""The chain against models of `transformers` at its own initialisers."""
+
+from __future__ import annotations
+
+import pytest
+from initial.library import real_statistics
+from initial.shapes import SMALL
+from initial.two_samples import chain_statistics, p_values
+
+from attnlaw.initial import Architecture, Tokens
+
+TOKENS = Tokens((5, 9, 5, 17, 33, 9))
+PADDED = Tokens((5, 9, 5, 17, 33, 0), 1, (0, 0, 0, 1, 1, 0))
+FEW = ("gpt2", "llama", "bert")
+LEVEL = 1e-3  # of all tests of a model together
+
+
+def same_law(name: str, draws: int) -> None:
+    tokens = PADDED if name == "bert" else TOKENS
+    model = Architecture.from_config(SMALL[name])
+    real = real_statistics(SMALL[name], tokens, draws, seed=1000)
+    found = p_values(chain_statistics(model, tokens, 4 * draws, 17, last=False), real)
+    worst = min(found, key=found.__getitem__)
+    assert found[worst] > LEVEL / len(found), (worst, found[worst])
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_some_models(name: str) -> None:
+    same_law(name, 80)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SMALL)
+def test_every_model(name: str) -> None:
+    same_law(name, 600)

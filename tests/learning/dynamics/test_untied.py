@@ -1,0 +1,133 @@
+"""Untied factors: reference values with their errors, an invariant, a closed form, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlaw.base.errors import InputError
+from attnlaw.learning.dynamics import untied
+from attnlaw.learning.dynamics.schedule import Schedule
+from attnlaw.learning.dynamics.trajectory import trajectory
+from attnlaw.learning.problem import Problem, Target
+
+SCHEDULE = {"attention": "untied", "scale": 0.8, "scale_key": 0.6}
+
+
+def test_reference_values() -> None:
+    """q1, m1, q2, m2 of linear T = 2, computed by other programs to +- 0.002 (real and complex starts)."""
+    rows = {
+        0.02: (0.297, 0.177, -0.022, 0.080),
+        0.06: (0.392, 0.443, 0.063, 0.154),
+        0.15: (0.727, 0.780, 0.158, 0.144),
+        0.4: (0.942, 0.959, 0.063, 0.042),
+    }
+    found = trajectory(Problem(tokens=2), Schedule(list(rows), **SCHEDULE))
+    for i, known in enumerate(rows.values(), start=1):
+        for name, value in zip(
+            ("norm", "overlap", "transposed_norm", "transposed_overlap"), known, strict=True
+        ):
+            error = np.hypot(found.error[name][i], 0.002)
+            assert abs(getattr(found, name)[i] - value) < 3 * error
+            assert found.error[name][i] < 0.004
+    assert np.isnan(found.trace).all()
+    assert found.estimation_error == pytest.approx(found.norm - 2 * found.overlap + 1, abs=1e-12)
+
+
+def test_what_factors_differ_by_only_decays() -> None:
+    """`U^H U - V^H V` falls as e^(-2 gamma tau) whatever the loss is."""
+    schedule = Schedule([0.1], decay=3.0, **SCHEDULE)
+    for given in ({"tokens": 2}, {"tokens": 2, "output": "softmax"}, {"output": "hermite2"}):
+        problem = Problem(**given)
+        start = untied.draw(problem, schedule, 8, 3, np.random.default_rng(0))
+        _, end = untied.path(untied.sight_of(problem), start, schedule, problem.tokens, None)
+        before, after = (
+            one.U.conj().swapaxes(1, 2) @ one.U - one.V.conj().swapaxes(1, 2) @ one.V for one in (start, end)
+        )
+        # RK4 with a step of 0.5 over the fastest rate: relative error below 0.5^5/120 a step.
+        assert after == pytest.approx(np.exp(-2 * 3.0 * 0.1) * before, abs=2e-3)
+
+
+def test_moments_of_starts_are_matched() -> None:
+    start = untied.draw(Problem(), Schedule([1.0], **SCHEDULE), 16, 5, np.random.default_rng(1))
+    M, target = start.U @ start.V.conj().swapaxes(1, 2), start.target
+    traces = {
+        "M": np.einsum("kii->k", M),
+        "M M*^H": np.einsum("kij,kij->k", M, target.conj()),
+        "M M*": np.einsum("kij,kji->k", M, target),
+        "M*": np.einsum("kii->k", target),
+        "M*^2": np.einsum("kij,kji->k", target, target),
+    }
+    assert max(np.abs(one).max() for one in traces.values()) < 1e-6
+    assert np.einsum("kij,kij->k", target, target.conj()).real == pytest.approx(16 * np.ones(5))
+    assert np.einsum("kij,kij->k", start.V, start.V.conj()).real == pytest.approx(0.6 * 16 * np.ones(5))
+
+
+def test_the_slope_at_the_start_is_the_papers() -> None:
+    """`dm1/dtau = -2 (tA + tB)(H1 Q1* + H2 Q2*)` (arXiv 2609.03858, equation 42), Q1* = 1, Q2* = 0."""
+    step = 1e-4
+    for given, H1 in (({"tokens": 2}, -4.0), ({"tokens": 1}, -1.0)):
+        found = trajectory(Problem(**given), Schedule([step, 2 * step], **SCHEDULE))
+        slope = (4 * found.overlap[1] - found.overlap[2]) / (2 * step)
+        assert slope == pytest.approx(-2 * 1.4 * H1, rel=0.01)
+
+
+def test_what_labels_see_of_untied_scores() -> None:
+    """Fields x_a^T M x_b of a drawn M have the covariance behind q_eff, and its loss is the potential's."""
+    rng = np.random.default_rng(2)
+    M, target = rng.standard_normal((2, 40, 40)) / np.sqrt(40)
+    problem = Problem(tokens=2, output="softmax")
+    sight = untied.sight_of(problem)
+    numbers = np.array([np.sum(M * M), np.sum(M * M.T), np.sum(M * target), np.sum(M * target.T)]) / 40
+    x = rng.standard_normal((2, 40_000, 40))
+    v = []
+    for matrix in (M, target):
+        z = x @ matrix
+        v.append((np.sum(z[0] * x[0], axis=1) - np.trace(matrix) - np.sum(z[0] * x[1], axis=1)) / np.sqrt(40))
+    q, m, _ = sight.seen(numbers)
+    assert np.var(v[0]) == pytest.approx(3 * q, rel=0.05)
+    assert np.mean(v[0] * v[1]) == pytest.approx(3 * m, abs=0.05 * 3 * q)
+
+
+def test_a_finer_step_changes_less_than_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, schedule = Problem(tokens=2), Schedule([0.06], **SCHEDULE)
+    monkeypatch.setattr(untied, "SIZES", ((8, 12), (16, 12)))
+    coarse = trajectory(problem, schedule)
+    monkeypatch.setattr(untied, "STEP", 0.1)
+    fine = trajectory(problem, schedule)
+    assert abs(coarse.norm[1] - fine.norm[1]) < 0.2 * fine.error["norm"][1]
+
+
+def test_noise_adds_to_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SGD of linear T = 2 at eta = 0.02 differs from the flow by at most some 0.015 (SGD elsewhere)."""
+    monkeypatch.setattr(untied, "SIZES", ((8, 12), (16, 12)))
+    calm, noisy = (
+        trajectory(Problem(tokens=2), Schedule([0.02, 0.15], learning_rate=eta, **SCHEDULE))
+        for eta in (0.0, 0.02)
+    )
+    shift = noisy.estimation_error - calm.estimation_error
+    assert 0 < shift[1] < 0.03
+    assert 0 < shift[2] < 0.03
+
+
+@pytest.mark.parametrize(
+    ("problem", "schedule", "told"),
+    [
+        ({"noise": 0.5}, {}, "noise"),
+        ({"student": "direct"}, {}, "student"),
+        ({"tokens": 3, "output": "softmax"}, {}, "tokens"),
+        ({"target": Target.discrete([1.0])}, {}, "target"),
+        ({"tokens": 2, "output": "softmax"}, {"learning_rate": 0.1}, "learning_rate"),
+    ],
+)
+def test_refusals(problem: dict[str, Any], schedule: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        trajectory(Problem(**problem), Schedule([0.1], attention="untied", **schedule))
+
+
+def test_untied_factors_have_no_law() -> None:
+    found = trajectory(Problem(), Schedule([0.01], attention="untied"))
+    with pytest.raises(InputError, match="spectrum"):
+        found.spectrum(0.01)
