@@ -50,7 +50,10 @@ COMMANDS = {
     "audit-minilm": Command("audit {minilm} --json"),
     "audit-minilm-out": Command("audit {minilm} --layers 0:1 --only qk,vo --out {out} --json"),
     "audit-rxnmapper": Command("audit {rxnmapper} --json"),
-    "audit-whisper": Command("audit {whisper} --layers 0:1 --only qk,cross --out {out} --json"),
+    "audit-whisper": Command(
+        "audit {whisper} --layers 0:1 --only qk,cross --out {out} --json",
+        since="audit {whisper} --layers 0:1 --only qk,cross --precision double --out {out} --json",
+    ),
     "report-audit": Command(f"audit {TINY} --layers 0:1 --out {{out}} && report {{out}} --figures svg"),
     "fit": Command(f"fit {TINY} --out {{out}} --json"),
     "fit-table": Command(f"fit {TINY} --only qk,vo --layers 0:2"),
