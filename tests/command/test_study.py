@@ -48,7 +48,7 @@ def test_run_status_export(tmp_path: Path, file: Path) -> None:
     assert "6 tasks to compute; the first took " in done.stderr
     assert " on 1 worker\n" in done.stderr
     rows = pl.read_parquet(out / "rows" / "*.parquet")
-    assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "target_rank"]
+    assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "attention"]
     assert rows.height == 6
     assert rows.filter(alpha=0.2, target_rank=0.5)["estimation_error"][0] == pytest.approx(0.802029, abs=5e-7)
     found = json.loads(study("status", file, "--out", out, "--json").stdout)

@@ -37,6 +37,6 @@ def effective_directions(spectrum: Spectrum, log_scale: float, hidden_size: int)
 
     >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
     >>> [effective_directions(spectrum, log(scale), 256) for scale in (0.01, 0.1, 1.0)]
-    [0, 3, 4]
+    [0, 2, 4]
     """
     return int(np.argmin(log_truncations(spectrum, log_scale, hidden_size)))

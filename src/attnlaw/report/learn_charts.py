@@ -63,10 +63,10 @@ PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
 
 
 def parts(chart: Own, source: Source) -> Iterator[Figure]:
-    """Parts of the error over the samples, stacked, a figure for each other setting."""
-    if not source.has(source.rows, "alpha", *PARTS):
+    """Parts of the error over the samples, stacked, a figure for each other setting; not of a power law."""
+    if not source.has(source.rows, "alpha", "target_rank", *PARTS):
         return
-    told = source.rows.drop_nulls(["alpha", *PARTS])
+    told = source.rows.drop_nulls(["alpha", "target_rank", *PARTS])
     for case, own in cases(told, source.others(told, ["alpha"])):
         if own["alpha"].n_unique() > 1:
             label = source.verb.label

@@ -62,7 +62,7 @@ class SimulateDynamics(Dynamics):
     sensing: str = setting(
         "goe",
         "What students see: goe (the theory's Gaussian matrices), tokens, or signed (without skewness).",
-        choices=SENSINGS,
+        choices={name: one for name, one in SENSINGS.items() if "tied" in one.draws},
         many=True,
         panel=RUN,
     )

@@ -242,15 +242,6 @@ CHARTS = (
         clean=("noise", RECOVERIES),
         needs="target_rank",
     ),
-    Own(
-        "split",
-        "What the error is made of",
-        caption="Parts of the error over the samples (a definition of ours): modes that were found but not "
-        "exactly, what is missing along the target, what was learned beside it.",
-        unless="phases",
-        on_page=False,
-        draw="attnlaw.report.learn_charts:parts",
-    ),
     Curves(
         "rank",
         "Rank against the width of the factors",
@@ -285,6 +276,15 @@ CHARTS = (
         sizes="simulate",
         atom="atom_at_zero",
         outliers="outlier_locations",
+    ),
+    Own(
+        "split",
+        "What the error is made of",
+        caption="Parts of the error over the samples (a definition of ours): modes that were found but not "
+        "exactly, what is missing along the target, what was learned beside it.",
+        unless="phases",
+        on_page=False,
+        draw="attnlaw.report.learn_charts:parts",
     ),
 )
 SIMULATE = Verb(
