@@ -178,8 +178,9 @@ def test_places_that_cannot_be(place: dict[str, Any], told: str) -> None:
     assert told in caught.value.told(as_option)
 
 
-def test_a_scheduler_that_is_killed(tmp_path: Path) -> None:
+def test_a_scheduler_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was finished is exported, and one line says what happened."""
+    monkeypatch.setattr("attnlaw.study.places.PATIENCE", 3)  # seconds to look for it
     found = study(tmp_path, SLOW)
     out, told = tmp_path / "out", tmp_path / "told"
     with forked(driver.serve, told, tmp_path / "workers") as scheduler:

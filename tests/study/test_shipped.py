@@ -104,7 +104,7 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
         {"draws": 3},
         ["init_layers_gpt2.json", "init_layers_bert.json", "init_depth"],
     ),
-    "init-mup": ({"width": (64, 256)}, {"draws": 1}, ["coordinates"]),
+    "init-mup": ({"width": (64, 256), "parametrisation": ("SP",)}, {"draws": 1, "steps": 1}, ["coordinates"]),
     "init-width": (
         {"width": ("96", "192", "inf")},
         {"draws": 10},
