@@ -104,7 +104,7 @@ def test_a_killed_driver_loses_what_was_in_flight_and_nothing_else(tmp_path: Pat
     assert len(set(begun)) - kept == len(set(again) & set(begun))  # in flight, and nothing else
 
 
-def test_a_killed_worker_loses_the_part_that_it_computed(tmp_path: Path, two_workers: Place) -> None:
+def test_a_killed_worker_loses_what_it_computed_and_held(tmp_path: Path, two_workers: Place) -> None:
     killed = False
     case = Total(terms=12, seconds=0.3, log=str(tmp_path))
     with Client(two_workers.dask, set_as_default=False) as client:
@@ -119,4 +119,5 @@ def test_a_killed_worker_loses_the_part_that_it_computed(tmp_path: Path, two_wor
         assert list(spread(TOTAL, [case], tmp_path / "s", two_workers, told=told)) == [Found(square=650.0)]
     assert killed
     assert finished(tmp_path / "s") == 12
-    assert len(calls(tmp_path)) <= 13  # the part that died with its worker, and no other
+    # The part that died with its worker and, if that had just ended another, the one that it still held.
+    assert len(calls(tmp_path)) <= 14
