@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.base.declare import Quantity, columns, flatten
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import require_plain
 
@@ -39,6 +40,12 @@ def frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
     return pl.DataFrame(
         {name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False
     )
+
+
+def table_of(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """A table of quantities: an `Estimate` or a `Range` fills the columns of its error or ends, too."""
+    own = tuple(quantities)
+    return frame((flatten(own, row) for row in rows), schema_of(columns(own)))
 
 
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:

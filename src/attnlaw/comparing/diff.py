@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.declare import Progress, Quantity, columns, flatten, silent
+from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import parquet, to_json
 from attnlaw.base.results import ROWS, save_results
 from attnlaw.base.shown import Shown, frame_html
-from attnlaw.base.tables import distinct_names, frame, schema_of, stacked
+from attnlaw.base.tables import distinct_names, stacked, table_of
 from attnlaw.comparing.compare import Compared, compare
 from attnlaw.comparing.joining import Joined
 from attnlaw.comparing.quantities import DIFF, DIFF_SPECTRA, DIFF_TENSORS
@@ -141,9 +141,9 @@ def diff(
     tensors = [_tensor_row(name, pair, first, second) for pair in found.tensors]
     return Diff(
         ({"base": first.name, "model": name, **summary_of(values)},),
-        _table(DIFF, [_map_row(name, place) | dict(one.numbers) for place, one in found.maps]),
-        _table(DIFF_TENSORS, tensors),
-        _table(DIFF_SPECTRA, _spectra(name, found)),
+        table_of(DIFF, [_map_row(name, place) | dict(one.numbers) for place, one in found.maps]),
+        table_of(DIFF_TENSORS, tensors),
+        table_of(DIFF_SPECTRA, _spectra(name, found)),
         cases=(values,),
     )
 
@@ -158,10 +158,6 @@ def opened(base: Source, settings: ModelSettings) -> tuple[Model, Model]:
 
 def _is_path(model: Any) -> bool:
     return isinstance(model, str | os.PathLike)
-
-
-def _table(quantities: tuple[Quantity, ...], rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return frame((flatten(quantities, row) for row in rows), schema_of(columns(quantities)))
 
 
 def _map_row(model: str, place: Place) -> dict[str, Any]:

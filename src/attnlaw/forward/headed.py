@@ -30,10 +30,9 @@ from attnlaw.base.settings import require
 from attnlaw.forward.families import FAMILIES
 from attnlaw.forward.load import load_headed, normalise_in_float64
 from attnlaw.forward.trace import most_tokens
-from attnlaw.models.inputs import Given, whole_ids
+from attnlaw.models.inputs import POSITIONS, Given, whole_ids
 
 TOKENS = 2048  # of a batch: memory does not grow with the number of inputs
-POSITIONS = dict.fromkeys(("last", "sample"))
 REFUSED = {
     "ForMaskedLM": "a masked language model",
     "ForTokenClassification": "a classifier of tokens",

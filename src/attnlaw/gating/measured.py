@@ -10,8 +10,8 @@ import polars as pl
 
 from attnlaw.auditing.audit import Audit, audit
 from attnlaw.auditing.fits import fit_tree
-from attnlaw.base.declare import Progress, columns, flatten, silent
-from attnlaw.base.tables import frame, schema_of
+from attnlaw.base.declare import Progress, silent
+from attnlaw.base.tables import table_of
 from attnlaw.comparing.diff import Diff, diff
 from attnlaw.gating.rules import Tables
 from attnlaw.gating.tensors import tensor_table
@@ -59,7 +59,7 @@ class Measured:
     @property
     def summary(self) -> pl.DataFrame:
         own = tuple(self.tables["summary"])
-        return frame([flatten(own, self.audit.quantities)], schema_of(columns(own)))
+        return table_of(own, [self.audit.quantities])
 
     @property
     def findings(self) -> pl.DataFrame | None:

@@ -27,6 +27,8 @@ from attnlaw.models.tokenizer import Tokenizer
 INPUT = "Input"
 LARGEST = 256  # megabytes of a file of inputs
 FROM_FILE = "@"
+# Of a causal model, the token of an input that is read.
+POSITIONS = dict.fromkeys(("last", "sample"))
 LISTS = "whole numbers with commas, such as 1,2,3, none below 0"
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
 from attnlaw.base.errors import BadSetting
-from attnlaw.base.settings import setting, settings
+from attnlaw.base.settings import again, setting, settings
 from attnlaw.learning.dynamics.settings import TrajectorySettings
 from attnlaw.learning.outputs import SENSINGS
+from attnlaw.verbs.learn import RUN, Simulate
 
 if TYPE_CHECKING:
     from attnlaw.learning.dynamics.found import FoundRuns, FoundTrajectory
-
-RUN = "The run"
 
 
 @settings
@@ -50,14 +48,8 @@ class Dynamics(TrajectorySettings):
 class SimulateDynamics(Dynamics):
     """Train real students by one-pass SGD at a finite dimension, each on its own samples."""
 
-    simulate: int = setting(
-        MISSING,
-        "Also train students by SGD at dimension D; needs a learning rate.",
-        symbol="d",
-        least=2,
-        many=True,
-        panel=RUN,
-        metavar="D",
+    simulate: int = again(
+        Simulate, "simulate", help="Also train students by SGD at dimension D; needs a learning rate."
     )
     sensing: str = setting(
         "goe",
@@ -74,7 +66,7 @@ class SimulateDynamics(Dynamics):
         panel=RUN,
         metavar="K",
     )
-    seed: int = setting(0, "Seed of the simulation.", least=0, panel=RUN)
+    seed: int = again(Simulate, "seed")
 
 
 MEASURED = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each, flatten
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
 from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.models.inputs import InputSettings
@@ -180,11 +180,9 @@ def look(case: LensSettings, progress: Progress) -> Lens:
 
 
 def _frame(quantities: tuple[Quantity, ...], rows: list[dict[str, Any]] | None) -> Any:
-    from attnlaw.base.tables import frame, schema_of
+    from attnlaw.base.tables import table_of
 
-    if rows is None:
-        return None
-    return frame((flatten(quantities, row) for row in rows), schema_of(columns(quantities)))
+    return None if rows is None else table_of(quantities, rows)
 
 
 def _head_rows(lens: Lens) -> list[dict[str, Any]] | None:

@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, flatten
+from attnlaw.base.declare import Progress, Quantity, Table, Verb
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import setting, settings
-from attnlaw.models.inputs import InputSettings
+from attnlaw.models.inputs import POSITIONS, InputSettings
 from attnlaw.models.network import KINDS
 from attnlaw.verbs.lens import LocalModel
 
 if TYPE_CHECKING:
     from attnlaw.forward.measurement import Measurement
 
-POSITIONS = dict.fromkeys(("last", "sample"))
 RANKS = "ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
 
 
@@ -159,12 +158,10 @@ def _measure(case: MarginsSettings, progress: Progress) -> Measurement:
 def _frame(
     quantities: tuple[Quantity, ...], found: Measurement, rows: Sequence[dict[str, Any]] | None
 ) -> Any:
-    from attnlaw.base.tables import frame, schema_of
+    from attnlaw.base.tables import table_of
 
-    if rows is None:
-        return None
-    named = ({"model": found.margins.model} | row for row in rows)
-    return frame((flatten(quantities, row) for row in named), schema_of(columns(quantities)))
+    model = {"model": found.margins.model}
+    return None if rows is None else table_of(quantities, (model | row for row in rows))
 
 
 def _margin_rows(found: Measurement) -> list[dict[str, Any]]:

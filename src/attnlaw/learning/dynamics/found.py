@@ -23,36 +23,20 @@ SHOWN, POINTS = 5, 200  # spectra, and points of each
 LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
 
 
-@dataclass(frozen=True)
-class FoundTrajectory:
-    """A trajectory with the rows of its tables; its last row stands in the row of the case."""
+class _Rows:
+    """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
 
-    path: Trajectory
-    spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    tracks: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    statics: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    path: Trajectory | MeasuredTrajectory
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """One for each time."""
         return rows_of(self.path)
 
-    @cached_property
-    def quantities(self) -> dict[str, Any]:
-        """What the row of the case tells."""
-        path = self.path
-        last = {name: Estimate(*_pair(path, name, -1)) for name in NAMES}
-        half, eta = path.recovery_time(0.5), path.schedule.learning_rate
-        return {
-            "recovery_time": half,
-            "recovery_time_90": path.recovery_time(0.9),
-            "recovery_samples": None if half is None or eta == 0 else half / eta,
-            **{name: None if one.value is None else one for name, one in last.items()},
-            "samples": None if path.samples is None else float(path.samples[-1]),
-            "plateaus": [end for pair in path.plateaus for end in pair] or None,
-            "largest_rate": path.largest_rate,
-            "plateau_error": path.plateau_error,
-        }
+    @property
+    def _last(self) -> dict[str, Estimate | None]:
+        last = {name: Estimate(*_pair(self.path, name, -1)) for name in NAMES}
+        return {name: None if one.value is None else one for name, one in last.items()}
 
     @property
     def outcome(self) -> Outcome:
@@ -64,7 +48,33 @@ class FoundTrajectory:
 
 
 @dataclass(frozen=True)
-class FoundRuns:
+class FoundTrajectory(_Rows):
+    """A trajectory with the rows of its tables; its last row stands in the row of the case."""
+
+    path: Trajectory
+    spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    tracks: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    statics: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def quantities(self) -> dict[str, Any]:
+        """What the row of the case tells."""
+        path = self.path
+        half, eta = path.recovery_time(0.5), path.schedule.learning_rate
+        return {
+            "recovery_time": half,
+            "recovery_time_90": path.recovery_time(0.9),
+            "recovery_samples": None if half is None or eta == 0 else half / eta,
+            **self._last,
+            "samples": None if path.samples is None else float(path.samples[-1]),
+            "plateaus": [end for pair in path.plateaus for end in pair] or None,
+            "largest_rate": path.largest_rate,
+            "plateau_error": path.plateau_error,
+        }
+
+
+@dataclass(frozen=True)
+class FoundRuns(_Rows):
     """Runs of SGD with the rows of their tables."""
 
     path: MeasuredTrajectory
@@ -72,17 +82,9 @@ class FoundRuns:
     tracks: tuple[dict[str, Any], ...] = ()
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """One for each time."""
-        return rows_of(self.path)
-
-    @cached_property
     def quantities(self) -> dict[str, Any]:
         """What the row of the case tells: the last time."""
-        path = self.path
-        last = {name: Estimate(*_pair(path, name, -1)) for name in NAMES}
-        known = {name: None if one.value is None else one for name, one in last.items()}
-        return known | {"samples": float(path.samples[-1]), "steps": path.steps}
+        return self._last | {"samples": float(self.path.samples[-1]), "steps": self.path.steps}
 
     @cached_property
     def eigenvalues(self) -> list[dict[str, Any]]:
@@ -93,14 +95,6 @@ class FoundRuns:
             for value in np.sort(self.path.eigenvalues[:, i], axis=None)
             if np.isfinite(value)
         ]
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.path.outcome
-
-    @property
-    def remark(self) -> str | None:
-        return self.path.remark
 
 
 def rows_of(path: Trajectory | MeasuredTrajectory) -> list[dict[str, Any]]:
