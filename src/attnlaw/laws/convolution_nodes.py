@@ -135,11 +135,17 @@ def enough_nodes(
 
 
 def _cubic_nodes(k0: float, a: Reals, count: int) -> Nodes:
-    low, high = cubic_edges(k0, a)
+    return interval_nodes(*cubic_edges(k0, a), count, lambda x: cubic_stieltjes(k0, a[:, None, None], x))
+
+
+def interval_nodes(
+    low: Reals, high: Reals, count: int, stieltjes: Callable[[Reals], tuple[Reals, Reals]]
+) -> Nodes:
+    """Nodes `middle - half cos(theta)` of intervals, of which `stieltjes` tells Re g and the density."""
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
-    re_g, density = cubic_stieltjes(k0, a[:, None, None], x)
+    re_g, density = stieltjes(x)
     return Nodes(low, high, x, density * half[..., None] * np.sin(theta), re_g)
 
 

@@ -42,7 +42,7 @@ class Truncated:
     def __init__(self, base: Base, a: Reals, sides: int = 1) -> None:
         a = np.asarray(a, dtype=float)
         self.a, self.sides = a, sides
-        self._is_plain = isinstance(base, MarchenkoPastur)
+        self._is_plain = isinstance(base, MarchenkoPastur | SymmetricProduct)
         if isinstance(base, MarchenkoPastur):
             scale = base.scale
             self.second_moment = scale**2 * (1 + base.rank_ratio)
@@ -74,12 +74,10 @@ class Truncated:
         return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
 
     def _position(self, nodes: Nodes) -> Reals:
-        """The series of x: two terms where it is `middle - half cos(theta)`, no round-off where it is not."""
-        if self._is_plain:
-            return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
-        position = cosine_coefficients(nodes.x)
-        told = np.abs(position) > 1e-15 * np.abs(position).max(axis=-1, keepdims=True)
-        return np.asarray(position[..., : max(2, 1 + int(np.flatnonzero(told.any(axis=(0, 1)))[-1]))])
+        """The series of x: two terms where it is `middle - half cos(theta)`."""
+        if not self._is_plain:
+            return cosine_coefficients(nodes.x)
+        return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
 
     @property
     def top(self) -> Reals:

@@ -24,8 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.laws.convolution_nodes import Nodes, Reals, enough_nodes
-from attnlaw.numerics.angle_series import midpoint_angles
+from attnlaw.laws.convolution_nodes import Nodes, Reals, enough_nodes, interval_nodes
 
 
 def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
@@ -92,11 +91,7 @@ def product_nodes(k: float, a: Reals) -> list[tuple[NDArray[np.intp], Nodes]]:
 
 def _nodes(k: float, a: Reals, count: int) -> Nodes:
     low, high = product_edges(k, a)
-    theta = midpoint_angles(count)
-    half = 0.5 * (high - low)
-    x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
-    re_g, density = product_stieltjes(k, a[:, None, None], x)
-    mass = density * half[..., None] * np.sin(theta)
+    own = interval_nodes(low, high, count, lambda x: product_stieltjes(k, a[:, None, None], x))
 
     def with_mirror(values: Reals, sign: float) -> Reals:
         # The last interval is the image of the second under x -> -x.
@@ -104,4 +99,4 @@ def _nodes(k: float, a: Reals, count: int) -> Nodes:
         return np.concatenate([values, image], axis=1)
 
     ends = np.concatenate([low, -high[:, 1:]], axis=1), np.concatenate([high, -low[:, 1:]], axis=1)
-    return Nodes(*ends, with_mirror(x, -1.0), with_mirror(mass, 1.0), with_mirror(re_g, -1.0))
+    return Nodes(*ends, with_mirror(own.x, -1.0), with_mirror(own.mass, 1.0), with_mirror(own.re_g, -1.0))

@@ -11,7 +11,7 @@ import polars as pl
 
 from attnlaw.base.tables import short_names
 from attnlaw.report.labels import brief
-from attnlaw.report.page import Section, meanings, rows_page
+from attnlaw.report.page import Section, cards_section, meanings, rows_page
 from attnlaw.report.source import Source
 
 SENTENCES = 6  # of a rule
@@ -69,11 +69,7 @@ def _findings(source: Source, short: dict[str, str]) -> Section:
             f'<p class="path">{escape(row["model"])}</p><p class="facts">{escape(facts)}</p>{remark}'
             f'{_answer(row)}{told}<dl class="headline">{numbers}</dl></article>'
         )
-    html = (
-        '<section id="findings" aria-labelledby="findings-title"><h2 id="findings-title">What heads do</h2>'
-        f'<div class="cards">{"".join(cards)}</div></section>'
-    )
-    return Section("findings", "Findings", html)
+    return cards_section("findings", "What heads do", "Findings", cards)
 
 
 def _answer(row: dict[str, Any]) -> str:

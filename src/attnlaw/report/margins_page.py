@@ -12,7 +12,7 @@ import polars as pl
 from attnlaw.base.estimate import with_error
 from attnlaw.base.tables import short_names
 from attnlaw.report.labels import brief
-from attnlaw.report.page import Section, meanings, rows_page
+from attnlaw.report.page import Section, cards_section, meanings, rows_page
 from attnlaw.report.source import Source
 from attnlaw.verbs.margins import RANKS
 
@@ -73,11 +73,7 @@ def _cards(rows: Sequence[dict[str, Any]], short: dict[str, str], source: Source
             f"{path}{_answer(row)}{remark}"
             f'<dl class="headline">{numbers}</dl></article>'
         )
-    html = (
-        '<section id="models" aria-labelledby="models-title"><h2 id="models-title">D on these inputs</h2>'
-        f'<div class="cards">{"".join(cards)}</div></section>'
-    )
-    return Section("models", "D", html)
+    return cards_section("models", "D on these inputs", "D", cards)
 
 
 def _answer(row: dict[str, Any]) -> str:

@@ -209,6 +209,16 @@ def rows_section(title: str, example: str) -> Section:
     return Section("rows", title, _filled(_template("rows.html"), words))
 
 
+def cards_section(anchor: str, title: str, link: str, cards: Iterable[str]) -> Section:
+    """Articles, whose HTML is given, side by side."""
+    html = (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
+        f'<h2 id="{anchor}-title">{escape(title)}</h2>'
+        f'<div class="cards">{"".join(cards)}</div></section>'
+    )
+    return Section(anchor, link, html)
+
+
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str | None = None
 ) -> Section | None:
