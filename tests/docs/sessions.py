@@ -3,10 +3,10 @@
 | fence | what happens |
 |---|---|
 | console | every line after `$` runs; the lines below it, if any, must be what it prints |
-| python | runs in the page's own namespace; a block `text title="prints"` below must be what it prints |
+| python | runs in the page's own namespace; a `text` block on the next line must be what it prints |
 | toml | is parsed |
 | either of the last two with title="FILE" | is written to FILE, too |
-| any of them with title="no-run: REASON" | is left out, and the page shows the reason |
+| any of them below a line `<!-- no-run: REASON -->` | is left out |
 | other languages | are shown only, and may hold no command |
 
 In expected output `...` stands for anything: times, round-off, lines left out.
@@ -39,7 +39,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WIDTH = 100
 SECONDS = 300
-NO_RUN = "no-run: "
 TERMINAL = {
     "COLUMNS": str(WIDTH),
     "NO_COLOR": "1",
@@ -51,6 +50,7 @@ TERMINAL = {
     "HF_HUB_OFFLINE": "1",
 }
 FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w+-]*)(?: +title="(?P<title>[^"]*)")?$')
+NO_RUN = re.compile(r"^ *<!-- no-run: (?P<reason>.+) -->$")
 PROMPT = re.compile(r"^\$ ")
 # Names of the README that stand for the reader's own checkpoints: a part of the model that ships here.
 STANDINS = ("path/to/checkpoint", "path/to/model", "A", "B")
@@ -59,13 +59,14 @@ MODEL = ROOT / "examples" / "tiny-decoder"
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: `first` is the number of its first line of text, from 0."""
+    """One fenced block: `first` is its first line of text, counted from 0; `unrun` why it is left out."""
 
     language: str
     title: str
     first: int
     indent: int
     lines: tuple[str, ...]
+    unrun: str | None = None
 
     @property
     def text(self) -> str:
@@ -116,7 +117,7 @@ class Session:
         return done
 
     def _run(self, block: Block, after: Block | None) -> Iterator[Exchange]:
-        if block.title.startswith(NO_RUN):
+        if block.unrun:
             return
         if block.title and block.language in ("toml", "python"):
             Path(block.title).write_text(block.text + "\n", encoding="utf-8")
@@ -129,7 +130,8 @@ class Session:
                 yield Exchange(command, first, count, block.indent, expected, printed)
         elif block.language == "python":
             printed = self._python(block)
-            if after is not None and (after.language, after.title) == ("text", "prints"):
+            below = block.first + len(block.lines) + 2
+            if after is not None and (after.language, after.first) == ("text", below):
                 yield Exchange(block.text, after.first, len(after.lines), after.indent, after.text, printed)
 
     def _python(self, block: Block) -> str:
@@ -155,7 +157,8 @@ def write_standin(folder: Path) -> None:
 
 def blocks(text: str) -> list[Block]:
     """All fenced blocks of a page, in order."""
-    found, lines = [], iter(enumerate(text.splitlines()))
+    every = text.splitlines()
+    found, lines = [], iter(enumerate(every))
     for number, line in lines:
         opened = FENCE.match(line)
         if not opened:
@@ -168,7 +171,11 @@ def blocks(text: str) -> list[Block]:
             if inner.strip() == "```":
                 break
             inside.append(inner[indent:])
-        found.append(Block(opened["language"], opened["title"] or "", number + 1, indent, tuple(inside)))
+        told = NO_RUN.match(every[number - 1]) if number else None
+        unrun = told["reason"] if told else None
+        found.append(
+            Block(opened["language"], opened["title"] or "", number + 1, indent, tuple(inside), unrun)
+        )
     return found
 
 
@@ -191,7 +198,7 @@ def shell(command: str, place: str, may_fail: bool) -> str:
     elif program == "python":
         status, printed = in_a_process([sys.executable, *arguments])
     else:
-        raise ValueError(f'{place}: {program} is not run here; say title="{NO_RUN}..." with the reason')
+        raise ValueError(f"{place}: {program} is not run here; say <!-- no-run: REASON --> above")
     if "Traceback" in printed or (status and not may_fail):
         raise RuntimeError(f"{place}: {command} ended with status {status}:\n{printed}")
     return printed

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from docs.sessions import NO_RUN, PAGES, ROOT, Session, agree, attnlaw_here, blocks, commands, in_a_process
+from docs.sessions import PAGES, ROOT, Session, agree, attnlaw_here, blocks, commands, in_a_process
 
 RUN = ("console", "python", "toml")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text().split()
@@ -37,9 +37,10 @@ def test_a_page_runs_and_prints_what_it_shows(page, tmp_path):
 def test_a_block_that_is_not_run_says_why(page):
     for block in blocks(page.read_text(encoding="utf-8")):
         place = f"{name(page)}:{block.first}"
-        if block.title.startswith(NO_RUN):
+        marked = block.title.startswith("no-run") or block.title == "prints"
+        assert not marked, f"{place}: readers see titles; tests/docs/sessions.py says what to write instead"
+        if block.unrun:
             assert block.language in RUN, place
-            assert block.title.removeprefix(NO_RUN).strip(), place
         elif block.language not in RUN:
             assert block.language not in ("sh", "bash", "shell", "py"), f"{place}: write console or python"
             assert not any(line.startswith(("$ ", "attnlaw ")) for line in block.lines), (
@@ -58,7 +59,7 @@ def test_every_command_shows_its_help_and_its_output():
         (command, expected)
         for page in PAGES
         for block in blocks(page.read_text(encoding="utf-8"))
-        if block.language == "console" and not block.title.startswith(NO_RUN)
+        if block.language == "console" and not block.unrun
         for _, command, expected in commands(block)
     ]
     own = {name: listed_commands(name) for name in listed_commands()}
@@ -92,8 +93,19 @@ def test_expected_output_may_leave_out_what_varies():
 
 def test_a_session_reports_a_wrong_output(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text('```python\nprint(1 + 1)\n```\n```text title="prints"\n3\n```\n')
+    page.write_text("```python\nprint(1 + 1)\n```\n```text\n3\n```\n")
     folder = tmp_path / "work"
     folder.mkdir()
     (done,) = Session(page, folder).run()
     assert (done.expected, done.printed, done.agrees) == ("3", "2", False)
+
+
+def test_a_block_below_a_reason_is_left_out(tmp_path):
+    unrun = "<!-- no-run: takes hours -->\n```python\nraise SystemExit\n```\n\n"
+    text = f"{unrun}```python\nx = 1\n```\n\n```text\nno output\n```\n"
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    (tmp_path / "work").mkdir()
+    first, second, _ = blocks(text)
+    assert (first.unrun, second.unrun) == ("takes hours", None)
+    assert Session(page, tmp_path / "work").run() == []  # what stands further below is not its output
