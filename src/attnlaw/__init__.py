@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from attnlaw.base.public import missing, public
+
 __version__ = "0.2.0.dev0"
 
 _PUBLIC: dict[str, str] = {
@@ -91,13 +93,13 @@ _PUBLIC: dict[str, str] = {
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+        return public(__name__, _PUBLIC, name)
     verbs = import_module("attnlaw.verbs")
     if name in verbs.VERBS:
         return verbs.verb(name)
     if name == "__all__":
         return ["__version__", *sorted({*_PUBLIC, *verbs.VERBS})]
-    raise AttributeError(f"module 'attnlaw' has no attribute {name!r}")
+    raise missing(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -202,6 +202,7 @@ def test_one_student_has_no_error() -> None:
         ("--target-dimension 1000000", "--target-dimension needs --target-exponent"),
         ("--beta 1", "--beta needs --output softmax"),
         ("--beta 1 --output hardmax --student bayes --tokens 2", "--beta needs --output softmax"),
+        ("--curve alpha=0.1:1:3", "attnlaw: learn --curve is now learn --alpha FROM:TO:COUNT"),
         ("--seeds 8", "--seeds needs --simulate"),
         ("--seed 0", "--seed needs --simulate"),
         ("--output hardmax --tokens 2", "--student factorized: expected bayes with --output hardmax"),

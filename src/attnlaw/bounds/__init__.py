@@ -6,8 +6,10 @@ A bound is an entry here: rows, JSON, tables, pages and the monitor take their n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from attnlaw.base.declare import table
+from attnlaw.base.public import missing
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,8 @@ BOUNDS = table(
         monitored=True,
     ),
 )
+
+if not TYPE_CHECKING:  # a checker knows the names that are here
+
+    def __getattr__(name: str) -> object:
+        raise missing(__name__, name)

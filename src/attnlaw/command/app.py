@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from attnlaw.base.errors import as_option
+from attnlaw.base.public import MOVED
 from attnlaw.base.settings import Declared, Settings, declared
 from attnlaw.command.perform import perform, read_words, shown_by
 from attnlaw.verbs import VERBS, verb
@@ -55,7 +56,9 @@ def run(words: list[str]) -> int:
     except CycloptsError as error:
         from attnlaw.command.console import say
 
-        say(f"attnlaw: {' '.join(str(error).replace(chr(34), '').split())}")
+        options = [f"{called} {word.partition('=')[0]}" for word in words]
+        moved = [f"{option} is now {MOVED[option]}" for option in options if option in MOVED]
+        say(f"attnlaw: {' '.join((*moved, str(error))[0].replace(chr(34), '').split())}")
         return 2
     return status if isinstance(status, int) else 0
 

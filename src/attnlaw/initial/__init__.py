@@ -5,21 +5,20 @@ The names below are imported when first used: what a model may be made of is kno
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from attnlaw.base.public import public
+
 _PUBLIC: dict[str, str] = {
-    "Architecture": "architecture",
-    "Deviations": "architecture",
-    "InitialLaw": "records",
-    "Tokens": "tokens",
-    "initial_law": "law",
+    "Architecture": "attnlaw.initial.architecture",
+    "Deviations": "attnlaw.initial.architecture",
+    "InitialLaw": "attnlaw.initial.records",
+    "Tokens": "attnlaw.initial.tokens",
+    "initial_law": "attnlaw.initial.law",
 }
 
 __all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return public(__name__, _PUBLIC, name)

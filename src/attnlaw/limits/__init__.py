@@ -5,41 +5,40 @@ The names below are imported when first used: what a layer may be made of is kno
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from attnlaw.base.public import public
+
 _PUBLIC: dict[str, str] = {
-    "AttentionLayer": "layer",
-    "Depth": "stack",
-    "Distances": "distance",
-    "GivenInputs": "inputs",
-    "OutputLaw": "mixture",
-    "PathPoint": "stack",
-    "RandomInputs": "inputs",
-    "Sample": "layer",
-    "Scores": "scores",
-    "StackLaw": "stack",
-    "StackSample": "stack",
-    "WeightVariances": "layer",
-    "WidthRow": "compare",
-    "compare_widths": "compare",
-    "conditional_covariance": "limit",
-    "density_rows": "compare",
-    "distances": "distance",
-    "gaussian_covariance": "limit",
-    "gaussian_law": "mixture",
-    "kernel_kl": "distance",
-    "output_law": "finite",
-    "sample": "finite",
-    "sample_stack": "stack",
-    "score_covariance": "limit",
-    "stack_law": "stack",
+    "AttentionLayer": "attnlaw.limits.layer",
+    "Depth": "attnlaw.limits.stack",
+    "Distances": "attnlaw.limits.distance",
+    "GivenInputs": "attnlaw.limits.inputs",
+    "OutputLaw": "attnlaw.limits.mixture",
+    "PathPoint": "attnlaw.limits.stack",
+    "RandomInputs": "attnlaw.limits.inputs",
+    "Sample": "attnlaw.limits.layer",
+    "Scores": "attnlaw.limits.scores",
+    "StackLaw": "attnlaw.limits.stack",
+    "StackSample": "attnlaw.limits.stack",
+    "WeightVariances": "attnlaw.limits.layer",
+    "WidthRow": "attnlaw.limits.compare",
+    "compare_widths": "attnlaw.limits.compare",
+    "conditional_covariance": "attnlaw.limits.limit",
+    "density_rows": "attnlaw.limits.compare",
+    "distances": "attnlaw.limits.distance",
+    "gaussian_covariance": "attnlaw.limits.limit",
+    "gaussian_law": "attnlaw.limits.mixture",
+    "kernel_kl": "attnlaw.limits.distance",
+    "output_law": "attnlaw.limits.finite",
+    "sample": "attnlaw.limits.finite",
+    "sample_stack": "attnlaw.limits.stack",
+    "score_covariance": "attnlaw.limits.limit",
+    "stack_law": "attnlaw.limits.stack",
 }
 
 __all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return public(__name__, _PUBLIC, name)

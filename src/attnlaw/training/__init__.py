@@ -5,8 +5,9 @@ The names below are imported when first used: a report that reads the rows of a 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.public import public
 
 if TYPE_CHECKING:
     from attnlaw.training.monitor import SpectralMonitor
@@ -22,6 +23,4 @@ _PUBLIC = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'attnlaw.training' has no attribute {name!r}")
+    return public(__name__, _PUBLIC, name)
