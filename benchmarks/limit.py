@@ -80,8 +80,7 @@ def cost_of_width() -> float:
 def study(name: str, out: Path) -> float:
     """Run a shipped study in a process of its own; return the seconds that it took."""
     start = time.perf_counter()
-    file = ROOT / "studies" / f"limit-{name}.toml"
-    command = [Path(sys.executable).with_name("attnlaw"), "study", "run", file, "--out", out]
+    command = [Path(sys.executable).with_name("attnlaw"), "study", "run", f"limit-{name}", "--out", out]
     one_thread = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run(command, capture_output=True, check=True, env=one_thread)
     return time.perf_counter() - start
@@ -102,7 +101,7 @@ def all_experiments() -> float:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         outs = [Path(folder, name) for name in STUDIES]
         for name, out, seconds in zip(STUDIES, outs, pool.map(study, STUDIES, outs), strict=True):
-            print(f"  limit-{name}.toml: {seconds:.0f} s")
+            print(f"  limit-{name}: {seconds:.0f} s")
             show(out)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = time.perf_counter() - start

@@ -1,7 +1,7 @@
-"""The models of studies/atlas.toml, and what becomes of its rows.
+"""The models of examples/atlas.toml, and what becomes of its rows.
 
-    python examples/make_atlas.py models               fetch or draw them, into studies/atlas/
-    attnlaw study run studies/atlas.toml --out DIR     audit all of them
+    python examples/make_atlas.py models               fetch or draw them, into examples/atlas/
+    attnlaw study run examples/atlas.toml --out DIR    audit all of them
     python examples/make_atlas.py rows DIR             put their rows into the package
     python examples/atlas_figure.py                    draw docs/screenshots/atlas.svg
 
@@ -23,7 +23,7 @@ from typing import Any
 from attnlaw.auditing.atlas.shipped import FOLDER, Atlas, of_study
 
 ROOT = Path(__file__).parents[1]
-MODELS = ROOT / "studies" / "atlas"
+MODELS = ROOT / "examples" / "atlas"
 PROVENANCE = "provenance.json"
 SEED = 0
 sys.path.insert(0, str(ROOT / "tests"))

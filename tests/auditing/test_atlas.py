@@ -96,7 +96,7 @@ def test_the_rows_of_a_fresh_model_are_made_again(make_atlas: ModuleType, tmp_pa
 
 @pytest.mark.long
 def test_the_study_makes_the_whole_atlas_again(make_atlas: ModuleType, tmp_path: Path) -> None:
-    shutil.copy(ROOT / "studies" / "atlas.toml", tmp_path)
+    shutil.copy(ROOT / "examples" / "atlas.toml", tmp_path)
     try:
         make_atlas.make_models(tmp_path / "atlas")
     except Unavailable as error:
@@ -120,7 +120,7 @@ def _with_errors(folder: Path, name: str) -> pl.DataFrame:
 
 def test_what_ships_is_small_and_told_by_the_study() -> None:
     assert sum(path.stat().st_size for path in FOLDER.glob("*.parquet")) <= 300_000
-    study = read_study(ROOT / "studies" / "atlas.toml")
+    study = read_study(ROOT / "examples" / "atlas.toml")
     assert [task.case.name for task in study.tasks] == ATLAS.models["model"].to_list()
     for table in (ATLAS.matrices, ATLAS.layers):
         assert list(dict.fromkeys(table["model"])) == ATLAS.models["model"].to_list()

@@ -95,14 +95,14 @@ class Exchange:
 
 @dataclass
 class Session:
-    """Runs the blocks of one page in `folder`, where `examples`, `studies` and the stand-ins are found."""
+    """Runs the blocks of one page in `folder`, where `examples` and the stand-ins are found."""
 
     page: Path
     folder: Path
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "page"})
 
     def __post_init__(self) -> None:
-        for name in ("examples", "studies", "src"):
+        for name in ("examples", "src"):
             (self.folder / name).symlink_to(ROOT / name)
         for name in STANDINS:
             write_standin(self.folder / name)

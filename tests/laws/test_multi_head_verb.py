@@ -18,7 +18,6 @@ from attnlaw.study import read_study
 from attnlaw.verbs import verb
 
 VERB = verb("multi_head")
-STUDIES = Path(__file__).resolve().parents[2] / "studies"
 SMALL = {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2}
 
 
@@ -87,8 +86,8 @@ def test_bad_settings_are_one_line(given: dict[str, object], told: str) -> None:
 
 def test_the_study_of_readouts_has_the_published_numbers() -> None:
     """arXiv 2610.10033: errors cross at beta .559; a tenth of the loss at times 41.22, 7.80, 7.76."""
-    tasks = read_study(STUDIES / "limit-readout.toml").tasks
-    arrivals = read_study(STUDIES / "limit-arrival.toml").tasks
+    tasks = read_study("limit-readout").tasks
+    arrivals = read_study("limit-arrival").tasks
     sizes = {task.case.head_size: task.case.plain() for task in arrivals}
     times = [VERB(**sizes[size]).arrival_time for size in (64, 105, 106)]
     assert times == pytest.approx([41.22, 7.80, 7.76], abs=5.1e-3)

@@ -17,7 +17,7 @@ STUDENT = 2.262  # 95% of ten draws
 TASKS = {
     task.case.name: task
     for name in ("limit-spectrum", "limit-spectrum-large")
-    for task in read_study(ROOT / f"studies/{name}.toml").tasks
+    for task in read_study(name).tasks
 }
 
 
@@ -36,7 +36,7 @@ def test_the_studies_are_those_of_the_table() -> None:
         assert (case.beta, case.matrix, case.centring, case.draws) == (1.0, "output", "mean", 10)
 
 
-# The others take minutes each: `attnlaw study run studies/limit-spectrum.toml`.
+# The others take minutes each: `attnlaw study run limit-spectrum`.
 @pytest.mark.parametrize(
     "name",
     ["DINOv3-L", *(pytest.param(name, marks=pytest.mark.long) for name in ("BERT-base", "ModernBERT-L"))],

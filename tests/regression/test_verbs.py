@@ -13,8 +13,6 @@ from attnlaw.base.errors import BadSetting
 from attnlaw.study.file import read_study
 from attnlaw.verbs import STUDIED, VERBS, verb
 
-STUDIES = Path(__file__).parents[2] / "studies"
-
 
 @pytest.mark.parametrize("name", STUDIED)
 def test_no_command_and_no_function(name: str) -> None:
@@ -74,7 +72,7 @@ def test_bad_settings_are_one_line() -> None:
 
 @pytest.mark.parametrize("name", ["scale", "shift", "ensemble"])
 def test_the_shipped_studies_can_be_read(name: str) -> None:
-    study = read_study(STUDIES / f"regression-{name}.toml")
+    study = read_study(f"regression-{name}")
     study.check(list(study.tasks))
     assert len(study.verbs) == 2
 

@@ -27,7 +27,7 @@ def test_the_example_expands(tmp_path: Path) -> None:
 
 
 def test_the_queries_run_on_checkpoints(tmp_path: Path) -> None:
-    run(read_study(ROOT / "studies" / "checkpoints.toml"), tmp_path)
+    run(read_study(ROOT / "examples" / "checkpoints.toml"), tmp_path)
     rows = duckdb.sql(block("sql").replace("DIR", str(tmp_path))).fetchall()
     assert [(kind, count) for _, kind, count, _ in rows] == [
         ("ffn_in", 4),

@@ -1,7 +1,8 @@
-"""The studies that ship: each has the tasks it speaks of and could run; a small part of it is drawn."""
+"""The studies that ship, and those of examples/: the tasks each speaks of, and a part drawn."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -10,13 +11,15 @@ from typing import Any
 
 import polars as pl
 import pytest
+from command.in_process import invoke
 
 from attnlaw.base.errors import InputError
 from attnlaw.report.charts import figures_of
 from attnlaw.report.read import read_saved
 from attnlaw.study import Place, Study, read_study, run
+from attnlaw.study.shipped import shipped_studies
 
-STUDIES = Path(__file__).resolve().parents[2] / "studies"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TASKS = {
     "atlas": {"audit": 16},
     "atlas-hub": {"audit": 26},
@@ -54,14 +57,46 @@ TASKS = {
     "regression-shift": {"shift": 48, "shift.simulate": 288},
 }
 
+FILES = {path.stem: path for path in EXAMPLES.glob("*.toml")} | shipped_studies()
+
 
 def test_every_study_is_known_here() -> None:
-    assert sorted(path.stem for path in STUDIES.glob("*.toml")) == sorted(TASKS)
+    assert sorted(FILES) == sorted(TASKS)
+
+
+def test_a_study_is_found_by_its_name_where_no_file_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_study("learn-curves").path == FILES["learn-curves"]
+    Path("learn-curves").write_text('verb = "learn"\n')
+    assert len(read_study("learn-curves").tasks) == 1
+    with pytest.raises(InputError, match=r"^no-such: cannot be read .* or a name of attnlaw study list"):
+        read_study("no-such")
+
+
+def test_the_list_tells_every_study(tmp_path: Path) -> None:
+    told = json.loads(invoke("study", "list", "--json").stdout)
+    assert {one["study"]: one["tasks"] for one in told} == {
+        name: sum(TASKS[name].values()) for name in shipped_studies()
+    }
+    assert all(one["about"].endswith((".", ")")) for one in told)
+    (shift,) = (one for one in told if one["study"] == "regression-shift")
+    assert shift["verbs"] == ["shift", "shift.simulate"]
+    printed = invoke("study", "list").stdout
+    assert all(name in printed for name in shipped_studies())
+
+
+def test_no_study_that_ships_needs_the_repository() -> None:
+    for name in shipped_studies():
+        for task in read_study(name).tasks:
+            assert ".." not in str(task.case.row())
+            assert "examples" not in str(task.case.row())
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_shipped_study_could_run(name: str, tmp_path: Path) -> None:
-    file = STUDIES / f"{name}.toml"
+    file = FILES[name]
     if name == "atlas":  # its models are fetched and drawn first
         file = Path(shutil.copy(file, tmp_path))
         for task in read_study(file).tasks:
@@ -72,14 +107,14 @@ def test_a_shipped_study_could_run(name: str, tmp_path: Path) -> None:
 
 
 def test_the_atlas_without_its_models_is_refused(tmp_path: Path) -> None:
-    file = Path(shutil.copy(STUDIES / "atlas.toml", tmp_path))
+    file = Path(shutil.copy(FILES["atlas"], tmp_path))
     study = read_study(file)
     with pytest.raises(InputError, match=r"\./atlas/rxnfp-pretrained: no such file or directory"):
         study.check(list(study.tasks))
 
 
 def test_the_study_of_checkpoints_runs(tmp_path: Path) -> None:
-    report = run(read_study(STUDIES / "checkpoints.toml"), tmp_path, Place())
+    report = run(read_study(FILES["checkpoints"]), tmp_path, Place())
     assert (report.done, report.failures) == (2, ())
     for table in ("matrices", "spectra", "layers", "fits", "curves"):
         assert (
@@ -102,7 +137,7 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "init-depth": (
         {"depth": (2, 4)},
         {"draws": 3},
-        ["init_layers_gpt2.json", "init_layers_bert.json", "init_depth"],
+        ["init_layers_gpt2", "init_layers_bert", "init_depth"],
     ),
     "init-mup": ({"width": (64, 256), "parametrisation": ("SP",)}, {"draws": 1, "steps": 1}, ["coordinates"]),
     "init-width": (
@@ -137,7 +172,7 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
 
 def small(name: str, kept: dict[str, tuple[Any, ...]], changes: dict[str, Any]) -> Study:
     """The first two repetitions of every kept case of a shipped study, with some arguments changed."""
-    study = read_study(STUDIES / f"{name}.toml")
+    study = read_study(FILES[name])
     repetitions: Counter[Any] = Counter()
     tasks = []
     for task in study.tasks:

@@ -1,4 +1,4 @@
-"""`attnlaw study run|resume|status|export FILE --out DIR`"""
+"""`attnlaw study list` and `attnlaw study run|resume|status|export FILE --out DIR`"""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class Stored(Settings):
     """A study file and the directory of its rows."""
 
-    file: str = setting(help="The study (TOML); see docs/scale.md.", positional=True, metavar="FILE")
+    file: str = setting(
+        help="The study (TOML, see docs/scale.md), or a name of study list.", positional=True, metavar="FILE"
+    )
     out: str = setting(help="Where the store and the rows are.", metavar="DIR")
 
     def check(self) -> None:
@@ -30,6 +32,16 @@ class Stored(Settings):
         from attnlaw.study.file import read_study
 
         return read_study(self.file)
+
+
+@settings
+class List(Settings):
+    """The studies that come with attnlaw: what each is about, of how many tasks, and its paper.
+
+    Each runs by its name: attnlaw study run NAME --out DIR. The same from Python: read_study(NAME)
+    """
+
+    json: bool = setting(False, "Print JSON and nothing else.")
 
 
 @settings
@@ -85,6 +97,31 @@ class Export(Stored):
     """
 
 
+def list_shipped(asked: List) -> int:
+    from rich.table import Table
+    from rich.text import Text
+
+    from attnlaw.command.console import output, print_json
+    from attnlaw.study.file import read_study
+    from attnlaw.study.shipped import about, shipped_studies
+
+    found = [
+        {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about(study.path)}
+        for name in shipped_studies()
+        for study in (read_study(name),)
+    ]
+    if asked.json:
+        print_json(found)
+        return 0
+    table = Table("study", box=None, pad_edge=False)
+    table.add_column("tasks", justify="right")
+    table.add_column("about", overflow="fold")
+    for one in found:
+        table.add_row(one["study"], str(one["tasks"]), Text(one["about"].split(". ")[0].rstrip(".")))
+    output.print(table)
+    return 0
+
+
 def run(asked: Run) -> int:
     from attnlaw.study.run import run
 
@@ -117,6 +154,7 @@ def export(asked: Export) -> int:
 
 
 COMMANDS = {
+    "list": (List, list_shipped),
     "run": (Run, run),
     "resume": (Resume, resume),
     "status": (Status, status),

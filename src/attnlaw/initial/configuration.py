@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
@@ -25,16 +26,30 @@ STATE_SPACE = (
     "linear_conv_kernel_dim",
 )
 ALIBI = ("bloom", "mpt")
+CONFIGS = Path(__file__).parent / "configs"
 
 
 def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
-    """The config.json of a file, of a folder, of a model on a hub, or given values; no weights are read."""
+    """The config.json of a file, of a folder, of a model on a hub, by its name here, or given values."""
     if isinstance(source, Mapping):
         return Config(source, "config")
-    path = config_path(source)
+    shipped = shipped_configs().get(os.fspath(source))
+    path = shipped if shipped is not None and not os.path.lexists(source) else config_path(source)
     if not path.is_file():
-        raise InputError(f"{path}: no such file; give a config.json, its folder or an id on a hub")
+        raise InputError(
+            f"{path}: no such file; give a config.json, its folder, an id on a hub, "
+            f"or one of {', '.join(shipped_configs())}"
+        )
     return read_config(path)
+
+
+def shipped_configs() -> dict[str, Path]:
+    """The configs that come with attnlaw, by name; a hub's ids have an owner, so that none is taken for one.
+
+    >>> list(shipped_configs())
+    ['bert', 'gpt2', 'llama-7b']
+    """
+    return {path.stem: path for path in sorted(CONFIGS.glob("*.json"))}
 
 
 def architecture_of(config: Config, std: float | None = None, depth: int = 0) -> Architecture:

@@ -31,6 +31,7 @@ from attnlaw.base.declare import Verb, expanded, grid
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.files import MEGABYTE, parse_toml, read_bounded, require_possible
 from attnlaw.base.settings import Declared, Settings, declared, known_name, setting, settings, span
+from attnlaw.study.shipped import located
 from attnlaw.study.task import Task
 from attnlaw.verbs import verb as verb_of
 
@@ -74,13 +75,14 @@ class Study:
 
 
 def read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any]] = verb_of) -> Study:
-    """Read a study file and expand it into tasks; whatever is wrong is told in one line with file and key.
+    """Read a study file, or the study that ships under a name, and expand it into tasks.
 
-    `find` gives the verb of a name: those of attnlaw, unless others are meant.
+    Whatever is wrong is told in one line with file and key. `find` gives the verb of a name: those of
+    attnlaw, unless others are meant.
     """
-    file = Path(path)
-    where = str(file)
-    data = read_bounded(file, LARGEST, remedy="give a study file")
+    file = located(path)
+    where = str(path)
+    data = read_bounded(file, LARGEST, remedy="give a study file, or a name of attnlaw study list")
     content = parse_toml(data, where, "see docs/scale.md for an example", LARGEST * MEGABYTE)
     for name in content:
         if name not in SECTIONS:

@@ -30,7 +30,11 @@ class Init(Settings):
     """
 
     model: str = setting(
-        help="A config.json, its folder, or a hub id.", positional=True, file=True, many=True, metavar="MODEL"
+        help="A config.json, its folder, a hub id, or gpt2, bert, llama-7b.",
+        positional=True,
+        file=True,
+        many=True,
+        metavar="MODEL",
     )
     std: float | None = setting(
         None, "Deviation of the weights, else the config's.", above=0, many=True, panel=MODEL

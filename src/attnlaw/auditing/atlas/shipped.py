@@ -1,6 +1,6 @@
 """The atlas: rows of audits of trained and of fresh models, as they ship or as a study wrote them.
 
-`studies/atlas.toml` makes the rows that ship; `examples/make_atlas.py` has its models and packs its rows.
+`examples/atlas.toml` makes the rows that ship; `examples/make_atlas.py` has its models and packs its rows.
 """
 
 from __future__ import annotations

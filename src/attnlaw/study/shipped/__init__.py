@@ -1,0 +1,37 @@
+"""The studies that come with attnlaw, found by their names: a file of this folder each, nothing else to say.
+
+The comment at the head of a file is what `attnlaw study list` tells of it.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import takewhile
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def shipped_studies() -> dict[str, Path]:
+    """The files by name.
+
+    >>> shipped_studies()["learn-curves"].name
+    'learn-curves.toml'
+    """
+    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def located(path: str | os.PathLike[str]) -> Path:
+    """The file; the name of a study that ships, where no file has it, is that study."""
+    shipped = shipped_studies().get(os.fspath(path))
+    return shipped if shipped is not None and not os.path.lexists(path) else Path(path)
+
+
+def about(file: Path) -> str:
+    """What the comment at the head of a study file says.
+
+    >>> about(shipped_studies()["limit-relu"])
+    'The distance to the limit with ReLU tokens (arXiv 2506.00846), 100,000 draws for each seed.'
+    """
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
