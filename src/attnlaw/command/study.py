@@ -105,7 +105,7 @@ def list_shipped(asked: List) -> int:
     from attnlaw.study.file import read_study
     from attnlaw.study.shipped import about, shipped_studies
 
-    found = [
+    found: list[dict[str, Any]] = [
         {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about(study.path)}
         for name in shipped_studies()
         for study in (read_study(name),)
