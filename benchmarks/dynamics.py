@@ -58,14 +58,14 @@ def main() -> int:
             1.0,
         ),
         "untied": (
-            Problem(tokens=2),
-            Schedule(np.geomspace(1e-3, 0.5, POINTS), attention="untied"),
+            Problem(tokens=2, attention="untied"),
+            Schedule(np.geomspace(1e-3, 0.5, POINTS)),
             4.0,
         ),
     }
     plain, _ = seconds(lambda: matrix_flow(1.0))
     for name, (problem, schedule, goal) in cases.items():
-        trajectory(problem, Schedule([0.01], attention=schedule.attention))  # imports and tables
+        trajectory(problem, Schedule([0.01]))  # imports and tables
         took, found = min(
             (seconds(lambda: trajectory(problem, schedule)) for _ in range(3)),  # noqa: B023
             key=lambda pair: pair[0],

@@ -37,29 +37,35 @@ class Attention:
     Tied: S = W W^T / sqrt(m d), symmetric and positive semidefinite, fields of all pairs a <= b. Untied: S =
     W_Q W_K^T / sqrt(m d), any matrix, fields of the ordered pairs that `pairs` names. `sides`: of the
     spectrum with both signs that singular values have, one that eigenvalues of a positive semidefinite S
-    have.
+    have. `gaussian`: the sensing by Gaussian matrices that the theory solves.
     """
 
     name: str
     label: str
     sides: int
     paired: bool
+    gaussian: str
 
 
-TIED = Attention("tied", "tied", 1, False)
-UNTIED = Attention("untied", "untied", 2, True)
+TIED = Attention("tied", "tied", 1, False, "goe")
+UNTIED = Attention("untied", "untied", 2, True, "ginibre")
 ATTENTIONS = table(TIED, UNTIED)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Which ordered pairs (query a, key b) a sample shows. `crossed`: keys are another sequence's tokens."""
+    """Which ordered pairs (query a, key b) a sample shows.
+
+    `crossed`: keys are another sequence's tokens. `mirrored`: all places of the square, so that a pair is
+    seen in both orders and a token with itself.
+    """
 
     name: str
     label: str
     places: Callable[[int], list[tuple[int, int]]]
     least_tokens: int = 1
     crossed: bool = False
+    mirrored: bool = False
 
     def count(self, tokens: int) -> int:
         """P, pairs of a sample of T tokens."""
@@ -71,7 +77,7 @@ def _square(tokens: int) -> list[tuple[int, int]]:
 
 
 PAIRS = table(
-    Pairs("all", "all pairs", _square),
+    Pairs("all", "all pairs", _square, mirrored=True),
     Pairs("distinct", "distinct tokens, both orders", lambda T: [(a, b) for a, b in _square(T) if a != b], 2),
     Pairs("causal", "causal", lambda T: [(a, b) for a, b in _square(T) if a > b], 2),
     Pairs("cross", "across sequences", _square, crossed=True),

@@ -2,9 +2,11 @@
 
 Untied attention, `pairs` of query a and key b. Normalisation:
 
-    tokens    h_ab = x_a^T S z_b / sqrt(d),  x, z ~ N(0, I_d);  z = x but for `cross` pairs ginibre   h =
-    Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the theory
-              solves exactly
+    tokens    h_ab = (x_a^T S z_b - delta Tr S) / sqrt(d),  x, z ~ N(0, I_d);  z = x but for `cross` pairs,
+              delta = 1 where a token meets itself (pairs `all`, which only trajectories see)
+    ginibre   h = Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the
+              theory solves exactly. Of `all` pairs those of one (a, b) are seen through one matrix, in both
+              orders, and a token with itself through a symmetric one, as tokens would show them
 
 | letter | meaning | shape |
 |---|---|---|
@@ -52,15 +54,23 @@ class PairSensing:
         h = np.empty((samples, len(self.places)))
         for p, (a, b) in enumerate(self.places):
             np.einsum("ni,ni->n", seen[a], self.z[b], out=h[:, p])
+        h[:, self._selves] -= np.trace(matrix)
         return np.asarray(h / np.sqrt(size))
 
+    @property
+    def _selves(self) -> list[int]:
+        """The pairs of a token with itself, whose fields are centred."""
+        return [p for p, (a, b) in enumerate(self.places) if a == b and self.z is self.x]
+
     def adjoint(self, weights: Array) -> Array:
-        """Sum over samples and pairs of weight times `x_a z_b^T / sqrt(d)`."""
+        """Sum over samples and pairs of weight times `(x_a z_b^T - delta I) / sqrt(d)`."""
         size = self.shape[2]
         u = np.zeros_like(self.x)
         for p, (a, b) in enumerate(self.places):
             u[a] += weights[:, p, None] * self.z[b]
-        return np.asarray(self.x.reshape(-1, size).T @ u.reshape(-1, size) / np.sqrt(size))
+        g = self.x.reshape(-1, size).T @ u.reshape(-1, size)
+        g[np.diag_indices(size)] -= weights[:, self._selves].sum()
+        return np.asarray(g / np.sqrt(size))
 
     def gram(self) -> Array:
         """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
@@ -114,8 +124,15 @@ def draw_pairs(samples: int, tokens: int, pairs: str, size: int, rng: np.random.
 
 
 def draw_squares(samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator) -> SquareSensing:
-    """A Gaussian matrix for each pair of each sample."""
+    """A Gaussian matrix for each pair of each sample; `all` pairs as tokens show them (`mirrored`)."""
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens), size * size)) / np.sqrt(size)
+    if PAIRS[pairs].mirrored:
+        square = rows.reshape(samples, tokens, tokens, size, size)
+        flipped = square.swapaxes(3, 4)
+        for a in range(tokens):
+            square[:, a, a] = (square[:, a, a] + flipped[:, a, a]) / np.sqrt(2.0)
+            for b in range(a):
+                square[:, a, b] = flipped[:, b, a]
     return SquareSensing(rows, samples, tokens, size)
 
 

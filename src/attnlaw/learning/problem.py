@@ -24,7 +24,8 @@ Untied attention has `S = W_Q W_K^T / sqrt(m d)` and fields `h_ab = x_a^T S z_b 
 pairs (query a, key b) that `pairs` names, P per sample, each with independent noise of variance Delta/2. The
 risk is `sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `lt d |S|_*`, `lt = 2 sqrt(kappa) lambda` for the
 penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie and Jaakkola 2004), or `lambda d |S|_F^2`. These
-equations extend arXiv 2509.24914; the extension is ours.
+equations extend arXiv 2509.24914; the extension is ours. In one pass over fresh samples all T^2 ordered pairs
+are seen, self pairs centred as above.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from attnlaw.base.declare import table
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Settings, setting
 from attnlaw.learning.outputs import ATTENTIONS, OUTPUTS, PAIRS
-from attnlaw.learning.settings import ProblemSettings
+from attnlaw.learning.settings import FreshSettings, ProblemSettings
 from attnlaw.learning.students import STUDENTS, Student
 from attnlaw.learning.target import Target
 
@@ -132,11 +133,14 @@ class Problem:
             raise InputError(
                 f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
             )
-        names = [name for name in SHARED if name != "alpha" or self.alpha != math.inf]
+        fresh = self.alpha == math.inf
+        names = [name for name in SHARED if name != "alpha" or not fresh]
         shared: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.pairs not in (None, "all"):
             shared["pairs"] = self.pairs
-        stated = ProblemSettings(**shared)
+        elif fresh:
+            shared["pairs"] = "all"
+        stated = (FreshSettings if fresh else ProblemSettings)(**shared)
         for name in names:
             object.__setattr__(self, name, getattr(stated, name))
         self._settle_attention(stated)

@@ -223,3 +223,19 @@ class ProblemSettings(Settings):
             width=self.width,
             flow_time=self.flow_time,
         )
+
+
+@settings
+class FreshSettings(ProblemSettings):
+    """What is learned by whom in one pass over fresh samples: no minimiser need be known of it.
+
+    Untied attention shows all ordered pairs there.
+    """
+
+    def _check_student(self) -> None:
+        if STUDENTS[self.student].under(self.attention) is None or not ATTENTIONS[self.attention].paired:
+            super()._check_student()
+
+    def _check_pairs(self) -> None:
+        if self.pairs != "all":
+            super()._check_pairs()

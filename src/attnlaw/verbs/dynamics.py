@@ -51,10 +51,11 @@ class SimulateDynamics(Dynamics):
     simulate: int = again(
         Simulate, "simulate", help="Also train students by SGD at dimension D; needs a learning rate."
     )
-    sensing: str = setting(
-        "goe",
-        "What students see: goe (the theory's Gaussian matrices), tokens, or signed (without skewness).",
-        choices={name: one for name, one in SENSINGS.items() if "tied" in one.draws},
+    sensing: str | None = setting(
+        None,
+        "What students see: the theory's Gaussian matrices unless told (goe, untied ginibre), tokens, or "
+        "signed (without skewness).",
+        choices=SENSINGS,
         many=True,
         panel=RUN,
     )

@@ -113,13 +113,15 @@ def test_refusals_of_a_simulation() -> None:
     schedule = Schedule([0.1], learning_rate=0.1)
     with pytest.raises(InputError, match="learning_rate"):
         simulate_dynamics(Problem(), replace(schedule, learning_rate=0.0), 12)
-    with pytest.raises(InputError, match="attention"):
-        simulate_dynamics(Problem(), replace(schedule, attention="untied"), 12)
+    with pytest.raises(InputError, match="ginibre with attention untied"):
+        simulate_dynamics(Problem(attention="untied"), schedule, 12, sensing="goe")
+    with pytest.raises(InputError, match="scale_key"):
+        simulate_dynamics(Problem(), replace(schedule, scale_key=0.5), 12)
     with pytest.raises(InputError, match="whole number"):
         simulate_dynamics(Problem(), schedule, 13)
     schedule = Schedule([0.01], learning_rate=0.1)
     one = simulate_dynamics(Problem(), schedule, 8, seeds=1)
-    assert one.error["norm"] is None
+    assert one.error == {}
     with pytest.raises(InputError, match="single seed"):
         trajectory_agreement(trajectory(Problem(), schedule), [one])
     with pytest.raises(InputError, match="another problem"):

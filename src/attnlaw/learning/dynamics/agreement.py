@@ -16,7 +16,7 @@ from attnlaw.learning.agreement import extrapolate
 from attnlaw.learning.dynamics.sgd import MeasuredTrajectory
 from attnlaw.learning.dynamics.trajectory import Trajectory, trajectory
 
-QUANTITIES = ("norm", "overlap", "trace", "estimation_error")
+QUANTITIES = ("norm", "overlap", "trace", "estimation_error")  # untied factors have no trace
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def trajectory_agreement(
         )
     flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
     found = []
-    for name in QUANTITIES:
+    for name in (name for name in QUANTITIES if not np.isnan(getattr(path, name)).any()):
         for i, time in enumerate(path.schedule.times[1:], start=1):
             rows = [
                 (one.size, float(one.added[name][:, i].mean()), _error(one.added[name][:, i]))

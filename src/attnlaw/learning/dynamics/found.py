@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.learning.dynamics.path import NAMES, Path
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.dynamics.sgd import MeasuredTrajectory
 from attnlaw.learning.dynamics.trajectory import Trajectory, trajectory
@@ -17,7 +18,6 @@ from attnlaw.learning.problem import Problem
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.sweep import best_weight_decay
 
-NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm", "trace")
 ROUND_OFF = 1e-12
 SHOWN, POINTS = 5, 200  # spectra, and points of each
 LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
@@ -26,7 +26,7 @@ LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are gi
 class _Rows:
     """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
 
-    path: Trajectory | MeasuredTrajectory
+    path: Path
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -34,9 +34,10 @@ class _Rows:
         return rows_of(self.path)
 
     @property
-    def _last(self) -> dict[str, Estimate | None]:
+    def _last(self) -> dict[str, Any]:
         last = {name: Estimate(*_pair(self.path, name, -1)) for name in NAMES}
-        return {name: None if one.value is None else one for name, one in last.items()}
+        samples = None if self.path.samples is None else float(self.path.samples[-1])
+        return {name: None if one.value is None else one for name, one in last.items()} | {"samples": samples}
 
     @property
     def outcome(self) -> Outcome:
@@ -66,7 +67,6 @@ class FoundTrajectory(_Rows):
             "recovery_time_90": path.recovery_time(0.9),
             "recovery_samples": None if half is None or eta == 0 else half / eta,
             **self._last,
-            "samples": None if path.samples is None else float(path.samples[-1]),
             "plateaus": [end for pair in path.plateaus for end in pair] or None,
             "largest_rate": path.largest_rate,
             "plateau_error": path.plateau_error,
@@ -84,7 +84,7 @@ class FoundRuns(_Rows):
     @cached_property
     def quantities(self) -> dict[str, Any]:
         """What the row of the case tells: the last time."""
-        return self._last | {"samples": float(self.path.samples[-1]), "steps": self.path.steps}
+        return self._last | {"steps": self.path.steps}
 
     @cached_property
     def eigenvalues(self) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ class FoundRuns(_Rows):
         ]
 
 
-def rows_of(path: Trajectory | MeasuredTrajectory) -> list[dict[str, Any]]:
+def rows_of(path: Path) -> list[dict[str, Any]]:
     """A row for each time: samples and quantities, each with its error."""
     samples = path.samples
     return [
@@ -116,7 +116,7 @@ def shown(times: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
 
 
-def _pair(path: Trajectory | MeasuredTrajectory, name: str, i: int) -> tuple[Any, float | None]:
+def _pair(path: Path, name: str, i: int) -> tuple[Any, float | None]:
     """A value, None where it is not defined, and its error."""
     value = float(getattr(path, name)[i])
     errors = path.error.get(name)

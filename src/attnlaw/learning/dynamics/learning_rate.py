@@ -28,7 +28,7 @@ def limits_of(problem: Problem, schedule: Schedule) -> tuple[float | None, float
     >>> limits_of(problem, Schedule([1.0], learning_rate=0.05))
     (0.25, 0.0625)
     """
-    if problem.output != "linear" or (schedule.attention, problem.student) not in STABLE:
+    if problem.output != "linear" or (problem.attention, problem.student) not in STABLE:
         return None, None
     limit = 1.0 if problem.student == "direct" else 1 / (4 * problem.target.mean)
     z = schedule.learning_rate / limit
@@ -41,7 +41,7 @@ def stability(problem: Problem, schedule: Schedule) -> dict[str, object]:
     limit, _ = limits_of(problem, schedule)
     if limit is None or schedule.learning_rate <= limit:
         return {}
-    name = STABLE[schedule.attention, problem.student]
+    name = STABLE[problem.attention, problem.student]
     return {
         "outcome": Outcome.UNSTABLE,
         "remark": f"learning rate above {name}: S* is not stable; take one below {limit:.3g}",

@@ -25,7 +25,6 @@ import numpy as np
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import require
-from attnlaw.learning.outputs import ATTENTIONS
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class Schedule:
     decay: float = 0.0
     width: float = 1.0
     scale: float = 0.7
-    attention: str = "tied"
     scale_key: float | None = None  # of V0 where it is not that of U0 (untied)
 
     def __post_init__(self) -> None:
@@ -58,10 +56,7 @@ class Schedule:
         object.__setattr__(self, "times", times if times[0] == 0 else (0.0, *times))
         for name, rule in rules.items():
             object.__setattr__(self, name, require(name, getattr(self, name), float, **rule))
-        require("attention", self.attention, str, choices=ATTENTIONS)
         if self.scale_key is not None:
-            if self.attention != "untied":
-                raise InputError("scale_key: needs attention untied, which has keys of their own")
             object.__setattr__(self, "scale_key", require("scale_key", self.scale_key, float, above=0))
 
     @classmethod

@@ -30,11 +30,10 @@ class TrajectorySettings(Settings):
         panel=TRAINING,
         metavar="FROM:TO:COUNT",
     )
-    attention: str = setting(
-        "tied",
-        "Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only).",
-        choices=ATTENTIONS,
-        many=True,
+    attention: str = again(
+        ProblemSettings,
+        "attention",
+        help="Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only; all ordered pairs are seen).",
         panel=TRAINING,
     )
     student: str = again(ProblemSettings, "student", choices=TRAINED, panel=TRAINING)
@@ -83,8 +82,6 @@ class TrajectorySettings(Settings):
 
     def check(self) -> None:
         spaced("times", self.times)
-        if self.scale_key is not None and self.attention != "untied":
-            raise BadSetting("scale_key", "needs {attention} untied, which has keys of their own")
 
     def unused(self) -> set[str]:
         """Factors alone have a width."""
@@ -95,8 +92,9 @@ class TrajectorySettings(Settings):
         """The problem without a number of samples; a `BadSetting` for what it cannot be."""
         from attnlaw.learning.problem import Problem, Target
 
+        of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
         bulk = (
-            Target.marchenko_pastur(self.target_rank)
+            of_rank(self.target_rank)
             if self.target_exponent is None
             else Target.power_law(self.target_exponent, self.target_dimension)
         )
@@ -107,6 +105,7 @@ class TrajectorySettings(Settings):
             target=bulk if self.target_spike is None else bulk.with_spikes(self.target_spike),
             noise=self.noise,
             student=self.student,
+            attention=self.attention,
         )
 
     @property
@@ -120,7 +119,6 @@ class TrajectorySettings(Settings):
             decay=self.decay,
             width=self.width,
             scale=self.scale,
-            attention=self.attention,
             scale_key=self.scale_key,
         )
 

@@ -1,19 +1,12 @@
 """How a head learns: norm, overlap, alignment and errors of a student against time, in the limit of large d.
 
 `trajectory(problem, schedule)` is the door. A problem's `alpha` and `weight_decay` play no part: each sample
-is seen once, and the decay is the schedule's.
-
-| quantity | definition |
-|---|---|
-| norm, overlap, trace | q = Tr S^2/d, m = Tr S S*/d, t = Tr S/d |
-| estimation_error | E = q - 2m + Q* |
-| prediction_error | Phi(q, m), the loss of a fresh sample with clean labels |
-| alignment | rho = (m - t t*)/sqrt((q - t^2)(Q* - t*^2)); its absolute value for an even output |
+is seen once, and the decay is the schedule's. `path` has the quantities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,9 +16,9 @@ from numpy.typing import NDArray
 
 from attnlaw.base.declare import named
 from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.base.estimate import Outcome
 from attnlaw.laws.law import Law
 from attnlaw.learning.dynamics.learning_rate import limits_of, stability
+from attnlaw.learning.dynamics.path import Path
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.outliers import Outlier
 from attnlaw.learning.outputs import MOVING
@@ -42,11 +35,13 @@ class Motion:
     """How one kind of student moves: functions of a problem and a schedule.
 
     `solve(problem, schedule)` gives arrays over the schedule's times, by the names of a `Trajectory`;
-    `spectrum(problem, schedule)` and `outliers(problem, schedule)` look at its last time; `check(problem,
-    schedule)` raises an `InputError` for what it cannot do.
+    `learner` is the class that SGD trains (`learners`); `spectrum(problem, schedule)` and
+    `outliers(problem, schedule)` look at its last time; `check(problem, schedule)` raises an `InputError` for
+    what it cannot do.
     """
 
     solve: str
+    learner: str
     spectrum: str | None = None
     outliers: str | None = None
     check: str | None = None
@@ -54,46 +49,32 @@ class Motion:
 
 HERE = "attnlaw.learning.dynamics"
 MOTIONS = {
-    ("tied", "factorized"): Motion(f"{HERE}.tied:solve", f"{HERE}.tied:spectrum", f"{HERE}.tied:outliers"),
-    ("tied", "direct"): Motion(f"{HERE}.direct:solve", f"{HERE}.direct:spectrum", f"{HERE}.direct:outliers"),
-    ("untied", "factorized"): Motion(f"{HERE}.untied:solve", check=f"{HERE}.untied:check"),
+    ("tied", "factorized"): Motion(
+        f"{HERE}.tied:solve", f"{HERE}.learners:Tied", f"{HERE}.tied:spectrum", f"{HERE}.tied:outliers"
+    ),
+    ("tied", "direct"): Motion(
+        f"{HERE}.direct:solve",
+        f"{HERE}.learners:Direct",
+        f"{HERE}.direct:spectrum",
+        f"{HERE}.direct:outliers",
+    ),
+    ("untied", "factorized"): Motion(
+        f"{HERE}.untied:solve", f"{HERE}.learners:Untied", check=f"{HERE}.untied:check"
+    ),
 }
 
 
-@dataclass(frozen=True)
-class Trajectory:
-    """A student over time, one entry of each array for each of the schedule's times.
+@dataclass(frozen=True, kw_only=True)
+class Trajectory(Path):
+    """A student over time in the limit of large dimension; `error` where it is an average over draws.
 
-    `error` holds standard errors by quantity, where a quantity is an average over draws. `gains` has shape
-    (times, 2): G and H. Alignment is nan where it is not defined (a target or a student proportional to I).
+    `gains` has shape (times, 2): G and H. `transposed_norm` and `transposed_overlap` are Tr M M/d and
+    Tr M M*/d of untied factors.
     """
 
-    problem: Problem
-    schedule: Schedule
-    norm: Reals
-    overlap: Reals
-    trace: Reals
-    estimation_error: Reals
-    prediction_error: Reals
-    alignment: Reals
     gains: Reals = field(repr=False)
-    transposed_norm: Reals | None = field(
-        default=None, repr=False
-    )  # Tr M M/d and Tr M M*/d of untied factors
+    transposed_norm: Reals | None = field(default=None, repr=False)
     transposed_overlap: Reals | None = field(default=None, repr=False)
-    error: Mapping[str, Reals] = field(default_factory=dict, repr=False)
-    outcome: Outcome = Outcome.DONE
-    remark: str | None = None
-
-    @property
-    def time(self) -> Reals:
-        return np.array(self.schedule.times)
-
-    @property
-    def samples(self) -> Reals | None:
-        """Samples seen over d^2, tau/eta; None for a gradient flow, which has seen infinitely many."""
-        eta = self.schedule.learning_rate
-        return None if eta == 0 else self.time / eta
 
     def steps(self, size: int, batch: int) -> Reals:
         """Steps of SGD at dimension d with batch B: tau d^2/(eta B)."""
@@ -166,9 +147,9 @@ class Trajectory:
         return replace(self.schedule, times=(time,))
 
     def _look(self, what: str) -> Callable[..., Any]:
-        path = getattr(motion_of(self.problem, self.schedule), what)
+        path = getattr(motion_of(self.problem), what)
         if path is None:
-            raise InputError(f"{what}: has no theory for {self.schedule.attention} factors")
+            raise InputError(f"{what}: has no theory for {self.problem.attention} factors")
         return named(path)  # type: ignore[no-any-return]
 
 
@@ -180,33 +161,36 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     ([0.494975, 0.66067, 1.338921], True)
     """
     check_motion(problem, schedule)
-    found = named(motion_of(problem, schedule).solve)(problem, schedule)
-    return Trajectory(problem, schedule, **(found | stability(problem, schedule)))
+    found = named(motion_of(problem).solve)(problem, schedule)
+    return Trajectory(problem=problem, schedule=schedule, **(found | stability(problem, schedule)))
 
 
-def motion_of(problem: Problem, schedule: Schedule) -> Motion:
+def motion_of(problem: Problem) -> Motion:
     """How the student of a problem moves; a `BadSetting` where that is not known."""
-    kind = (schedule.attention, problem.student)
+    kind = (problem.attention, problem.student)
     if kind not in MOTIONS:
-        able = [student for attention, student in MOTIONS if attention == schedule.attention]
+        able = [student for attention, student in MOTIONS if attention == problem.attention]
         raise BadSetting("student", f"expected {' or '.join(able)}: no other moves in time", problem.student)
     return MOTIONS[kind]
 
 
 def check_motion(problem: Problem, schedule: Schedule) -> None:
     """An `InputError` for a problem whose dynamics is not known."""
-    motion_of(problem, schedule)
-    for name, usual in (("width", None), ("attention", "tied"), ("flow_time", None)):
-        if getattr(problem, name) != usual:
-            raise BadSetting(
-                name, "stands in the schedule; leave it out of the problem", getattr(problem, name)
-            )
+    motion_of(problem)
+    for name in ("width", "flow_time"):
+        given = getattr(problem, name)
+        if given is not None:
+            raise BadSetting(name, "stands in the schedule; leave it out of the problem", given)
+    if problem.pairs != "all":
+        raise BadSetting("pairs", "expected all: one pass shows every ordered pair", problem.pairs)
+    if schedule.scale_key is not None and problem.attention != "untied":
+        raise BadSetting("scale_key", "needs {attention} untied, which has keys of their own")
     if problem.output not in MOVING:
         raise BadSetting("output", f"expected one of {', '.join(MOVING)}", problem.output)
     if not MOVING[problem.output].settles and problem.noise > 0:
         raise BadSetting("noise", f"expected 0 with {{output}} {problem.output}", problem.noise)
     if problem.groups:
         raise InputError("groups: have no dynamics; leave them out")
-    check = motion_of(problem, schedule).check
+    check = motion_of(problem).check
     if check is not None:
         named(check)(problem, schedule)

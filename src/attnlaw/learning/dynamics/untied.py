@@ -27,6 +27,7 @@ m_eff/sqrt(q_eff Q_eff).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +41,7 @@ from attnlaw.learning.problem import Problem
 from attnlaw.learning.target import Target
 
 Reals = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
+Matrices = NDArray[Any]  # complex in the theory, real where SGD starts from them
 SIZES = ((16, 64), (32, 32))  # dimension, starts
 STEP = 0.5  # over the fastest rate
 
@@ -49,9 +50,14 @@ STEP = 0.5  # over the fastest rate
 class Factors:
     """Starts and their targets: U, V of shape (starts, d, m'), M* of shape (starts, d, d)."""
 
-    U: Complexes
-    V: Complexes
-    target: Complexes
+    U: Matrices
+    V: Matrices
+    target: Matrices
+
+    @property
+    def numbers(self) -> Reals:
+        """q1, q2, m1, m2 of each start."""
+        return numbers_of(self.U @ self.V.conj().swapaxes(1, 2), self.target)
 
 
 @dataclass(frozen=True)
@@ -89,35 +95,46 @@ def sight_of(problem: Problem) -> Sight:
         raise BadSetting("tokens", "expected 2 with {output} softmax and {attention} untied", problem.tokens)
     a1 = {"linear": float(problem.tokens), "softmax": 2.0}.get(problem.output, 1.0)
     Q = a1 / (a1 + 1.0)
-    seen = replace(problem, target=Target.discrete([math.sqrt(Q)]))
+    seen = replace(problem, attention="tied", target=Target.discrete([math.sqrt(Q)]))
     return Sight(a1, 1.0, potential_of(seen))
 
 
-def draw(problem: Problem, schedule: Schedule, size: int, count: int, rng: np.random.Generator) -> Factors:
-    """Complex Gaussian starts and targets with matched moments."""
-    wide = size if schedule.width == math.inf else max(round(schedule.width * size), 1)
+def draw(
+    problem: Problem,
+    schedule: Schedule,
+    size: int,
+    count: int,
+    rng: np.random.Generator,
+    real: bool = False,
+) -> Factors:
+    """Gaussian starts and targets with matched moments, complex or real."""
+
+    def normal(*shape: int) -> Matrices:
+        return rng.standard_normal(shape) if real else _normal(shape, rng)
+
     rank = max(round((problem.target.rank_ratio or 1.0) * size), 1)
-    target = _targets(_normal((count, size, rank), rng), _normal((count, size, rank), rng))
-    U, V = _normal((count, size, wide), rng), _normal((count, size, wide), rng)
-    if schedule.width == math.inf:
-        U, V = np.linalg.qr(U)[0], np.linalg.qr(V)[0]
+    target = _targets(normal(count, size, rank), normal(count, size, rank))
+    if schedule.width == math.inf:  # the limit of wide factors: U U^T, V V^T are multiples of I, U V^T = 0
+        U, V = (np.tile(np.eye(size, 2 * size, at), (count, 1, 1)) for at in (0, size))
     else:
+        wide = max(round(schedule.width * size), 1)
+        U, V = normal(count, size, wide), normal(count, size, wide)
         V = _without(V, (U, target.conj().swapaxes(1, 2) @ U, target @ U))
     key = schedule.scale if schedule.scale_key is None else schedule.scale_key
     return Factors(_sized(U, schedule.scale), _sized(V, key), target)
 
 
-def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Complexes:
+def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Matrices:
     return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
 
 
-def _sized(factor: Complexes, scale: float) -> Complexes:
+def _sized(factor: Matrices, scale: float) -> Matrices:
     """With `Tr U U^H/d` equal to the scale."""
     square = np.einsum("kij,kij->k", factor, factor.conj()).real / factor.shape[1]
     return np.asarray(factor * np.sqrt(scale / square)[:, None, None])
 
 
-def _without(V: Complexes, others: tuple[Complexes, ...]) -> Complexes:
+def _without(V: Matrices, others: tuple[Matrices, ...]) -> Matrices:
     """V less its components along some matrices, each start for itself."""
     flat = np.stack([other.reshape(len(V), -1) for other in others], axis=2)
     basis = np.linalg.qr(flat)[0]
@@ -125,7 +142,7 @@ def _without(V: Complexes, others: tuple[Complexes, ...]) -> Complexes:
     return np.asarray((own - basis @ (basis.conj().swapaxes(1, 2) @ own)).reshape(V.shape))
 
 
-def _targets(query: Complexes, key: Complexes) -> Complexes:
+def _targets(query: Matrices, key: Matrices) -> Matrices:
     """`W_Q W_K^H` with Tr M* = Tr M*^2 = 0 and Tr M* M*^H/d = 1."""
     for _ in range(6):
         key = _without(key, (query,))
@@ -136,9 +153,8 @@ def _targets(query: Complexes, key: Complexes) -> Complexes:
     return _sized(query @ _without(key, (query,)).conj().swapaxes(1, 2), 1.0)
 
 
-def numbers_of(U: Complexes, V: Complexes, target: Complexes) -> Reals:
-    """q1, q2, m1, m2 of each start, shape (starts, 4)."""
-    M = U @ V.conj().swapaxes(1, 2)
+def numbers_of(M: Matrices, target: Matrices) -> Reals:
+    """q1, q2, m1, m2 of each product, shape (starts, 4)."""
     pairs = (
         ("kij,kij->k", M.conj()),
         ("kij,kji->k", M),
@@ -146,27 +162,28 @@ def numbers_of(U: Complexes, V: Complexes, target: Complexes) -> Reals:
         ("kij,kji->k", target),
     )
     return np.asarray(
-        np.stack([np.einsum(rule, M, other).real for rule, other in pairs], axis=1) / U.shape[1]
+        np.stack([np.einsum(rule, M, other).real for rule, other in pairs], axis=1) / M.shape[1]
     )
 
 
-def path(
+def states(
     sight: Sight, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
-) -> tuple[Reals, Factors]:
-    """q1, q2, m1, m2 of each start at each time, and the factors at the last, by RK4 and Euler's noise."""
+) -> Iterator[Factors]:
+    """The factors of each start at each time, by RK4 and Euler's noise; gains are those of the means."""
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
 
-    def slope(U: Complexes, V: Complexes, gains: tuple[float, ...]) -> tuple[Complexes, Complexes]:
+    def slope(U: Matrices, V: Matrices, gains: tuple[float, ...]) -> tuple[Matrices, Matrices]:
         G1, G2, H1, H2 = gains
         M = U @ V.conj().swapaxes(1, 2)
         K = 2 * (G1 * M + G2 * M.conj().swapaxes(1, 2) + H1 * target + H2 * adjoint)
         return -(K @ V) - schedule.decay * U, -(K.conj().swapaxes(1, 2) @ U) - schedule.decay * V
 
-    found, now = [numbers_of(U, V, target)], 0.0
+    now = 0.0
+    yield start
     for time in schedule.times[1:]:
         while now < time * (1 - 1e-12):
-            mean = numbers_of(U, V, target).mean(axis=0)
+            mean = Factors(U, V, target).numbers.mean(axis=0)
             gains = sight.gains(mean)
             rate = 4 * sum(map(abs, gains)) * max(1.0, math.sqrt(mean[0]), schedule.scale) + schedule.decay
             h = min(STEP / rate, time - now)
@@ -180,13 +197,19 @@ def path(
                 N = _noise(mean, schedule.learning_rate * h, tokens, U.shape, rng)
                 U, V = U + N @ V, V + N.conj().swapaxes(1, 2) @ U
             now += h
-        found.append(numbers_of(U, V, target))
-    return np.stack(found, axis=1), Factors(U, V, target)
+        yield Factors(U, V, target)
+
+
+def path(
+    sight: Sight, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
+) -> Reals:
+    """q1, q2, m1, m2 of each start at each time: shape (starts, times, 4)."""
+    return np.stack([one.numbers for one in states(sight, start, schedule, tokens, rng)], axis=1)
 
 
 def _noise(
     mean: Reals, strength: float, tokens: int, shape: tuple[int, ...], rng: np.random.Generator
-) -> Complexes:
+) -> Matrices:
     """N of a step, linear output; the second half of the starts gets that of the first, negative.
 
     `s1 = 4 (T^2 D1 + T D2)`, `s2 = 4 (T D1 + T^2 D2)`, D those of M - M*; N = a X + b X^H
@@ -218,10 +241,10 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
         rng = np.random.default_rng(size)
         start = draw(problem, schedule, size, count, rng)
         if schedule.learning_rate == 0:
-            found, _ = path(sight, start, schedule, problem.tokens, None)
+            found = path(sight, start, schedule, problem.tokens, None)
         else:
             twice = Factors(*(np.concatenate([part, part]) for part in (start.U, start.V, start.target)))
-            both, _ = path(sight, twice, schedule, problem.tokens, rng)
+            both = path(sight, twice, schedule, problem.tokens, rng)
             found = 0.5 * (both[:count] + both[count:])
         means.append(found)
     return _columns(sight, *means)
@@ -232,14 +255,14 @@ def _columns(sight: Sight, small: Reals, large: Reals) -> dict[str, Any]:
     ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
     share = ratio / (ratio - 1)
     value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)
-    middle = _functions(sight, value)
+    middle = functions(sight, value)
     # Each start moves the mean by its part: what functions make of that, start by start.
     errors = {}
     for name in middle:
         spreads = []
         for weight, runs in ((share, large), (share - 1, small)):
             parts = [
-                _functions(sight, value + weight * (run - runs.mean(axis=0)) / len(runs))[name] - middle[name]
+                functions(sight, value + weight * (run - runs.mean(axis=0)) / len(runs))[name] - middle[name]
                 for run in runs
             ]
             spreads.append(np.sum(np.square(parts), axis=0) * len(runs) / (len(runs) - 1))
@@ -252,7 +275,8 @@ def _columns(sight: Sight, small: Reals, large: Reals) -> dict[str, Any]:
     }
 
 
-def _functions(sight: Sight, numbers: Reals) -> dict[str, Reals]:
+def functions(sight: Sight, numbers: Reals) -> dict[str, Reals]:
+    """The arrays of a trajectory that follow from q1, q2, m1, m2 at each time."""
     q, m, Q = sight.seen(numbers)
     rho = m / np.sqrt(np.maximum(q, 1e-300) * Q)
     return {
