@@ -118,6 +118,48 @@ def test_charts_are_altairs_and_are_drawn_without_a_network(one, curve):
         one.plot("spectra")
 
 
+def test_a_chart_has_the_style_of_the_house_under_its_own(one):
+    def sizes(chart):
+        return set(re.findall(r'font-size="(\d+)px"', chart._repr_mimebundle_()["image/svg+xml"]))
+
+    plain = one.plot()
+    assert sizes(plain) == {"10", "11", "12"}
+    assert sizes(plain.configure_axis(labelFontSize=17)) == {"10", "11", "12", "17"}
+
+
+def test_what_was_trained_draws_itself_without_the_theory(one):
+    measured = attnlaw.simulate(one.problem, size=10, seeds=2)
+    drawn = measured.plot()._repr_mimebundle_()["image/svg+xml"]
+    share = float((measured.eigenvalues == 0).mean())
+    assert f"weight at zero: trained students {share:.3f}" in drawn
+    assert "theory" not in drawn
+
+
+def test_trajectories_and_widths_draw_themselves():
+    found = attnlaw.dynamics(times="0.01:0.05:3")
+    problem = found.path.problem
+    path = attnlaw.trajectory(problem, found.path.schedule)
+    assert repr(path).partition(" ")[2] == repr(found).partition(" ")[2]
+    assert Cells(path._repr_html_()).rows == Cells(found._repr_html_()).rows
+    assert len(repr(path)) < 300
+    flowing = attnlaw.Schedule(times=(0.01, 0.03), learning_rate=0.5)
+    runs = attnlaw.simulate_dynamics(problem, flowing, size=10, seeds=2)
+    widths = compare_widths(Depth(AttentionLayer(RandomInputs(4), heads=2)), (16, math.inf), 500, 3)
+    for one, words in ((path, "alignment"), (found, "alignment"), (runs, "alignment"), (widths, "width n")):
+        assert words in one.plot()._repr_mimebundle_()["image/svg+xml"]
+
+
+def test_a_model_tells_its_matrices_and_draws_its_audit():
+    model = attnlaw.open_model(EXAMPLE)
+    assert repr(model) == "<Model examples/tiny-decoder: gpt2, layers 4, hidden size 128, heads 4>"
+    counts = {tuple(row[:2]): int(row[2]) for row in Cells(model._repr_html_()).rows[1:]}
+    measured = attnlaw.audit(EXAMPLE).matrices
+    assert counts[("QK", "128 x 128")] == measured.filter(pl.col("kind") == "qk").height
+    assert sum(counts.values()) >= measured.height
+    same = attnlaw.audit(EXAMPLE).plot("amplification")
+    assert model.plot("amplification").to_dict() == same.to_dict()
+
+
 def test_every_verb_returns_what_shows_itself(tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(f"line {number}: x = {number}" for number in range(12)))

@@ -28,7 +28,7 @@ def test_a_notebook_runs(notebook, tmp_path, monkeypatch, capsys):
 
 
 def test_each_is_made_of_cells():
-    assert [path.stem for path in NOTEBOOKS] == ["audit", "fit", "learn", "lens", "limit", "study"]
+    assert [path.stem for path in NOTEBOOKS] == ["audit", "fit", "learn", "lens", "limit", "results", "study"]
     for path in NOTEBOOKS:
         text = path.read_text(encoding="utf-8")
         assert text.startswith("# %% [markdown]\n# # ")

@@ -27,6 +27,8 @@ from typing import Any, Generic, TypeVar
 from attnlaw.base.charts import Chart
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome, Range
+from attnlaw.base.progress import silent as silent
+from attnlaw.base.progress import watched
 from attnlaw.base.settings import Declared, Settings, declared, known_name
 from attnlaw.base.shown import Results, Shown
 
@@ -234,7 +236,7 @@ class Verb(Generic[S, R]):
         given |= dict(zip(places, words, strict=False))
         cases = self.cases({name: value for name, value in given.items() if value is not None})
         results = []
-        for case, found in zip(cases, self.run(cases, progress or silent), strict=True):
+        for case, found in zip(cases, self.run(cases, progress or watched(self.name)), strict=True):
             if isinstance(found, InputError):
                 raise found
             if isinstance(found, Shown):
@@ -370,10 +372,6 @@ def find(module: str, name: str) -> Verb[Any, Any]:
     """The verb of a name that a module declares: what a worker process makes of a verb that was sent."""
     found = vars(import_module(module)).values()
     return next(one for one in found if isinstance(one, Verb) and one.name == name)
-
-
-def silent(done: int, total: int) -> None:
-    """Progress that nobody watches."""
 
 
 def version() -> str:

@@ -73,6 +73,11 @@ class Shown:
         if verb:
             cls._verb = verb
 
+    @property
+    def told(self) -> Any:
+        """The record that has the declared quantities and tables: itself, or one made of it."""
+        return self
+
     def of_case(self, case: Any) -> None:
         """Keep the settings that this is the result of, for its table and its chart."""
         object.__setattr__(self, "_case", case)
@@ -80,7 +85,7 @@ class Shown:
     def _told(self) -> list[tuple[Any, str]]:
         """The declared quantities that it has, with their cells."""
         verb = _verb(self._verb)
-        values = verb.values(self)
+        values = verb.values(self.told)
         cells = ((one, cell(values[one.name])) for one in verb.quantities if not one.quiet)
         return [(one, text) for one, text in cells if text]
 
@@ -98,7 +103,7 @@ class Shown:
 
     def plot(self, name: str | None = None) -> Any:
         """The chart of this name that its verb declares, or the first that can be drawn, as Altair has it."""
-        return Results(self._verb, [self._case], [self]).plot(name)
+        return Results(self._verb, [self._case], [self.told]).plot(name)
 
 
 class Results(list[R]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from attnlaw.base.files import to_json
 if TYPE_CHECKING:
     from rich.table import Table
 
+FIRST, EVERY = 10.0, 30.0  # seconds until the first line of progress in a log, and between two
 BLOCKS = "▁▂▃▄▅▆▇█"
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -69,12 +71,12 @@ def column_table(
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[..., None]]:
-    """Yield `report(done, total, left=None)`, a bar on standard error when that is a terminal.
+    """Yield `report(done, total, left=None)`: a bar on a terminal, now and then a line where there is none.
 
     `left` are the seconds to come, where the caller knows them better than by what is done.
     """
     if not messages.is_terminal:
-        yield lambda done, total, left=None: None
+        yield Lines(description)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -83,8 +85,7 @@ def progress(description: str) -> Iterator[Callable[..., None]]:
             left = task.fields.get("left")
             if left is None:
                 return super().render(task)
-            minutes, seconds = divmod(round(left), 60)
-            return Text(f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}", style="progress.remaining")
+            return Text(_clock(left), style="progress.remaining")
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -95,6 +96,30 @@ def progress(description: str) -> Iterator[Callable[..., None]]:
     with Progress(*columns, console=messages, transient=True) as bar:
         task = bar.add_task(printable(description), total=None)
         yield lambda done, total, left=None: bar.update(task, completed=done, total=total, left=left)
+
+
+class Lines:
+    """Progress for a log: a line after `FIRST` seconds, then one every `EVERY` while work goes on."""
+
+    def __init__(self, description: str, now: Callable[[], float] = time.monotonic) -> None:
+        self.description, self.now = description, now
+        self.start = now()
+        self.next = self.start + FIRST
+
+    def __call__(self, done: int, total: int, left: float | None = None) -> None:
+        now = self.now()
+        if now < self.next or done >= total:
+            return
+        self.next = now + EVERY
+        if left is None and done:
+            left = (now - self.start) * (total - done) / done
+        rest = "" if left is None else f", about {_clock(left)} left"
+        say(f"{self.description}: {done} of {total}{rest}")
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
 
 
 def sparkline(values: Sequence[float], top: float) -> str:

@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from attnlaw.base.declare import Progress, named, silent
+from attnlaw.base.declare import Progress, named
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.progress import watched
 from attnlaw.base.settings import require
 from attnlaw.base.shown import Shown
 from attnlaw.learning.outputs import OUTPUTS, SENSINGS
@@ -126,7 +127,7 @@ def simulate(
     """
     seeds, seed = require("seeds", seeds, int, least=1), require("seed", seed, int, least=0)
     jobs = usable_cores() if jobs is None else require("jobs", jobs, int, least=1)
-    samples, tell = check_simulation(problem, size, sensing), progress or silent
+    samples, tell = check_simulation(problem, size, sensing), progress or watched("simulate")
     target = problem.target.quantiles(size)
     children = np.random.SeedSequence(seed).spawn(seeds)
     ended = Event()
@@ -151,8 +152,7 @@ def simulate(
                 done, pending = wait(pending, timeout=WAIT, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
-                if done:
-                    tell(seeds - len(pending), seeds)
+                tell(seeds - len(pending), seeds)  # also between two ends: whoever watches may stop it
         finally:
             ended.set()
             pool.shutdown(cancel_futures=True)

@@ -90,7 +90,10 @@ def compare_widths(
         found = limit if width == math.inf else law_at(stack, width, draws, seed, token)
         rows.append(width_row(width, found, limit))
     progress(len(rows), len(widths))
-    return Results("limit", [Told(width=float(width)) for width in widths], rows)
+    laws = {row.width: row.law for row in rows}
+    return Results(
+        "limit", [Told(width=float(width)) for width in widths], [replace(row, beside=laws) for row in rows]
+    )
 
 
 def at_width(stack: Depth, width: float) -> Depth:

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.shown import Shown, html_table
 from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place, Tower
 from attnlaw.models.norms import LAYER, NO_NORM, NONE, UNSCALED, Fold, Norm, Scores
 from attnlaw.models.tensors import Tensors, require_real
@@ -253,8 +256,8 @@ class Product:
         return sum(view.elements for view in self.views)
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, repr=False)
+class Model(Shown, verb="audit"):
     """A checkpoint read as a Transformer: `layers` as they are stored, `network` as the theory reads them.
 
     `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for. A `lean`
@@ -276,6 +279,26 @@ class Model:
     def hidden_size(self) -> int | None:
         """N, where all layers have the same."""
         return self.network.hidden_size
+
+    @property
+    def told(self) -> Any:
+        """Its audit, which has numbers to draw."""
+        return import_module("attnlaw.verbs").verb("audit")(self)
+
+    def __repr__(self) -> str:
+        sizes = {"layers": len(self.layers), "hidden size": self.hidden_size, "heads": self.heads}
+        known = [f"{name} {size}" for name, size in sizes.items() if size]
+        return f"<Model {self.name}: {', '.join([self.family, *known])}>"
+
+    def _repr_html_(self) -> str:
+        kinds: dict[tuple[str, tuple[int, int]], int] = {}
+        for place, product in self.network.leaves():
+            if product is not None:
+                key = (KINDS[place.kind].label, product.shape)
+                kinds[key] = kinds.get(key, 0) + 1
+        rows = [(label, f"{shape[0]} x {shape[1]}", str(count)) for (label, shape), count in kinds.items()]
+        words = (f"<p>{escape(line)}</p>" for line in (repr(self)[1:-1], *self.extensions, *self.warnings))
+        return f"{''.join(words)}{html_table(('matrix', 'shape', 'how many'), rows)}"
 
     @property
     def heads(self) -> int | None:

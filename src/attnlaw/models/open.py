@@ -39,9 +39,10 @@ def open_model(
 ) -> Model:
     """The model in a checkpoint: names, shapes and sizes now, weights when they are asked for.
 
-    `source` is a path, an id on a model hub, a mapping of names to tensors, or an `nn.Module`; `heads` is
-    needed only where neither a config nor the shapes tell the number of attention heads. `map` is a TOML
-    file that describes an architecture of one's own, `adapter` a LoRA adapter to add to the weights.
+    `source` is a path, an id on a model hub, a mapping of names to tensors, an `nn.Module`, or a model that
+    is open already; `heads` is needed only where neither a config nor the shapes tell the number of attention
+    heads. `map` is a TOML file that describes an architecture of one's own, `adapter` a LoRA adapter to add
+    to the weights.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
@@ -51,6 +52,8 @@ def open_model(
     """
     if heads is not None and heads < 1:
         raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
+    if isinstance(source, Model):
+        return source if name is None else replace(source, name=name)
     families = known_families() if map is None else (read_family(map),)
     label, tensors, config, known_heads = _opened(source, name)
     tensors = with_scales(tensors, config)

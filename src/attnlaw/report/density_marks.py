@@ -57,24 +57,31 @@ def spectrum(
     """
     import altair as alt
 
-    title = f"weight at zero: predicted {atom:.3f}" if atom > 0 else ""
+    weights = [f"predicted {atom:.3f}"] if atom > 0 else []
     layers = []
     if values:
         every = np.asarray(values)
-        title += f", {name.partition(',')[0]} {float((every == 0.0).mean()):.3f}" if atom > 0 else ""
-        # An atom takes its own weight out of the histogram; without one every value is drawn.
-        kept = every[every != 0.0] if atom > 0 else every
+        # An atom takes its own weight out of the histogram; a density without one is compared with all.
+        apart = atom > 0 or not density.height
+        kept = every[every != 0.0] if apart else every
+        if kept.size < every.size:
+            weights.append(f"{name.partition(',')[0]} {1 - kept.size / every.size:.3f}")
         # Domains are given: a legend without an entry, of no row at all, has no size.
         filled = alt.Fill("name:N", title=None, scale=alt.Scale(domain=[name], range=[BARS]))
         drawn = alt.Chart(inline(histogram(kept, density["x"].to_numpy(), every.size, name)))
         layers.append(
             drawn.mark_bar(stroke="white", strokeWidth=0.3).encode(
-                x=alt.X("left:Q"), x2="right:Q", y=alt.Y("floor:Q"), y2="height:Q", fill=filled
+                x=alt.X("left:Q", title=x),
+                x2="right:Q",
+                y=alt.Y("floor:Q", title="density"),
+                y2="height:Q",
+                fill=filled,
             )
         )
-    line = alt.Chart(inline(density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
-    line = line.encode(x=alt.X("x:Q", title=x), y=alt.Y("density:Q", title="density"), detail="detail:N")
-    layers.append(theory(line, PALETTE[0]))
+    if density.height or not layers:
+        line = alt.Chart(inline(density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
+        line = line.encode(x=alt.X("x:Q", title=x), y=alt.Y("density:Q", title="density"), detail="detail:N")
+        layers.append(theory(line, PALETTE[0]))
     if outliers:
         marks = alt.Chart(
             inline([{"x": place, "y": 0.0, "outlier": "outlier, theory"} for place in outliers])
@@ -88,6 +95,7 @@ def spectrum(
         layers.append(
             marks.mark_point(size=60, filled=True, color=PALETTE[1]).encode(x="x:Q", y="y:Q", shape=shape)
         )
+    title = f"weight at zero: {', '.join(weights)}" if weights else ""
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from attnlaw.report.labels import cases
+from attnlaw.report.density_marks import spectrum
+from attnlaw.report.labels import cases, varied
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour, palette
+from attnlaw.report.source import measured_name
 from attnlaw.report.style import inline
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from attnlaw.report.source import Source
 
 
+NO_LINE = pl.DataFrame(schema={"x": pl.Float64, "density": pl.Float64, "detail": pl.Int64})
 SHOWN = ("observations", "estimation_error", "leading_error")
 
 
@@ -105,3 +108,15 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     slope = float(a @ b / (a @ a))
     left = float(((b - slope * a) ** 2).sum())
     return slope, math.sqrt(left / (a.size - 2) / float(a @ a)) if a.size > 2 else None
+
+
+def eigenvalues(chart: Own, source: Source) -> Iterator[Figure]:
+    """The histogram of what trained students have, where no theory stands beside them."""
+    rows = source.frame("eigenvalues")
+    if not source.has(rows, "eigenvalue"):
+        return
+    for case, own in cases(rows, varied(rows, source.settings)):
+        values, label = own["eigenvalue"].to_list(), source.verb.label("eigenvalue")
+        sizes = sorted(own["simulate"].drop_nulls().unique())
+        name = measured_name(source, "simulate", sizes)
+        yield source.figure(chart, case, partial(spectrum, NO_LINE, label, values, name=name))

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnlaw.base.declare import Verb
 from attnlaw.base.errors import InputError
-from attnlaw.report.style import drawn_svg
+from attnlaw.report.style import drawn_svg, house_spec
 from attnlaw.report.write import figures_in_hand
 
 
@@ -29,6 +29,6 @@ def _offline(kind: type) -> type:
     """The same kind of chart, which a notebook shows as a drawing instead of as a script from a network."""
 
     def shown(self: Any, *_: Any, **__: Any) -> dict[str, str]:
-        return {"image/svg+xml": drawn_svg(self.to_dict())}
+        return {"image/svg+xml": drawn_svg(house_spec(self))}
 
     return type(kind.__name__, (kind,), {"_repr_mimebundle_": shown, "__module__": kind.__module__})

@@ -120,6 +120,14 @@ def styled(chart: Any) -> Any:
     )
 
 
+def house_spec(chart: Any) -> dict[str, Any]:
+    """The specification of a chart in the house style, under what the chart's own configuration says."""
+    own = chart.to_dict(validate=False)["config"]
+    spec: dict[str, Any] = styled(chart).to_dict()
+    spec["config"] = _merged(spec["config"], own)
+    return spec
+
+
 def inline_svg(chart: Any, name: str) -> str:
     """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
     spec = _themed(styled(chart).to_dict(validate=False))

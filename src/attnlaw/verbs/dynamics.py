@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Own
+from attnlaw.base.charts import Curves, Own
 from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
 from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import again, setting, settings
@@ -213,6 +213,7 @@ SIMULATE = Verb(
     ),
     each(train),
     tables=(Table("runs", TIMES, _times, json=True), Table("eigenvalues", EIGENVALUES, _eigenvalues)),
+    charts=(Curves("runs", "How trained students align", table="runs", x="time", y="alignment"),),
     draws=True,
     refuse=trainable,
 )

@@ -299,6 +299,14 @@ SIMULATE = Verb(
     ),
     train,
     tables=(Table("eigenvalues", (Quantity("eigenvalue", "of trained matrices"),), _eigenvalues),),
+    charts=(
+        Own(
+            "eigenvalues",
+            "Spectrum of trained matrices",
+            caption="Eigenvalues of all students, those at zero left out.",
+            draw="attnlaw.report.learn_charts:eigenvalues",
+        ),
+    ),
     draws=True,
     refuse=trainable,
 )

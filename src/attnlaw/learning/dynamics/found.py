@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.shown import Shown
 from attnlaw.learning.dynamics.path import NAMES, Path
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.dynamics.sgd import MeasuredTrajectory
@@ -23,7 +24,7 @@ SHOWN, POINTS = 5, 200  # spectra, and points of each
 LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
 
 
-class _Rows:
+class _Rows(Shown):
     """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
 
     path: Path
@@ -48,8 +49,8 @@ class _Rows:
         return self.path.remark
 
 
-@dataclass(frozen=True)
-class FoundTrajectory(_Rows):
+@dataclass(frozen=True, repr=False)
+class FoundTrajectory(_Rows, verb="dynamics"):
     """A trajectory with the rows of its tables; its last row stands in the row of the case."""
 
     path: Trajectory
@@ -73,8 +74,8 @@ class FoundTrajectory(_Rows):
         }
 
 
-@dataclass(frozen=True)
-class FoundRuns(_Rows):
+@dataclass(frozen=True, repr=False)
+class FoundRuns(_Rows, verb="dynamics.simulate"):
     """Runs of SGD with the rows of their tables."""
 
     path: MeasuredTrajectory

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.estimate import Outcome
+from attnlaw.base.shown import Shown
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.problem import Problem
 
@@ -27,8 +28,8 @@ Reals = NDArray[np.float64]
 NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm", "trace")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Path:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Path(Shown):
     """A student over time, one entry of each array for each of the schedule's times.
 
     `error` holds standard errors by quantity, where a quantity is an average over several draws. Alignment is

@@ -32,8 +32,8 @@ Reals = NDArray[np.float64]
 LARGEST = 1e6  # of an entry: beyond it a run has diverged
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredTrajectory(Path):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MeasuredTrajectory(Path, verb="dynamics.simulate"):
     """What `seeds` runs of SGD did: means and, in `error`, standard errors, without them for a single seed.
 
     `added` has what SGD added to the flow from the same start, by quantity, shape (seeds, times);
@@ -47,6 +47,13 @@ class MeasuredTrajectory(Path):
     steps: int
     added: dict[str, Reals] = field(repr=False)
     eigenvalues: Reals = field(repr=False)
+
+    @property
+    def told(self) -> Any:
+        """The same with its rows, as `attnlaw dynamics --simulate` has it."""
+        from attnlaw.learning.dynamics.found import FoundRuns
+
+        return FoundRuns(self)
 
 
 def simulate_dynamics(

@@ -64,8 +64,8 @@ MOTIONS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trajectory(Path):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Trajectory(Path, verb="dynamics"):
     """A student over time in the limit of large dimension; `error` where it is an average over draws.
 
     `gains` has shape (times, 2): G and H. `transposed_norm` and `transposed_overlap` are Tr M M/d and
@@ -75,6 +75,13 @@ class Trajectory(Path):
     gains: Reals = field(repr=False)
     transposed_norm: Reals | None = field(default=None, repr=False)
     transposed_overlap: Reals | None = field(default=None, repr=False)
+
+    @property
+    def told(self) -> Any:
+        """The same with its rows, as `attnlaw dynamics` has it."""
+        from attnlaw.learning.dynamics.found import FoundTrajectory
+
+        return FoundTrajectory(self)
 
     def steps(self, size: int, batch: int) -> Reals:
         """Steps of SGD at dimension d with batch B: tau d^2/(eta B)."""

@@ -1,0 +1,30 @@
+"""Progress where there is no terminal: a line now and then, on standard error."""
+
+import json
+
+from command.in_process import invoke
+
+from attnlaw.command import console
+
+
+def test_lines_come_late_and_seldom_and_tell_what_is_left(capsys):
+    now = [100.0]
+    report = console.Lines("learn [x]", lambda: now[0])
+    for second, done in ((5, 1), (12, 10), (20, 15), (43, 20), (80, 40)):
+        now[0] = 100.0 + second
+        report(done, 40)
+    now[0] = 300.0
+    report(0, 40, left=3725)
+    assert capsys.readouterr().err.splitlines() == [
+        "learn [x]: 10 of 40, about 0:00:36 left",
+        "learn [x]: 20 of 40, about 0:00:43 left",
+        "learn [x]: 0 of 40, about 1:02:05 left",
+    ]
+
+
+def test_a_command_writes_them_to_standard_error_alone(monkeypatch):
+    monkeypatch.setattr(console, "FIRST", 0.0)
+    monkeypatch.setattr(console, "EVERY", 0.0)
+    ended = invoke("limit", "--width", "4,8,inf", "--draws", "500", "--json")
+    assert ended.stderr.startswith("limit: 0 of 3\nlimit: 1 of 3, about 0:00:0")
+    assert len(json.loads(ended.stdout)) == 3

@@ -1,0 +1,96 @@
+"""Jupyter for real: a kernel runs the cells, nbconvert makes the page, chromium shows it, offline."""
+
+import re
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+from notebooks.cells import notebook_of
+
+import attnlaw
+from attnlaw.base import progress
+
+ROOT = Path(__file__).parents[2]
+SLOW = """
+import time
+import attnlaw.base.progress as shown
+shown.WAIT = shown.BETWEEN = 0.0
+watch = shown.watched("work <b>")
+for done in range(4):
+    watch(done, 3)
+"""
+
+
+@pytest.fixture(scope="module")
+def executed():
+    notebook = notebook_of((ROOT / "examples/notebooks/results.py").read_text(encoding="utf-8"))
+    notebook.cells.append(nbformat.v4.new_code_cell(SLOW))
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    return notebook
+
+
+def last(notebook, number):
+    """The last output of a cell: progress may stand before it."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return cells[number].outputs[-1]
+
+
+def test_a_result_is_a_table_and_a_line(executed):
+    one = last(executed, 0)
+    same = attnlaw.learn(alpha=0.3, noise=0.5, target_spike=6)
+    assert one.data["text/html"] == same._repr_html_()
+    assert one.data["text/plain"] == repr(same)
+    assert "<table" in last(executed, 4).data["text/html"]
+
+
+@pytest.mark.parametrize(("cell", "words"), [(1, "eigenvalue"), (2, "estimation error"), (5, "layer")])
+def test_a_chart_is_a_drawing_and_no_script(executed, cell, words):
+    one = last(executed, cell)
+    assert words in one.data["image/svg+xml"]
+    assert "text/html" not in one.data
+
+
+def test_progress_is_one_place_that_changes_and_ends_empty(executed):
+    one = last(executed, 6)  # further drawings replaced the first
+    assert one.data["text/html"] == ""
+    assert one.output_type == "display_data"
+
+
+def test_progress_waits_draws_now_and_then_and_takes_itself_away(monkeypatch):
+    now, drawn = [0.0], []
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = progress._Bar("work <b>", drawn.append)
+    for second, done in ((0.1, 1), (0.6, 2), (0.7, 3), (0.9, 4), (1.0, 9)):
+        now[0] = second
+        bar(done, 9)
+    assert [re.findall(r"value=.(\d)", html) for html in drawn] == [["2"], ["4"], []]
+    assert "work &lt;b&gt;" in drawn[0]
+    assert progress.watched("learn") is progress.silent  # no notebook
+
+
+def test_the_page_of_the_notebook_needs_no_network(executed, tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api")
+    from report.test_browser import CHROMIUM
+
+    if CHROMIUM is None:
+        pytest.skip("no chromium")
+    from nbconvert import HTMLExporter
+
+    page = tmp_path / "results.html"
+    exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")
+    page.write_text(exporter.from_notebook_node(executed)[0], encoding="utf-8")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        context = browser.new_context(viewport={"width": 1000, "height": 1400})
+        context.set_offline(True)
+        tab = context.new_page()
+        tab.goto(page.as_uri())
+        drawn = [box.bounding_box() for box in tab.locator(".jp-OutputArea svg, .jp-RenderedSVG img").all()]
+        words = tab.inner_text("body")
+        tab.screenshot(path=tmp_path / "results.png", full_page=True)
+        browser.close()
+    assert len(drawn) == 3
+    assert all(box["width"] > 200 and box["height"] > 100 for box in drawn)
+    assert "Error" not in words
+    assert "What attention learns" in words
