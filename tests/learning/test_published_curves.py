@@ -37,3 +37,28 @@ def test_published_curve(rho: float) -> None:
     assert alpha.size == 256
     assert not late, [(row, error[row], allowed[row]) for row in late]
     assert q + published == pytest.approx(np.full(256, 1 + rho), abs=1e-12)
+
+
+@pytest.mark.parametrize("tokens", [3, 4])
+def test_published_message_passing(tokens: int) -> None:
+    """Finite runs: below recovery at most 2.3 of their deviations off, never below the limit.
+
+    Among them 0.572(21) and 0.2566(81) at T = 3, alpha 0.03 and 0.05, 0.218(26) at T = 4, alpha 0.03. At
+    recovery a finite run is rounded off, and beyond it the limit is zero, which the runs near.
+    """
+    path = FOLDER / f"AMP_softmax_T={tokens}_rho=0.5.csv"
+    alpha, published, deviation = np.loadtxt(path, delimiter=",", skiprows=1).T
+    target = Target.marchenko_pastur(0.5)
+    problem = Problem(1.0, tokens=tokens, output="softmax", target=target, student="bayes")
+    curve = state_evolutions([replace(problem, alpha=value) for value in alpha.tolist()])
+    found = np.array([prediction.estimation_error.value for prediction in curve])
+    below = alpha < thresholds(target, problem.observations_per_sample).bayes
+    assert [str(one.outcome) == "recovered" for one in curve] == (~below).tolist()
+    z = (published - found) / deviation
+    assert np.all((z[below] > 0) & (z[below] < 2.5)), z
+    assert np.all(published[~below] < 0.01)
+    assert np.all(np.diff(published) < 0)
+    stated = {3: {0.03: (0.572, 0.021), 0.05: (0.2566, 0.0081)}, 4: {0.03: (0.218, 0.026)}}
+    for place, (mean, error) in stated[tokens].items():
+        (row,) = np.flatnonzero(alpha == place)
+        assert abs(found[row] - mean) < 1.5 * error

@@ -67,9 +67,13 @@ class Pairs:
     crossed: bool = False
     mirrored: bool = False
 
-    def count(self, tokens: int) -> int:
-        """P, pairs of a sample of T tokens."""
-        return len(self.places(tokens))
+    def seen(self, tokens: int, queries: int | None = None) -> tuple[tuple[int, int], ...]:
+        """The pairs of a sample of T tokens; those of its first `queries` alone where that is given."""
+        return tuple((a, b) for a, b in self.places(tokens) if queries is None or a < queries)
+
+    def count(self, tokens: int, queries: int | None = None) -> int:
+        """P, how many they are."""
+        return len(self.seen(tokens, queries))
 
 
 def _square(tokens: int) -> list[tuple[int, int]]:
@@ -91,7 +95,8 @@ class Output:
     `observations(T)` counts what a sample of T tokens tells of S. `prediction_error(T, E)` is the error on
     fresh clean labels of a student of the estimation error E, None where it is an average that E alone does
     not tell. `loss(problem, weights)` is what a student is trained on, None where nothing is.
-    `potential(problem)` is what moves a student in time, None where no dynamics is known.
+    `potential(problem)` is what moves a student in time, None where no dynamics is known. `queries` of an
+    untied sample are shown, None: all of its pairs.
     """
 
     name: str
@@ -105,6 +110,9 @@ class Output:
     revealing: bool = True  # clean labels tell the scores exactly: there are thresholds
     least_tokens: int = 1
     most_tokens: int | None = None
+    beyond: str = ""  # what to do about more tokens
+    queries: int | None = None
+    choosing: bool = False  # a row tells which key is attended: a loss may ask for that key
     settles: bool = True  # what is learned from n samples is known, not its dynamics alone
 
 
@@ -125,9 +133,16 @@ SOFTMAX = Output(
     potential="attnlaw.learning.dynamics.potential:softmax",
     tempered=True,
     least_tokens=2,
+    choosing=True,
 )
 HARDMAX = Output(
-    "hardmax", "the largest entry of each row", _logits, revealing=False, least_tokens=2, most_tokens=2
+    "hardmax",
+    "the largest entry of each row",
+    _logits,
+    revealing=False,
+    least_tokens=2,
+    most_tokens=2,
+    beyond="; or take the softmax with a large {beta}",
 )
 HERMITE2 = Output(
     "hermite2",
@@ -149,6 +164,37 @@ HERMITE3 = Output(
 )
 OUTPUTS = table(LINEAR, SOFTMAX, HARDMAX, HERMITE2, HERMITE3)
 LEARNED = {name: one for name, one in OUTPUTS.items() if one.settles}
+ATTENDED = Output(
+    "cross-entropy",
+    "the key that a query attends to",
+    lambda tokens: tokens - 1.0,
+    loss="attnlaw.learning.risk:attended_loss",
+    tempered=True,
+    revealing=False,
+    least_tokens=2,
+    most_tokens=2,
+    queries=1,
+)
+
+
+@dataclass(frozen=True)
+class LabelLoss:
+    """What a student is trained on. `shown`: what its labels show where that is not the output itself."""
+
+    name: str
+    label: str
+    shown: Output | None = None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether labels are drawn, by the probabilities of the output."""
+        return self.shown is not None
+
+
+LOSSES = table(
+    LabelLoss("squared", "squared errors of the output"),
+    LabelLoss("cross-entropy", "cross-entropy of the attended key", ATTENDED),
+)
 MOVING = {name: one for name, one in OUTPUTS.items() if one.potential is not None}
 
 
@@ -157,8 +203,10 @@ class Sight:
     """How a student sees a matrix (`attnlaw.learning.sensing` and `pair_sensing` have the formulas).
 
     `draws` by attention make the training data: `draw(samples, tokens, size, rng)` if tied,
-    `draw(samples, tokens, pairs, size, rng)` if untied; an attention that is not here is refused.
-    `fresh(name, matrix, target, tokens, rng)` gives the fields of student and target on new data.
+    `draw(samples, tokens, pairs, size, rng, queries)` if untied; an attention that is not here is refused.
+    `fresh` by attention gives the fields of student and target on new data: `fresh(name, matrix, target,
+    tokens, rng)` with the target's eigenvalues if tied, `fresh(matrix, target, tokens, pairs, rng, queries)`
+    with its matrix if untied.
     `dense(samples, tokens, entries, size)`, with the observed entries of a sample, is the side and the width
     of the largest array, `remedy` what makes it smaller.
     """
@@ -168,7 +216,7 @@ class Sight:
     draws: Mapping[str, Named]
     dense: Callable[[int, int, int, int], tuple[int, int]]
     remedy: str
-    fresh: Named | None = None
+    fresh: Mapping[str, Named]
 
 
 def _token_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:
@@ -189,7 +237,10 @@ TOKENS = Sight(
     {"tied": "attnlaw.learning.sensing:draw_tokens", "untied": "attnlaw.learning.pair_sensing:draw_pairs"},
     _token_rows,
     "or alpha",
-    "attnlaw.learning.sensing:fresh_draws",
+    {
+        "tied": "attnlaw.learning.sensing:fresh_draws",
+        "untied": "attnlaw.learning.pair_sensing:fresh_pairs",
+    },
 )
 SIGNED = Sight(
     "signed",
@@ -197,7 +248,7 @@ SIGNED = Sight(
     {"tied": "attnlaw.learning.sensing:draw_signed"},
     _token_rows,
     "or alpha",
-    "attnlaw.learning.sensing:fresh_draws",
+    {"tied": "attnlaw.learning.sensing:fresh_draws"},
 )
 GOE = Sight(
     "goe",
@@ -205,7 +256,7 @@ GOE = Sight(
     {"tied": "attnlaw.learning.sensing:draw_matrices"},
     _matrix_rows,
     "or token sensing",
-    "attnlaw.learning.sensing:fresh_gaussian",
+    {"tied": "attnlaw.learning.sensing:fresh_gaussian"},
 )
 GINIBRE = Sight(
     "ginibre",
@@ -213,5 +264,6 @@ GINIBRE = Sight(
     {"untied": "attnlaw.learning.pair_sensing:draw_squares"},
     _square_rows,
     "or token sensing",
+    {"untied": "attnlaw.learning.pair_sensing:fresh_squares"},
 )
 SENSINGS = table(TOKENS, SIGNED, GOE, GINIBRE)

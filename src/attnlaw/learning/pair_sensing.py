@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlaw.learning.outputs import PAIRS
-from attnlaw.learning.sensing import Array, check_dense
+from attnlaw.learning.sensing import TEST_SEQUENCES, Array, check_dense, correlated
 
 
 @dataclass(frozen=True)
@@ -115,17 +115,21 @@ class SquareSensing:
         return self.rows @ self.rows.T
 
 
-def draw_pairs(samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator) -> PairSensing:
-    """Sequences of Gaussian tokens; keys of their own where `pairs` is crossed."""
+def draw_pairs(
+    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
+) -> PairSensing:
+    """Sequences of Gaussian tokens; keys of their own where `pairs` is crossed. `queries`: only so many."""
     kind = PAIRS[pairs]
-    x = rng.standard_normal((tokens, samples, size))
+    x = rng.standard_normal((tokens if queries is None else queries, samples, size))
     z = rng.standard_normal((tokens, samples, size)) if kind.crossed else x
-    return PairSensing(x, z, tuple(kind.places(tokens)))
+    return PairSensing(x, z, kind.seen(tokens, queries))
 
 
-def draw_squares(samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator) -> SquareSensing:
+def draw_squares(
+    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
+) -> SquareSensing:
     """A Gaussian matrix for each pair of each sample; `all` pairs as tokens show them (`mirrored`)."""
-    rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens), size * size)) / np.sqrt(size)
+    rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
         square = rows.reshape(samples, tokens, tokens, size, size)
         flipped = square.swapaxes(3, 4)
@@ -134,6 +138,22 @@ def draw_squares(samples: int, tokens: int, pairs: str, size: int, rng: np.rando
             for b in range(a):
                 square[:, a, b] = flipped[:, b, a]
     return SquareSensing(rows, samples, tokens, size)
+
+
+def fresh_pairs(
+    matrix: Array, target: Array, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
+) -> tuple[Array, Array]:
+    """Fields of a student's and of the target's matrix on 8192 fresh sequences."""
+    fresh = draw_pairs(TEST_SEQUENCES, tokens, pairs, len(matrix), rng, queries)
+    return fresh.fields(matrix), fresh.fields(target)
+
+
+def fresh_squares(
+    matrix: Array, target: Array, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
+) -> tuple[Array, Array]:
+    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    z = rng.standard_normal((2, TEST_SEQUENCES, PAIRS[pairs].count(tokens, queries)))
+    return correlated(matrix, target, z)
 
 
 def hidden_target(values: Array, rng: np.random.Generator) -> Array:

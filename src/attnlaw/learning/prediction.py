@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,6 +76,19 @@ class Prediction(Shown, verb="learn"):
     def relative_error(self) -> Estimate:
         """`E / Q*`."""
         return self.estimation_error / self.problem.target.second_moment
+
+    @property
+    def angle(self) -> Estimate | None:
+        """`arccos(m/sqrt(q Q*))` between the trained matrix and the target, where a loss sets no scale."""
+        q, Q = self.norm.value, self.problem.target.second_moment
+        if self.problem.shown.queries is None or not q:
+            return None
+        return Estimate(math.acos(min(max(self.overlap.value / math.sqrt(q * Q), -1.0), 1.0)))
+
+    @property
+    def wrong_keys(self) -> Estimate | None:
+        """`angle/pi`: the share of fresh queries whose larger score is that of the wrong key of two."""
+        return None if self.angle is None else self.angle / math.pi
 
     @property
     def atom_at_zero(self) -> float:

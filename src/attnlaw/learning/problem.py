@@ -23,9 +23,10 @@ nuclear-norm-regularised sensing of a positive semidefinite S.
 Untied attention has `S = W_Q W_K^T / sqrt(m d)` and fields `h_ab = x_a^T S z_b / sqrt(d)` of the ordered
 pairs (query a, key b) that `pairs` names, P per sample, each with independent noise of variance Delta/2. The
 risk is `sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `lt d |S|_*`, `lt = 2 sqrt(kappa) lambda` for the
-penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie and Jaakkola 2004), or `lambda d |S|_F^2`. These
-equations extend arXiv 2509.24914; the extension is ours. In one pass over fresh samples all T^2 ordered pairs
-are seen, self pairs centred as above.
+penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie and Jaakkola 2004), or `lambda d |S|_F^2`. With the
+cross-entropy (`loss`) a sample is one query and two keys, of which one is attended
+(`attnlaw.learning.attended_key`). These equations extend arXiv 2509.24914; the extension is ours. In one pass
+over fresh samples all T^2 ordered pairs are seen, self pairs centred as above.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from typing import Any
 from attnlaw.base.declare import table
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import Settings, setting
-from attnlaw.learning.outputs import ATTENTIONS, OUTPUTS, PAIRS
+from attnlaw.learning.outputs import ATTENTIONS, LOSSES, OUTPUTS, PAIRS, Output
 from attnlaw.learning.settings import FreshSettings, ProblemSettings
 from attnlaw.learning.students import STUDENTS, Student
 from attnlaw.learning.target import Target
@@ -50,6 +51,8 @@ SHARED = (
     "tokens",
     "output",
     "beta",
+    "loss",
+    "soft_labels",
     "noise",
     "weight_decay",
     "student",
@@ -127,6 +130,8 @@ class Problem:
     pairs: str | None = None
     width: float | None = None
     flow_time: float | None = None
+    loss: str = "squared"
+    soft_labels: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.target, Target):
@@ -145,7 +150,7 @@ class Problem:
             object.__setattr__(self, name, getattr(stated, name))
         self._settle_attention(stated)
         spread = self.beta * math.sqrt(self.target.second_moment + self.noise)
-        if OUTPUTS[self.output].tempered and spread > STEEPEST:
+        if self.shown.tempered and spread > STEEPEST:
             raise BadSetting(
                 "beta",
                 f"with it the logits spread over {spread:.3g}, expected at most {STEEPEST:g}; lower it or "
@@ -178,7 +183,7 @@ class Problem:
         object.__setattr__(self, "pairs", stated.pairs if paired else "all")
 
     def _check_groups(self) -> None:
-        if not OUTPUTS[self.output].weighted:
+        if not self.shown.weighted:
             able = " or ".join(name for name, one in OUTPUTS.items() if one.weighted)
             raise BadSetting("groups", f"need {{output}} {able}")
         if self.noise:
@@ -213,6 +218,11 @@ class Problem:
         return found
 
     @property
+    def shown(self) -> Output:
+        """What labels show: the output, or what the loss asks for instead."""
+        return LOSSES[self.loss].shown or OUTPUTS[self.output]
+
+    @property
     def sides(self) -> int:
         """Of the spectrum: 2 where the theory sees singular values with both signs."""
         return ATTENTIONS[self.attention].sides
@@ -220,15 +230,15 @@ class Problem:
     @property
     def observations_per_sample(self) -> float:
         """What a sample tells of S, by the output; P pairs if untied."""
-        if ATTENTIONS[self.attention].paired:
+        if ATTENTIONS[self.attention].paired and self.shown.queries is None:
             return float(PAIRS[self.pairs or ""].count(self.tokens))
-        return OUTPUTS[self.output].observations(self.tokens)
+        return self.shown.observations(self.tokens)
 
     def prediction_error(self, E: float) -> float | None:
         """The error on fresh clean labels per sample, None where E alone does not tell it."""
-        if ATTENTIONS[self.attention].paired:
+        if ATTENTIONS[self.attention].paired and self.shown.queries is None:
             return self.observations_per_sample * E
-        return OUTPUTS[self.output].prediction_error(self.tokens, E)
+        return self.shown.prediction_error(self.tokens, E)
 
     @property
     def sample_ratio(self) -> float:

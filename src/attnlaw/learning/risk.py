@@ -5,6 +5,7 @@ Risk of arXiv:2509.24914, summed over samples and over ALL ordered pairs (a, b) 
     R(S) = sum_mu sum_{a,b} (y_ab - yhat_ab)^2      (linear: each error may carry its own weight)
     linear   yhat_ab = h_ab,                              y_ab = h*_ab + noise_ab
     softmax  yhat_ab = exp(beta h_ab)/sum_c exp(beta h_ac),  y = the same function of h* + noise
+    attended key: R(S) = sum_mu log(1 + e^v) - y v,  v = beta (h_1 - h_2),  y = 1 where it is the first
 
 | letter | meaning | shape |
 |---|---|---|
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.special import expit
 
 from attnlaw.learning.pair_sensing import PairSensing, SquareSensing
 from attnlaw.learning.sensing import Array, Sensing, upper
@@ -38,6 +40,7 @@ class Linear:
     weights: Array
     ordered: bool = False
     quadratic: ClassVar[bool] = True
+    drawn: ClassVar[bool] = False
 
     def labels(self, fields: Array, tokens: int) -> Array:
         """The fields, packed."""
@@ -101,7 +104,39 @@ class Softmax:
         return 2.5 * self.beta**2 * pair_counts(tokens)
 
 
-Loss = Linear | Softmax
+@dataclass(frozen=True)
+class Attended:
+    """The cross-entropy of the key that a query attends to, of two: fields (n, 2).
+
+    `drawn`: labels are keys, drawn by the probability `sigma(beta (h_1 - h_2))` of the first, else that
+    probability.
+    """
+
+    beta: float
+    drawn: bool = True
+    quadratic: ClassVar[bool] = False
+
+    def labels(self, fields: Array, tokens: int) -> Array:
+        """The probability of the first key, shape (n,)."""
+        return np.asarray(expit(self.beta * (fields[:, 0] - fields[:, 1])))
+
+    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+        """`sum log(1 + e^v) - y v`, `v = beta (h_1 - h_2)`, and its gradient in the fields.
+
+        >>> value, gradient = Attended(beta=2.0).loss(np.zeros((1, 2)), np.ones(1), 2)
+        >>> round(value, 6), gradient.tolist()
+        (0.693147, [[-1.0, 1.0]])
+        """
+        v = self.beta * (fields[:, 0] - fields[:, 1])
+        slope = self.beta * (expit(v) - labels)
+        return float((np.logaddexp(0.0, v) - labels * v).sum()), np.stack([slope, -slope], axis=1)
+
+    def curvature(self, tokens: int) -> Array:
+        """A diagonal upper bound of `beta^2 sigma (1 - sigma) [[1, -1], [-1, 1]]`."""
+        return np.full(2, 0.5 * self.beta**2)
+
+
+Loss = Linear | Softmax | Attended
 
 
 def linear_loss(problem: Problem, weights: Array) -> Linear:
@@ -112,6 +147,11 @@ def linear_loss(problem: Problem, weights: Array) -> Linear:
 def softmax_loss(problem: Problem, weights: Array) -> Softmax:
     """The loss of the softmax output, whose observations all weigh the same."""
     return Softmax(problem.beta)
+
+
+def attended_loss(problem: Problem, weights: Array) -> Attended:
+    """The loss on the attended key."""
+    return Attended(problem.beta, drawn=not problem.soft_labels)
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,10 @@ def leading_order(problem: Problem) -> tuple[float | None, float | None]:
     It is known for power-law targets, by student and output.
     """
     target, laws = problem.target, problem.who.leading
-    if target.exponent is None or target.dimension is None or problem.output not in laws:
+    if target.exponent is None or target.dimension is None or problem.shown.name not in laws:
         return None, None
     ratio = problem.observations * target.dimension / problem.sides
-    constant = laws[problem.output](target.exponent)
+    constant = laws[problem.shown.name](target.exponent)
     (leading,) = _leading_error(target.exponent, [ratio], problem.noise, constant).tolist()
     return leading, predicted_exponent(target.exponent, problem.noise)
 

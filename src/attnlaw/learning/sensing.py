@@ -206,13 +206,18 @@ def fresh_gaussian(
     name: str, matrix: Array, target: Array, tokens: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
-    size = target.size
-    q, m = float(np.vdot(matrix, matrix)) / size, float(np.diag(matrix) @ target) / size
-    total = float(target @ target) / size
     first, second = upper(tokens)
     scale = np.where(first == second, np.sqrt(2.0), 1.0)
-    z = scale * rng.standard_normal((2, TEST_SEQUENCES, first.size))
-    return m / np.sqrt(total) * z[0] + np.sqrt(max(q - m * m / total, 0.0)) * z[1], np.sqrt(total) * z[0]
+    return correlated(matrix, np.diag(target), scale * rng.standard_normal((2, TEST_SEQUENCES, first.size)))
+
+
+def correlated(matrix: Array, target: Array, z: Array) -> tuple[Array, Array]:
+    """Gaussian fields of two matrices, of covariance [[q, m], [m, Q]], from independent ones z (2, ...)."""
+    size = len(matrix)
+    q, m, Q = (
+        float(np.vdot(*pair)) / size for pair in ((matrix, matrix), (matrix, target), (target, target))
+    )
+    return m / np.sqrt(Q) * z[0] + np.sqrt(max(q - m * m / Q, 0.0)) * z[1], np.sqrt(Q) * z[0]
 
 
 def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:

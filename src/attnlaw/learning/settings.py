@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.learning.outputs import ATTENTIONS, OUTPUTS, PAIRS
+from attnlaw.learning.outputs import ATTENTIONS, LOSSES, OUTPUTS, PAIRS, Output
 from attnlaw.learning.students import STUDENTS
 
 if TYPE_CHECKING:
@@ -36,6 +36,21 @@ class ProblemSettings(Settings):
         above=0,
         where=("output", "tempered"),
         many=True,
+        panel=PROBLEM,
+    )
+    loss: str = setting(
+        "squared",
+        "What training lowers: squared errors of the softmax, or the cross-entropy of the attended key (one "
+        "query, two keys).",
+        choices=LOSSES,
+        where=("output", "choosing"),
+        many=True,
+        panel=PROBLEM,
+    )
+    soft_labels: bool = setting(
+        False,
+        "Show the target's probabilities themselves instead of a key drawn by them.",
+        where=("loss", "drawn"),
         panel=PROBLEM,
     )
     attention: str = setting(
@@ -129,7 +144,9 @@ class ProblemSettings(Settings):
                     f"{1 / LARGEST:g} to {LARGEST:g}",
                     value,
                 )
-        output = OUTPUTS[self.output]
+        output = self.shown
+        if LOSSES[self.loss].drawn:
+            self._check_loss()
         if self.tokens < output.least_tokens:
             raise BadSetting(
                 "tokens",
@@ -151,24 +168,56 @@ class ProblemSettings(Settings):
         if output.most_tokens is not None and self.tokens > output.most_tokens:
             raise BadSetting(
                 "tokens",
-                f"expected {output.most_tokens} with {{output}} {self.output}, which has a theory for no "
-                "more" + ("; or take the softmax with a large {beta}" if output.settles else ""),
+                f"expected {output.most_tokens} with {self._taught}, which has a theory for no more"
+                f"{output.beyond}",
                 self.tokens,
+            )
+
+    @property
+    def shown(self) -> Output:
+        """What labels show: the output, or what the loss asks for instead."""
+        return LOSSES[self.loss].shown or OUTPUTS[self.output]
+
+    @property
+    def _taught(self) -> str:
+        """The setting that says what labels show, with its value."""
+        drawn = LOSSES[self.loss].drawn
+        return f"{{loss}} {self.loss}" if drawn else f"{{output}} {self.output}"
+
+    def _check_loss(self) -> None:
+        if not OUTPUTS[self.output].choosing:
+            raise BadSetting("loss", "needs {output} softmax, whose rows tell a key", self.loss)
+        if not ATTENTIONS[self.attention].paired:
+            raise BadSetting("loss", "has no theory with {attention} tied; take untied", self.loss)
+        if self.pairs != "cross":
+            raise BadSetting(
+                "pairs", f"expected cross with {self._taught}: keys of another sequence", self.pairs
+            )
+        if self.noise:
+            raise BadSetting(
+                "noise", f"expected 0 with {self._taught}: a smaller {{beta}} makes labels noisy", self.noise
+            )
+        if not self.weight_decay:
+            raise BadSetting(
+                "weight_decay",
+                f"expected more than 0 with {self._taught}: labels that can be separated have no least loss",
+                self.weight_decay,
             )
 
     def _check_student(self) -> None:
         known = {name: one.under(self.attention) for name, one in STUDENTS.items()}
-        able = [name for name, one in known.items() if one is not None and self.output in one.theories]
+        able = [name for name, one in known.items() if one is not None and self.shown.name in one.theories]
         if not able:
             raise BadSetting(
                 "output",
-                f"has no theory with {{attention}} {self.attention}; take linear, or {{attention}} tied",
+                f"has no theory with {{attention}} {self.attention}; take linear, or {{attention}} tied"
+                + (", or {loss} cross-entropy" if OUTPUTS[self.output].choosing else ""),
                 self.output,
             )
         if self.student not in able:
             more = "" if self.attention == "tied" else f" and {{attention}} {self.attention}"
             raise BadSetting(
-                "student", f"expected {' or '.join(able)} with {{output}} {self.output}{more}", self.student
+                "student", f"expected {' or '.join(able)} with {self._taught}{more}", self.student
             )
 
     def _check_flow(self) -> None:
@@ -214,6 +263,8 @@ class ProblemSettings(Settings):
             tokens=self.tokens,
             output=self.output,
             beta=self.beta,
+            loss=self.loss,
+            soft_labels=self.soft_labels,
             target=bulk if self.target_spike is None else bulk.with_spikes(self.target_spike),
             noise=self.noise,
             weight_decay=self.weight_decay,
@@ -235,6 +286,9 @@ class FreshSettings(ProblemSettings):
     def _check_student(self) -> None:
         if STUDENTS[self.student].under(self.attention) is None or not ATTENTIONS[self.attention].paired:
             super()._check_student()
+
+    def _check_loss(self) -> None:
+        raise BadSetting("loss", "has no theory of one pass over fresh samples; give {alpha}", self.loss)
 
     def _check_pairs(self) -> None:
         if self.pairs != "all":

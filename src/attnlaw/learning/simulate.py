@@ -13,6 +13,7 @@ sample count is n = round(alpha d^2), and every seed draws its own data and nois
 | overlap, norm | m = Tr(S_hat^T S*)/d, q = |S_hat|_F^2/d |
 | trace, nuclear_norm | Tr S_hat/d if tied, |S_hat|_*/d if untied |
 | rank_fraction | share of eigenvalues (untied: singular values) of S_hat that are not zero |
+| angle, wrong_keys | of S_hat to S*; share of fresh queries that prefer the other key (cross-entropy) |
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.progress import watched
 from attnlaw.base.settings import require
 from attnlaw.base.shown import Shown
-from attnlaw.learning.outputs import OUTPUTS, SENSINGS
+from attnlaw.learning.outputs import PAIRS, SENSINGS
 from attnlaw.learning.pair_sensing import hidden_target
 from attnlaw.learning.prediction import size_of
 from attnlaw.learning.problem import ENTRIES, Problem
@@ -50,6 +51,8 @@ QUANTITIES = (
     "trace",
     "nuclear_norm",
     "rank_fraction",
+    "angle",
+    "wrong_keys",
 )
 WAIT = 0.2  # seconds between two looks for Ctrl-C
 NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
@@ -77,6 +80,8 @@ class Measurement(Shown, verb="learn.simulate"):
     trace: Estimate | None
     nuclear_norm: Estimate | None
     rank_fraction: Estimate
+    angle: Estimate | None
+    wrong_keys: Estimate | None
     solver: str
     residual: float
     eigenvalues: Array = field(repr=False, compare=False)
@@ -183,7 +188,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         raise BadSetting(
             "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
         )
-    STUDENTS[problem.student].theory(problem.output)
+    problem.who.theory(problem.shown.name)
     size = require("size", size, int, least=2)
     problem.target.quantiles(size)
     columns = size if problem.width is None else problem.width * size
@@ -211,7 +216,7 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
 def _entries(problem: Problem) -> int:
     """Observed entries of a sample: pairs a <= b, untied the ordered pairs that are seen."""
     if problem.sides == 2:
-        return round(problem.observations_per_sample)
+        return PAIRS[problem.pairs or ""].count(problem.tokens, problem.shown.queries)
     return problem.tokens * (problem.tokens + 1) // 2
 
 
@@ -226,16 +231,18 @@ def draw_risk(problem: Problem, target: Array, samples: int, sensing: str, rng: 
     target = target if target.ndim == 2 else np.diag(target)
     if problem.sides == 2:
         draw = named(SENSINGS[sensing].draws[problem.attention])
-        pairs = draw(samples, tokens, problem.pairs, size, rng)
+        pairs = draw(samples, tokens, problem.pairs, size, rng, problem.shown.queries)
         clean = pairs.fields(target)
-        loss = named(OUTPUTS[problem.output].loss)(problem, np.ones(clean.shape))
-        return Risk(pairs, loss, clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape))
+        loss = named(problem.shown.loss)(problem, np.ones(clean.shape))
+        fields = clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape)
+        labels = loss.labels(fields, tokens)
+        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
     data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
     weights, noise = _weights_and_noise(problem, samples)
     first, second = upper(tokens)
     deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
     fields = data.fields(target) + deviations * rng.standard_normal(noise.shape)
-    loss = named(OUTPUTS[problem.output].loss)(problem, weights)
+    loss = named(problem.shown.loss)(problem, weights)
     return Risk(data, loss, loss.labels(fields, tokens))
 
 
@@ -273,18 +280,42 @@ def _run(
     }
     error_on_fresh = problem.prediction_error(values["estimation_error"])
     if error_on_fresh is None:
-        error_on_fresh = _on_fresh_sequences(problem, risk, sensing, target, matrix, rng)
-    return _Run(trained, values | {"prediction_error": error_on_fresh}, eigenvalues)
+        values |= _on_fresh_sequences(problem, risk, sensing, (target, teacher), matrix, rng)
+    else:
+        values["prediction_error"] = error_on_fresh
+    if problem.shown.queries is not None and values["norm"] > 0:
+        cosine = values["overlap"] / np.sqrt(values["norm"] * np.vdot(teacher, teacher) / size)
+        values["angle"] = float(np.arccos(np.clip(cosine, -1.0, 1.0)))
+    return _Run(trained, values, eigenvalues)
 
 
 def _on_fresh_sequences(
-    problem: Problem, risk: Risk, sensing: str, target: Array, matrix: Array, rng: np.random.Generator
-) -> float:
-    """The mean loss of a student over 8192 fresh sequences with clean labels."""
-    fresh = named(SENSINGS[sensing].fresh)
-    student, teacher = fresh(sensing, matrix, target, problem.tokens, rng)
-    loss, _ = risk.output.loss(student, risk.output.labels(teacher, problem.tokens), problem.tokens)
-    return loss / TEST_SEQUENCES
+    problem: Problem,
+    risk: Risk,
+    sensing: str,
+    target: tuple[Array, Array],
+    matrix: Array,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """The mean loss of a student over 8192 fresh sequences with clean labels, and how often it errs.
+
+    `target` are its eigenvalues (singular values) and its matrix.
+    """
+    fresh, queries, tokens = (
+        named(SENSINGS[sensing].fresh[problem.attention]),
+        problem.shown.queries,
+        problem.tokens,
+    )
+    if problem.sides == 1:
+        student, teacher = fresh(sensing, matrix, target[0], tokens, rng)
+    else:
+        student, teacher = fresh(matrix, target[1], tokens, problem.pairs, rng, queries)
+    loss, _ = risk.output.loss(student, risk.output.labels(teacher, tokens), tokens)
+    found = {"prediction_error": loss / TEST_SEQUENCES}
+    if queries is not None:
+        wrong = (student[:, 0] > student[:, 1]) != (teacher[:, 0] > teacher[:, 1])
+        found["wrong_keys"] = float(wrong.mean())
+    return found
 
 
 def _weights_and_noise(problem: Problem, samples: int) -> tuple[Array, Array]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +99,17 @@ class Answer:
     start: Callable[[factorized.Batch], tuple[Reals, Reals, Reals]]
     step: Callable[[Problem, Order], tuple[float, ...]]
     cuts: bool
+
+
+class Channel(Protocol):
+    """What a fixed point is made of: averages at given (E, theta, V), and the error on clean labels."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+    def average(self, E: float, theta: float, V: float) -> Order: ...
+
+    def test_error(self, E: float, theta: float) -> float: ...
 
 
 class _Channel:
@@ -198,12 +210,12 @@ def solve(
     coarse = _Channel(problem, min(10, final))
     state = start or _linear_start(coarse, answer)
     for channel, goal in ((coarse, 1e-3), (_Channel(problem, final), tolerance)):
-        point = _fixed_point(channel, answer, state, goal)
+        point = fixed_point(channel, answer, state, goal)
         state = (point.E, point.theta, point.V)
     if not point.iteration.converged:
         return point
     replicates = (
-        _fixed_point(_Channel(problem, final - 2, scramble), answer, state, 10 * tolerance)
+        fixed_point(_Channel(problem, final - 2, scramble), answer, state, 10 * tolerance)
         for scramble in range(1, REPLICATES + 1)
     )
     return replace(point, replicates=tuple(replicates))
@@ -226,16 +238,16 @@ def _linear_start(channel: _Channel, answer: Answer) -> tuple[float, float, floa
         np.array([problem.weight_decay]),
     )
     E, gap, V = answer.start(batch)
-    return float(E[0]), _angle(problem.target.second_moment, float(E[0]), float(gap[0])), float(V[0])
+    return float(E[0]), angle(problem.target.second_moment, float(E[0]), float(gap[0])), float(V[0])
 
 
-def _angle(Q: float, E: float, gap: float) -> float:
+def angle(Q: float, E: float, gap: float) -> float:
     """theta for `gap = Q* - m`."""
     return float(np.arctan2(np.sqrt(max(E - gap * gap / Q, 0.0)), gap / np.sqrt(Q)))
 
 
-def _fixed_point(
-    channel: _Channel, answer: Answer, start: tuple[float, float, float], tolerance: float
+def fixed_point(
+    channel: Channel, answer: Answer, start: tuple[float, float, float], tolerance: float
 ) -> SoftmaxPoint:
     """Solved for `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
     problem = channel.problem
@@ -272,13 +284,14 @@ def _factors_start(batch: factorized.Batch) -> tuple[Reals, Reals, Reals]:
 
 def _factors_step(problem: Problem, order: Order) -> tuple[float, ...]:
     Q, a = problem.target.second_moment, _least(problem, order)
-    b, r = 2 * problem.weight_decay / order.mhat, order.mhat / order.Vhat
-    parts = rectify(Truncated(problem.target.law, np.array([a])), np.array([b]))
+    # Untied, each observation tells of twice as many unknowns, and b = lt/mhat.
+    b, r = 2 / problem.sides * problem.weight_decay / order.mhat, order.mhat / order.Vhat
+    parts = rectify(Truncated(problem.target.law, np.array([a]), problem.sides), np.array([b]))
     J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
     # Scaling by r takes the distance `near` of (X - b)_+ from the target to E, without a difference of both.
     lost = (order.Vhat - order.mhat) / order.Vhat
     E, gap = r * near + lost * (Q - r * J), lost * Q + r * (Q - J + near) / 2
-    return E, _angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
+    return E, angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
 
 
 def _ridge_start(batch: factorized.Batch) -> tuple[Reals, Reals, Reals]:
@@ -291,7 +304,7 @@ def _ridge_step(problem: Problem, order: Order) -> tuple[float, ...]:
     full = order.Vhat + 4 * problem.weight_decay
     r, gap = order.mhat / full, (full - order.mhat) / full * Q
     E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
-    return E, _angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
+    return E, angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
 
 
 FACTORS = Answer(_factors_start, _factors_step, cuts=True)

@@ -10,7 +10,7 @@ from attnlaw.base.estimate import Outcome
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.rectified import Rectified
 from attnlaw.learning.outliers import find_outliers
-from attnlaw.learning.prediction import Prediction, estimates, recovered
+from attnlaw.learning.prediction import Prediction, estimates, recovered, size_of
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.softmax import Answer, SoftmaxPoint, solve
 
@@ -18,7 +18,15 @@ from attnlaw.learning.softmax import Answer, SoftmaxPoint, solve
 UNRESOLVED = 1e-19
 
 
-def predictions(problems: list[Problem], answer: Answer, report: Callable[[int], object]) -> list[Prediction]:
+Start = tuple[float, float, float]
+
+
+def predictions(
+    problems: list[Problem],
+    answer: Answer,
+    report: Callable[[int], object],
+    solved: Callable[[Problem, Answer, Start | None], SoftmaxPoint] = solve,
+) -> list[Prediction]:
     """Predictions of problems that share a target, each started at the one before along alpha."""
     order = sorted(
         range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
@@ -30,15 +38,15 @@ def predictions(problems: list[Problem], answer: Answer, report: Callable[[int],
         if problem.weight_decay == 0 and problem.noise == 0:
             results[i] = recovered(problem, 0.0, 0.0, 0, 0.0 if answer.cuts else None)
         else:
-            point = solve(problem, answer, start)
+            point = solved(problem, answer, start)
             start = (point.E, point.theta, point.V) if point.iteration.converged else None
             results[i] = _prediction(problem, answer, point)
         report(done)
     return [results[i] for i in range(len(problems))]
 
 
-def _values(answer: Answer, point: SoftmaxPoint) -> dict[str, float]:
-    """What is an average over draws, under its name in a prediction."""
+def _values(problem: Problem, answer: Answer, point: SoftmaxPoint) -> dict[str, float]:
+    """What is an average, under its name in a prediction."""
     values = {
         "estimation_error": point.E,
         "prediction_error": point.test,
@@ -46,7 +54,7 @@ def _values(answer: Answer, point: SoftmaxPoint) -> dict[str, float]:
         "overlap": point.m,
         "norm": point.q,
         "rank_fraction": point.rank,
-        "trace": point.trace,
+        **size_of(problem, point.trace),
         "noise_level": point.a,
     }
     return {**values, "threshold": point.b} if answer.cuts else values
@@ -57,9 +65,9 @@ def errors(problem: Problem, answer: Answer, point: SoftmaxPoint) -> dict[str, f
 
     The iteration's error is relative to E, so for m and q it is relative to their distance from Q*.
     """
-    found = [_values(answer, replicate) for replicate in point.replicates]
+    found = [_values(problem, answer, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)
-    sizes = _values(answer, point) | {"overlap": away, "norm": 2 * away + point.E}
+    sizes = _values(problem, answer, point) | {"overlap": away, "norm": 2 * away + point.E}
     if not answer.cuts:
         sizes["rank_fraction"] = 0.0
     root = np.sqrt(len(found))
@@ -83,18 +91,18 @@ def _prediction(problem: Problem, answer: Answer, point: SoftmaxPoint) -> Predic
             f"residual {iteration.residual:.1e} after {iteration.steps} steps, these values may be far off; "
             "lower beta or raise the weight decay for a unique proximal point"
         )
-    values = _values(answer, point)
+    values = _values(problem, answer, point)
     return Prediction(
         problem=problem,
         **estimates(
             problem,
             values.pop("estimation_error"),
             **values,
-            errors=errors(problem, answer, point) if iteration.converged else None,
+            errors=errors(problem, answer, point) if point.replicates else None,
         ),
         shrinkage=point.r,
         spectrum=(
-            Rectified(FreeConvolution(law, point.a), point.b, point.r)
+            Rectified(FreeConvolution(law, point.a), point.b, point.r, problem.sides)
             if answer.cuts
             else FreeConvolution(law.scaled(point.r), point.r * point.a)
         ),

@@ -37,7 +37,7 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
     tell, total = progress or silent, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
-        kind = (problem.student, problem.attention, problem.output, problem.flow_time is None)
+        kind = (problem.student, problem.attention, problem.shown.name, problem.flow_time is None)
         groups.setdefault((*kind, problem.target, len(problem.channels)), []).append(index)
     found: dict[int, Prediction] = {}
     for (_, _, output, *_), places in groups.items():

@@ -57,7 +57,7 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     if not student.penalised:
         able = [name for name, one in STUDENTS.items() if one.penalised]
         raise BadSetting("student", f"which has no weight decay; choose {' or '.join(able)}", problem.student)
-    closed_form = student.best_decay.get(problem.output)
+    closed_form = student.best_decay.get(problem.shown.name)
     known = None if closed_form is None else closed_form(problem)
     if known is not None:
         return BestDecay(known, state_evolution(replace(problem, weight_decay=known)))

@@ -39,7 +39,6 @@ from attnlaw.base.errors import BadSetting
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.rectified import rectify
-from attnlaw.learning.outputs import OUTPUTS
 from attnlaw.learning.students import STUDENTS
 from attnlaw.learning.target import Target
 
@@ -106,8 +105,8 @@ def thresholds(
 
 
 def problem_thresholds(problem: Problem) -> Thresholds | None:
-    """The thresholds of a problem; None for labels that never reveal the target (hardmax)."""
-    if not OUTPUTS[problem.output].revealing:
+    """The thresholds of a problem; None for labels that never reveal the target (hardmax, a drawn key)."""
+    if not problem.shown.revealing:
         return None
     return thresholds(
         problem.target, problem.observations_per_sample, problem.noise, problem.student, problem.attention

@@ -83,6 +83,10 @@ MEASURED = (
     Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
     Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
     Quantity("nuclear_norm", "|Ŝ|_*/d, the sum of singular values over d (untied)", error=True, brief=True),
+    Quantity("angle", "between Ŝ and S*, arccos(m/√(q Q*)) (cross-entropy, which sets no scale)", error=True),
+    Quantity(
+        "wrong_keys", "share of fresh queries that attend most to the wrong key", error=True, brief=True
+    ),
 )
 RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", quiet=True)
 QUANTITIES = (
@@ -161,7 +165,7 @@ def _problem(case: Learn) -> Problem | InputError:
 def _together(case: Learn) -> Hashable:
     """Cases of one target, student and output are solved at once where that changes no digit."""
     target = (case.target_rank, case.target_exponent, case.target_dimension, case.target_spike)
-    at_once = case.output in STUDENTS[case.student].at_once
+    at_once = case.shown.name in STUDENTS[case.student].at_once
     return (case.student, case.output, *target) if at_once else None
 
 

@@ -82,6 +82,15 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
     return predictions(problems, FACTORS, report)
 
 
+def attended_key(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """One after the other; the loss is convex, and every start leads to the same point."""
+    from attnlaw.learning.attended_key import solve
+    from attnlaw.learning.softmax import FACTORS
+    from attnlaw.learning.softmax_prediction import predictions
+
+    return predictions(problems, FACTORS, report, lambda problem, answer, start: solve(problem, start))
+
+
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """L-BFGS on the weights W; a small weight decay below interpolation in its convex form.
 
@@ -142,7 +151,8 @@ def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: 
             rng,
             check,
         )
-    if 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.labels.size < size * size:
+    is_small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.output.quadratic
+    if is_small and risk.labels.size < size * size:
         trained = train_splitting(risk, problem.weight_decay, check, shrunk)
         if trained.converged:
             return trained
@@ -190,7 +200,7 @@ FACTORIZED = Student(
         colour=0,
         penalised=True,
         factored=True,
-        theories={"linear": linear},
+        theories={"linear": linear, "cross-entropy": attended_key},
         trainer=train_untied,
         interpolation=untied_interpolation,
         recovery=untied_recovery,

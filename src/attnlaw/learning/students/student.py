@@ -29,8 +29,9 @@ class Student:
     | `penalised` | whether `weight_decay` plays a part |
     | `factored` | whether it has factors, whose `width` may be limited |
     | `flowing` | whether its gradient flow is known at every `flow_time` |
-    | `theories` | output -> `theory(problems, report)`: predictions of problems that share target and output;
-      `report(done)` may tell how many are. An output that is not here is refused by name |
+    | `theories` | output (or a loss with labels of its own) -> `theory(problems, report)`: predictions of
+      problems that share target and output; `report(done)` may tell how many are. What is not here is refused
+      by name |
     | `at_once` | the outputs whose theory solves problems at once, each to the digits that it has alone |
     | `trainer` | `train(problem, risk, rng, check) -> Trained`; None: computed, not trained |
     | `interpolation` | `(target, noise) -> (observations per d^2, error there or None)` up to which it fits
@@ -76,5 +77,5 @@ class Student:
 
     def check_size(self, problem: Problem) -> None:
         """An `InputError` for a problem whose theory does not fit into memory."""
-        if problem.output in self.sizes:
-            named(self.sizes[problem.output])(problem)
+        if problem.shown.name in self.sizes:
+            named(self.sizes[problem.shown.name])(problem)
