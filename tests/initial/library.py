@@ -24,7 +24,8 @@ def drawn(values: dict[str, Any], seed: int) -> Any:
 
     kind = AutoModelForMaskedLM if values["model_type"] == "bert" else AutoModelForCausalLM
     torch.manual_seed(seed)
-    return kind.from_config(config(values), attn_implementation="eager").eval()
+    eager = {"attn_implementation": "eager", "experts_implementation": "eager"}
+    return kind.from_config(config(values), **eager).eval()
 
 
 def real_statistics(values: dict[str, Any], tokens: Tokens, draws: int, seed: int) -> dict[str, Any]:

@@ -13,14 +13,13 @@ from initial.two_samples import p_values
 from models.forward_pass import require_transformers
 from scipy.stats import chi2, kstest
 
-from attnlaw.base.errors import InputError
 from attnlaw.initial import Architecture, Tokens
 from attnlaw.initial.tokens import drawn_tokens
 
 torch = pytest.importorskip("torch")
 LEVEL = 1e-3
 TOKENS = Tokens((5, 9, 5, 17))
-LAZY = ("gpt2", "llama", "bert", "opt_post", "qwen3", "gpt_neox", "gemma2", "granite", "phi")
+PADDED = Tokens((5, 9, 3, 17, 0, 0), 2, (0, 0, 1, 1, 0, 0))
 
 
 def lazy_matrix(out: int, inner: int, seed: int = 0, **more: Any) -> Any:
@@ -70,11 +69,11 @@ def test_steps_and_gradients_are_those_of_a_drawn_matrix() -> None:
     start = whole()
     assert (start[2] == 0).all()
     expected = start.clone()
+    one.step(0.1)  # without a use
     for seed in (1, 2):
         d, x = rows(3, 6, seed), rows(3, 5, seed + 10)
         one.uses += [(d[:1], x[:1]), (d[1:], x[1:])]
         gradient = d.T @ x
-        gradient[2] = 0
         assert one.gradient_norm() == pytest.approx(float(gradient.norm()), rel=1e-12)
         one.step(0.1)
         expected = expected - 0.1 * gradient
@@ -82,20 +81,47 @@ def test_steps_and_gradients_are_those_of_a_drawn_matrix() -> None:
         assert torch.allclose(one.left(torch.eye(6, dtype=torch.float64)), expected, atol=1e-12)
 
 
-def trained(name: str, seed: int, steps: int, lazy: bool) -> dict[str, float]:
-    """Norms of gradients of every matrix and the loss before the first step, and the loss after the last."""
+def loss_of(model: Any, tokens: Tokens, causal: bool) -> Any:
+    """As `LazyModel.loss`, of a model whose weights are there."""
+    places, targets = tokens.targets(causal)
+    given = {"input_ids": torch.tensor([tokens.ids])}
+    given["attention_mask"] = torch.tensor([[1] * tokens.seen + [0] * tokens.padded])
+    if tokens.segments:
+        given["token_type_ids"] = torch.tensor([tokens.segments])
+    logits = model(**given, use_cache=False).logits[0]
+    return torch.nn.functional.cross_entropy(logits[places], torch.as_tensor(targets))
+
+
+def matrices(model: Any) -> dict[str, Any]:
+    """Parameters that are matrices as (out, in), views of the model's, by the names that lazy ones have."""
+    found = {}
+    transposed = [name for name, part in model.named_modules() if type(part).__name__ == "Conv1D"]
+    for key, one in model.named_parameters():
+        name = key.removesuffix(".weight")
+        if one.ndim == 2:
+            found[name] = (one, one.T if name in transposed else one)
+        elif one.ndim == 3:
+            found |= {f"{name}.{number}": (one, one[number]) for number in range(len(one))}
+    return found
+
+
+def norm_of(parameter: Any, name: str) -> float:
+    gradient = parameter.grad if parameter.ndim == 2 else parameter.grad[int(name.rpartition(".")[2])]
+    return float(gradient.norm())
+
+
+def trained(name: str, seed: int, steps: int, lazy: bool, tokens: Tokens = TOKENS) -> dict[str, float]:
+    """Norms of gradients of every matrix and the loss before each step, and the loss after the last."""
     from attnlaw.initial.lazy_model import lazy_model
 
-    causal, found = name != "bert", {}
-    places, targets = TOKENS.targets(causal)
     model = lazy_model(SMALL[name], seed) if lazy else drawn(SMALL[name], seed).double()
+    return steps_of(model, steps, tokens, causal=name != "bert")
 
-    def loss() -> Any:
-        if lazy:
-            return model.loss(TOKENS, causal)
-        logits = model(input_ids=torch.tensor([TOKENS.ids])).logits[0]
-        return torch.nn.functional.cross_entropy(logits[places], torch.as_tensor(targets))
 
+def steps_of(model: Any, steps: int, tokens: Tokens, causal: bool) -> dict[str, float]:
+    lazy = hasattr(model, "matrices")
+    loss = (lambda: model.loss(tokens, causal)) if lazy else (lambda: loss_of(model, tokens, causal))
+    found: dict[str, float] = {}
     for step in range(steps):
         value = loss()
         value.backward()
@@ -103,14 +129,34 @@ def trained(name: str, seed: int, steps: int, lazy: bool) -> dict[str, float]:
             norms = {key: one.gradient_norm() for key, one in model.matrices.items()}
             model.step(lambda _: 0.05)
         else:
-            matrices = {key: one for key, one in model.named_parameters() if one.ndim == 2}
-            norms = {key.removesuffix(".weight"): float(one.grad.norm()) for key, one in matrices.items()}
+            norms = {key: norm_of(one, key) for key, (one, _) in matrices(model).items()}
             with torch.no_grad():
-                for one in matrices.values():
-                    one -= 0.05 * one.grad
+                for parameter in {id(one): one for one, _ in matrices(model).values()}.values():
+                    parameter -= 0.05 * parameter.grad
             model.zero_grad()
         found |= {f"{step} {key}": norm for key, norm in norms.items()} | {f"{step} loss": value.item()}
     return found | {"last loss": loss().item()}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_lazy_model_is_the_model_of_the_weights_that_it_would_have(name: str) -> None:
+    """Three steps first, then all that was not asked: the library's model with these weights did the same."""
+    from attnlaw.initial.lazy_model import lazy_model
+
+    require_transformers("5.22", "initialisers of this version")
+    tokens = PADDED if name == "bert" else TOKENS
+    lazy, real = lazy_model(SMALL[name], 7), drawn(SMALL[name], 1).double()
+    found = steps_of(lazy, 3, tokens, causal=name != "bert")
+    with torch.no_grad():
+        for key, (_, view) in matrices(real).items():
+            one = lazy.matrices[key]
+            one.steps.clear()
+            view.copy_(one.right(torch.eye(one.inner, dtype=torch.float64)).T)
+    expected = steps_of(real, 3, tokens, causal=name != "bert")
+    assert found.keys() == expected.keys()
+    assert len(found) > 30
+    for key, value in expected.items():  # parts of the models compute in single precision
+        assert found[key] == pytest.approx(value, rel=1e-4, abs=1e-7), key
 
 
 def same_law(name: str, draws: int, steps: int) -> None:
@@ -125,22 +171,10 @@ def same_law(name: str, draws: int, steps: int) -> None:
     assert found[worst] > LEVEL / len(found), (worst, found[worst])
 
 
-@pytest.mark.parametrize("name", ["gpt2"])
-def test_steps_of_models_on_lazy_layers(name: str) -> None:
-    same_law(name, 25, 2)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("name", LAZY)
+@pytest.mark.parametrize("name", SMALL)
 def test_three_steps_of_every_model_on_lazy_layers(name: str) -> None:
     same_law(name, 200, 3)
-
-
-def test_experts_are_refused() -> None:
-    from attnlaw.initial.lazy_model import lazy_model
-
-    with pytest.raises(InputError, match="gradients of experts"):
-        lazy_model(SMALL["mixtral"], 0)
 
 
 # Root mean square change of logits after two steps, at widths 64 and 256.

@@ -36,7 +36,8 @@ def statistics(
     found |= {f"logit {i} {v}": own[:, i, v] for i, v in ((0, 0), (s - 1, 0), (s - 1, 1))}
     found["products of logits"] = own[:, 0, 0] * own[:, 1, 0]
     found["loss"] = loss
-    return {name: values for name, values in found.items() if values.std() > 1e-6 * abs(values.mean())}
+    # Lengths behind a norm are 1 but for epsilon (1e-6 of them) and rounding: there is nothing to compare.
+    return {name: values for name, values in found.items() if values.std() > 1e-4 * abs(values.mean())}
 
 
 def chain_statistics(

@@ -102,6 +102,19 @@ MATRICES = (
         log=True,
     ),
     Quantity(
+        "frobenius_norm_over_initial",
+        "Frobenius norm over its root mean square at initialisation; null where config.json does not tell",
+        called="size over initial",
+        error=True,
+        log=True,
+    ),
+    Quantity(
+        "score_spread_over_initial",
+        "logit_typical over its root mean square at initialisation, of QK",
+        called="score spread over initial",
+        log=True,
+    ),
+    Quantity(
         "factor_excess",
         "how much larger the factors of a head are than the smallest ones with its product; of a group of "
         "queries, and of stored factors",

@@ -20,6 +20,8 @@ from attnlaw.bounds.proxies import Proxies
 from attnlaw.bounds.spectrum_adaptive import Contribution
 from attnlaw.fits.null import NullTest
 from attnlaw.implicit.balance import balance_of
+from attnlaw.initial.architecture import Deviations
+from attnlaw.initial.moved import drawn_with, initial_size, initial_spread
 from attnlaw.models.model import Attention, Model, Product
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.numerics.logs import LN10, log_sum
@@ -73,6 +75,7 @@ def matrix_table(
     parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf
     contributions = iter(parts)
+    std = drawn_with(model)
     rows = []
     for test, ((place, product), (_, spectrum)) in zip(tests, _measured(model.network, spectra), strict=True):
         part = None if place.layer is None else next(contributions, None)
@@ -86,6 +89,7 @@ def matrix_table(
             **({} if part is None else _contribution_values(part, total)),
             "attnlaw_version": __version__,
         }
+        values |= {} if std is None else _initial_values(std, place, product, values)
         rows.append(flatten(MATRICES, values))
     return frame(rows, schema(MATRICES))
 
@@ -158,6 +162,17 @@ def _balance_values(place: Place, product: Product, spectrum: Spectrum) -> Row:
         "factor_imbalance": found.imbalance,
         "gauge": gauge,
     }
+
+
+def _initial_values(std: Deviations, place: Place, product: Product, values: Row) -> Row:
+    """Sizes over those that the library would have drawn."""
+    size = initial_size(std, place.kind, product.shape, product.inner)
+    found = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
+    if values.get("logit_typical") is None or place.kind != "qk":
+        return found
+    assert isinstance(product.block, Attention)
+    spread = initial_spread(std, product.block)
+    return found | {"score_spread_over_initial": values["logit_typical"] / spread}
 
 
 def _known(value: float | None, error: float | None) -> Estimate | None:

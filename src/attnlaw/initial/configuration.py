@@ -61,12 +61,9 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
     depth = depth or _size(config, *stack.depth)
     head_width = config.size("head_dim") or width // heads
     _refuse_parts(config, family)
+    std = std or _std(config, init)
     if std is None:
-        std = next((value for key in init.std if (value := config.number(key)) is not None), None)
-        if std is None:
-            raise InputError(
-                f"{config.source}: {init.std[0]} is missing; add it, or give a deviation (--std)"
-            )
+        raise InputError(f"{config.source}: {init.std[0]} is missing; add it, or give a deviation (--std)")
     order = _order(config, init)
     pad = config.values.get("pad_token_id")
     plain_order = order == "post" and not stack.first_norm  # OPT of 350M parameters
@@ -79,7 +76,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
         head_width=head_width,
         hidden=config.size(stack.inner_size) or 4 * width,
         vocabulary=_size(config, "vocab_size"),
-        deviations=Deviations.all_equal(std, std / math.sqrt(2 * depth) if init.scaled_residual else std),
+        deviations=_deviations(init, std, depth),
         activation=_activation(config, family),
         gated=init.gated,
         experts=_size(config, init.experts) if init.experts else 0,
@@ -112,6 +109,24 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
     )
 
 
+def deviations_of(config: Config, depth: int) -> Deviations | None:
+    """What the library of a config draws the weights of so many layers with.
+
+    None where its initialiser is not known, or where the config itself does not say the deviation.
+    """
+    found = _initialiser(config)
+    std = None if found is None else _std(config, found[2])
+    return None if found is None or std is None else _deviations(found[2], std, depth)
+
+
+def _std(config: Config, init: Initialiser) -> float | None:
+    return next((value for key in init.std if (value := config.number(key)) is not None), None)
+
+
+def _deviations(init: Initialiser, std: float, depth: int) -> Deviations:
+    return Deviations.all_equal(std, std / math.sqrt(2 * depth) if init.scaled_residual else std)
+
+
 def library_values(config: Config, depth: int = 0) -> dict[str, Any]:
     """The values of a config as its library takes them, with another number of layers where one is given."""
     kind, family, _ = _known(config)
@@ -128,11 +143,18 @@ def known_types() -> list[str]:
     return sorted(kind for family in known_families() for kind in family.init)
 
 
-def _known(config: Config) -> tuple[str, Family, Initialiser]:
+def _initialiser(config: Config) -> tuple[str, Family, Initialiser] | None:
+    """The model type of a config whose initialiser is known, with its family."""
     for family in known_families():
         for kind in config.model_types:
             if kind in family.init:
                 return kind, family, family.init[kind]
+    return None
+
+
+def _known(config: Config) -> tuple[str, Family, Initialiser]:
+    if found := _initialiser(config):
+        return found
     kinds = config.model_types
     near = next((one for one in known_families() if set(kinds) & set(one.model_types)), None)
     named = f"{config.source}: model_type {kinds[0]!r:.80}" if kinds else f"{config.source}: no model_type"

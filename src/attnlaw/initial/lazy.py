@@ -29,9 +29,9 @@ SAME = 1e-10  # of a row's length: what is left of it is rounding, the question 
 
 @dataclass(eq=False)
 class LazyMatrix:
-    """W (out, in) of deviation `std`, drawn as far as it is asked for; its first `uses` since the last step.
+    """W (out, in) of deviation `std`, drawn as far as it is asked for; its `uses` since the last step.
 
-    `zero_row` is a row of W that is zero: the embedding of padding.
+    `zero_row` is a row that is zero before the first step: the embedding of padding.
 
     >>> W = LazyMatrix(1000, 1000, 1.0, torch.Generator().manual_seed(0))
     >>> x, d = torch.ones(1, 1000, dtype=torch.float64), torch.ones(1, 1000, dtype=torch.float64)
@@ -59,15 +59,14 @@ class LazyMatrix:
             fresh = fresh - fresh @ self.U.T @ self.U + rest[1] @ self.B.T @ self.U
             self.V, self.Y = torch.cat([self.V, rest[1]]), torch.cat([self.Y, fresh])
             known = torch.cat([known, rest[0]], dim=1)
-        answer = known @ self.Y
+        answer = self._without_row(known @ self.Y)
         for d, moved in self.steps:
             answer = answer - (x @ moved.T) @ d
-        return self._without_row(answer)
+        return answer
 
     def left(self, d: Any) -> Any:
         """D W for rows D (s, out)."""
-        d = self._without_row(d)
-        known, rest = self._asked(d, self.U)
+        known, rest = self._asked(self._without_row(d), self.U)
         if len(rest[1]):
             fresh = self._fresh(len(rest[1]), self.inner)
             fresh = fresh - fresh @ self.V.T @ self.V + rest[1] @ self.Y.T @ self.V
@@ -90,8 +89,10 @@ class LazyMatrix:
         self.uses.clear()
 
     def _gradient(self) -> tuple[Any, Any]:
+        if not self.uses:  # an expert that no token was sent to
+            return self._empty(self.out), self._empty(self.inner)
         d, x = (torch.cat(part) for part in zip(*self.uses, strict=True))
-        return self._without_row(d), x
+        return d, x
 
     def _asked(self, rows: Any, known: Any) -> tuple[Any, tuple[Any, Any]]:
         """Rows as `C known + T Q`: C, and (T, Q) with Q orthonormal and orthogonal to what is known."""

@@ -1,18 +1,18 @@
-"""A model's own code on lazy layers: gradients and steps of SGD of models whose weights are never drawn.
+"""A model's own code on lazy weights: gradients and steps of SGD of models whose weights are never drawn.
 
-The model is built without storage (torch's meta device); every `Linear`, `Conv1D` and `Embedding` is replaced
-by one that asks a `LazyMatrix`, and what is left (gains, biases, positions) is initialised by the library
-itself. Gains and biases do not train. Experts, whose weights are one tensor, are refused.
+The model is built without storage (torch's meta device). In place of every matrix, and of every stack of them
+(experts), stands a `LazyWeight`: what the code asks of it, a product or some rows, a `LazyMatrix` answers.
+What is left (gains, biases, positions) is initialised by the library itself. Gains and biases do not train.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.nn import functional
 
-from attnlaw.base.errors import InputError
 from attnlaw.initial.architecture import Architecture
 from attnlaw.initial.lazy import LazyMatrix
 from attnlaw.initial.tokens import Tokens
@@ -35,38 +35,58 @@ class _Right(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Rows(torch.autograd.Function):  # type: ignore[misc]
-    """Rows of W by their numbers; the pair (ones at these numbers, gradient) is kept."""
+    """Rows of W by their numbers; the pair (ones at these numbers, gradient) is kept, but of padding."""
 
     @staticmethod
-    def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix) -> Any:
+    def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix, padding: int | None) -> Any:
         ctx.matrix = matrix
-        ctx.chosen = torch.nn.functional.one_hot(numbers.reshape(-1), matrix.out).double()
-        return matrix.left(ctx.chosen).reshape(*numbers.shape, matrix.inner)
+        chosen = functional.one_hot(numbers.reshape(-1), matrix.out).double()
+        answer = matrix.left(chosen).reshape(*numbers.shape, matrix.inner)
+        if padding is not None:
+            chosen[:, padding] = 0.0
+        ctx.chosen = chosen
+        return answer
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         ctx.matrix.uses.append((ctx.chosen, grads[0].reshape(-1, ctx.matrix.inner)))
-        return torch.zeros(()), None, None
+        return torch.zeros(()), None, None, None
 
 
-class _LazyLinear(torch.nn.Module):  # type: ignore[misc]
+class LazyWeight:
+    """A lazy matrix where a model's code expects a tensor."""
+
+    _is_hf_initialized = True  # the library draws nothing in its place
+    dtype, device = torch.float64, torch.device("cpu")
+
     def __init__(self, matrix: LazyMatrix) -> None:
-        super().__init__()
         self.matrix = matrix
 
-    def forward(self, x: Any) -> Any:
-        return _Right.apply(x, self.matrix)
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _ANSWERS[func](*args, **(kwargs or {}))
 
 
-class _LazyEmbedding(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, matrix: LazyMatrix, scale: float, offset: int) -> None:
-        super().__init__()
-        self.matrix, self.scale, self.offset = matrix, scale, offset
-        self.hook = torch.zeros((), requires_grad=True)  # numbers have no gradient of their own
+class LazyStack(list[LazyWeight]):
+    """Lazy matrices where a model's code expects a tensor of three axes; the first chooses one."""
 
-    def forward(self, *numbers: Any, position_ids: Any = None, **others: Any) -> Any:
-        chosen = numbers[0] if position_ids is None else position_ids + self.offset
-        return self.scale * _Rows.apply(self.hook, chosen, self.matrix)
+
+def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:
+    answer = _Right.apply(x, weight.matrix)
+    return answer if bias is None else answer + bias
+
+
+def _addmm(bias: Any, x: Any, weight: LazyWeight) -> Any:
+    return _linear(x, weight, bias)
+
+
+def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: Any) -> Any:
+    hook = torch.zeros((), requires_grad=True)  # numbers have no gradient of their own
+    return _Rows.apply(hook, numbers, weight.matrix, padding_idx)
+
+
+# What model code asks of its weights: of a Linear or a router, of GPT-2's Conv1D, of an Embedding.
+_ANSWERS = {functional.linear: _linear, torch.addmm: _addmm, functional.embedding: _embedding}
 
 
 class LazyModel:
@@ -79,14 +99,16 @@ class LazyModel:
         """The loss on tokens, with a gradient; of logits in double precision."""
         logits = self.logits(tokens)
         places, targets = tokens.targets(causal)
-        return torch.nn.functional.cross_entropy(logits[places], torch.as_tensor(targets))
+        return functional.cross_entropy(logits[places], torch.as_tensor(targets))
 
     def logits(self, tokens: Tokens) -> Any:
         """Logits (s, V)."""
-        mask = torch.tensor([[1] * tokens.seen + [0] * tokens.padded])
-        return self.model(input_ids=torch.tensor([tokens.ids]), attention_mask=mask, use_cache=False).logits[
-            0
-        ]
+        given = {
+            "input_ids": torch.tensor([tokens.ids]),
+            "attention_mask": torch.tensor([[1] * tokens.seen + [0] * tokens.padded]),
+            **({"token_type_ids": torch.tensor([tokens.segments])} if tokens.segments else {}),
+        }
+        return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
         """A step of SGD on every matrix, after `loss().backward()`."""
@@ -107,48 +129,53 @@ def lazy_model(
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
     known = architecture or Architecture.from_config(values)
-    if known.experts:
-        raise InputError(f"{known.name}: gradients of experts are not known; choose a model without them")
     kind = AutoModelForMaskedLM if known.head == "masked" else AutoModelForCausalLM
     with torch.device("meta"):
-        model = kind.from_config(AutoConfig.for_model(**values), attn_implementation="eager")
+        config = AutoConfig.for_model(**values)
+        model = kind.from_config(config, attn_implementation="eager", experts_implementation="eager")
     generator = torch.Generator().manual_seed(seed)
-    matrices = _replaced(model, known, std or (lambda name: _deviation(known, name)), generator)
+    matrices = _replaced(model, std or (lambda name: _deviation(known, name)), generator)
     for module in model.modules():
-        if any(
-            one.is_meta
-            for one in (*module._parameters.values(), *module._buffers.values())
-            if one is not None
-        ):
+        left = (*module._parameters.values(), *module._buffers.values())
+        if any(one.is_meta for one in left if one is not None):
             module.to_empty(device="cpu", recurse=False)
             _biases(module)
             model._init_weights(module)
-    return LazyModel(model.double().eval(), matrices)
+    return LazyModel(model.double().eval().requires_grad_(False), matrices)
 
 
-def _replaced(
-    model: Any, known: Architecture, std: Callable[[str], float], generator: torch.Generator
-) -> dict[str, LazyMatrix]:
-    """Put lazy layers in place of all that hold a matrix; tied weights share one."""
-    found: dict[int, tuple[str, LazyMatrix]] = {}
-    for name, module in list(model.named_modules()):
-        weight = getattr(module, "weight", None)
-        if weight is None or weight.ndim != 2 or list(module.children()):
-            continue
-        embeds = isinstance(module, torch.nn.Embedding)
-        out, inner = weight.shape[::-1] if type(module).__name__ == "Conv1D" else weight.shape
-        pad = module.padding_idx if embeds else None
+def _replaced(model: Any, std: Callable[[str], float], generator: torch.Generator) -> dict[str, LazyMatrix]:
+    """Put lazy weights in place of all matrices; tied ones share one."""
+    found: dict[int, Any] = {}
+    matrices: dict[str, LazyMatrix] = {}
+
+    def lazy(name: str, out: int, inner: int, pad: int | None) -> LazyWeight:
+        matrices[name] = LazyMatrix(out, inner, std(name), generator, pad)
+        return LazyWeight(matrices[name])
+
+    for owner, module, key, weight in list(_weights(model)):
+        name = f"{owner}.{key}".removesuffix(".weight")
         if id(weight) not in found:
-            found[id(weight)] = (name, LazyMatrix(out, inner, std(name), generator, pad))
-        matrix = found[id(weight)][1]
-        if embeds:
-            scale = float(getattr(module, "scalar_embed_scale", 1.0))
-            lazy: torch.nn.Module = _LazyEmbedding(matrix, scale, getattr(module, "offset", 0))
-        else:
-            lazy = _LazyLinear(matrix)
-        parent, _, own = name.rpartition(".")
-        setattr(model.get_submodule(parent), own, lazy)
-    return dict(found.values())
+            *stack, out, inner = weight.shape
+            if type(module).__name__ == "Conv1D":  # stored (in, out)
+                out, inner = inner, out
+            pad = getattr(module, "padding_idx", None)
+            if stack:
+                experts = (lazy(f"{name}.{number}", out, inner, pad) for number in range(stack[0]))
+                found[id(weight)] = weight, LazyStack(experts)
+            else:
+                found[id(weight)] = weight, lazy(name, out, inner, pad)
+        del module._parameters[key]
+        setattr(module, key, found[id(weight)][1])
+    return matrices
+
+
+def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
+    """Every parameter that is a matrix or a stack of them: its module's name, the module, its own name."""
+    for owner, module in model.named_modules():
+        for key, weight in module._parameters.items():
+            if weight is not None and weight.ndim > 1:
+                yield owner, module, key, weight
 
 
 def _deviation(known: Architecture, name: str) -> float:

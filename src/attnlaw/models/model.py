@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.shown import Shown, html_table
+from attnlaw.models.config import Config
 from attnlaw.models.network import KINDS, Heads, Layer, Maps, Network, Place, Tower
 from attnlaw.models.norms import LAYER, NO_NORM, NONE, UNSCALED, Fold, Norm, Scores
 from attnlaw.models.tensors import Tensors, require_real
@@ -260,8 +261,9 @@ class Product:
 class Model(Shown, verb="audit"):
     """A checkpoint read as a Transformer: `layers` as they are stored, `network` as the theory reads them.
 
-    `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for. A `lean`
-    model reads as float32 what is stored in less; nothing is lost.
+    `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for. `config`
+    has the values that its sizes were read from. A `lean` model reads as float32 what is stored in less;
+    nothing is lost.
     """
 
     name: str
@@ -273,6 +275,7 @@ class Model(Shown, verb="audit"):
     unembedding_view: View | None = None
     extensions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    config: Config | None = None
     lean: bool = False
 
     @property

@@ -48,6 +48,7 @@ SHOWN = (
 )
 BRIGHT = "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
 NEAR_ONE = "Near 1, one direction carries the matrix; dark cells are nearly rank one."
+MOVED = "1 is as large as it was drawn; bright cells are those that training has enlarged most."
 # Quantities that can be mapped, how a map of them is read, and how its colours are chosen. `stored` is shown
 # where a quantity is not known as applied.
 MAPPED: dict[str, dict[str, Any]] = {
@@ -55,6 +56,8 @@ MAPPED: dict[str, dict[str, Any]] = {
     "spectral_norm": {"read": BRIGHT},
     "stable_rank_applied": {"read": NEAR_ONE, "stored": "stable_rank"},
     "stable_rank": {"read": NEAR_ONE},
+    "frobenius_norm_over_initial": {"read": MOVED},
+    "score_spread_over_initial": {"read": MOVED},
     "effective_rank": {"read": "Dark cells use few of the dimensions they have."},
     "p": {
         "read": "0 counts ranks, 2 uses the Frobenius norm; values in between mean a spectrum that decays.",
@@ -71,6 +74,7 @@ MAPPED: dict[str, dict[str, Any]] = {
 # Numbers of the chosen matrix.
 FACTS = (
     *("spectral_norm_applied", "spectral_norm", "frobenius_norm_applied", "frobenius_norm"),
+    *("frobenius_norm_over_initial", "score_spread_over_initial"),
     *("stable_rank_applied", "stable_rank", "effective_rank", "p", "share", "law", "outliers"),
     *("random_p_value", "alpha", "alpha_p_value", "tail_share"),
 )

@@ -99,6 +99,7 @@ def build_model(
         unembedding_view=unembedding,
         extensions=extensions(match, layers, config, obstacle is None),
         warnings=warnings(match, layers, tensors, config, left_out, unread, others, stranger),
+        config=config,
     )
 
 
