@@ -226,7 +226,8 @@ def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypat
             # Of a state dict without norms only what no norm stands before is known as applied: FFN out.
             applied = {"spectral_norm_applied_error": 34, "log10_alpha_applied_error": other.height}
             # Norms of entries and Frobenius norms are not estimated, conditions are not known.
-            exactly = ("frobenius_norm_error", "norm_11_error", "condition_error")
+            sizes = ("frobenius_norm_error", "frobenius_norm_over_initial_error")
+            exactly = (*sizes, "norm_11_error", "condition_error")
             applied |= dict.fromkeys(exactly, other.height)
             assert one[error].null_count() == one.height
             missing = applied.get(error, other.filter(~large).height if measured else 0)
