@@ -86,7 +86,11 @@ def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: A
 
 
 # What model code asks of its weights: of a Linear or a router, of GPT-2's Conv1D, of an Embedding.
-_ANSWERS = {functional.linear: _linear, torch.addmm: _addmm, functional.embedding: _embedding}
+_ANSWERS: dict[Any, Callable[..., Any]] = {
+    functional.linear: _linear,
+    torch.addmm: _addmm,
+    functional.embedding: _embedding,
+}
 
 
 class LazyModel:

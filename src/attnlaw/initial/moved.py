@@ -48,13 +48,13 @@ def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int 
     """
     if kind not in FACTORS:
         return None
-    deviations = math.prod(getattr(std, name) for name in FACTORS[kind])
-    return math.sqrt(math.prod(shape) * (inner or 1)) * deviations
+    deviations: list[float] = [getattr(std, name) for name in FACTORS[kind]]
+    return math.sqrt(math.prod(shape) * (inner or 1)) * math.prod(deviations)
 
 
 def initial_spread(std: Deviations, block: Attention) -> float:
     """Root mean square score of isotropic tokens over initialisations, capped where the model caps scores."""
-    how, d = block.scores, block.head_size
+    how, d = block.scores, float(block.head_size)
     if how.rotary is not None and how.rotary.scale is not None:  # yarn lengthens what it turns
         d += min(how.rotary.size, d) * (how.rotary.scale**4 - 1)
     gains = [
