@@ -167,7 +167,7 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet")
     assert matrices.schema == STEP_MATRICES_SCHEMA
     same = ("layer", "head", "kind", "spectral_norm", "stable_rank", "log10_contribution", "outliers")
-    for name in (*same, "factor_excess"):
+    for name in (*same, "factor_excess", "factor_imbalance"):
         assert matrices[name].to_list() == [matrix[name] for matrix in by_hand]
 
 
@@ -183,17 +183,23 @@ def test_outliers_of_heads_of_low_rank_are_missing(tmp_path):
 
 def test_only_the_chosen_quantities_are_there(tmp_path):
     model = TimedEncoder()
-    for quantity in ("proxies", "stable_rank", "outliers", "alpha", "factor_excess", "scores"):
+    columns = ("log10_contribution", "stable_rank", "outliers", "alpha", "factor_excess", "factor_imbalance")
+    for quantity in ("proxies", *columns[1:], "scores", "means"):
         row = SpectralMonitor(model, tmp_path / quantity, quantities=[quantity]).step(0).row
         prefix = {"proxies": "log10"}.get(quantity, quantity)
         named = {name for panel in PANELS.values() for name in panel}
         known = {name for name, value in row.items() if value is not None and name in named}
         assert known
-        own = ("score_spread_qk", "logit_bound") if quantity == "scores" else f"{prefix}_"
+        several = {
+            "scores": ("score_spread_qk", "logit_bound"),
+            "factor_imbalance": ("factor_imbalance_kept_", "factor_difference_kept_"),
+            "means": ("mean_", "frobenius_"),
+        }
+        own = several.get(quantity, f"{prefix}_")
         assert all(name.startswith(own) for name in known)
         matrices = pl.read_parquet(tmp_path / quantity / "step_matrices.parquet")
         column = {"proxies": "log10_contribution"}.get(quantity, quantity)
-        for name in ("log10_contribution", "stable_rank", "outliers", "alpha", "factor_excess"):
+        for name in columns:
             assert (matrices[name].count() > 0) == (name == column)
 
 
@@ -366,7 +372,7 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
             with pytest.warns(UserWarning, match=f"{told}.*kept until the next"):
                 monitor.step(8)
         assert stored(tmp_path).equals(whole)
-        kept = ["step_matrices.parquet", "steps.lock", "steps.parquet"]
+        kept = ["step_matrices.parquet", "step_modes.parquet", "steps.lock", "steps.parquet"]
         assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
     def killed(self, target):

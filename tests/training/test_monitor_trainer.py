@@ -118,7 +118,9 @@ def test_the_trainer_logs_and_learns_as_it_would_alone(run, tmp_path):
 def test_a_resumed_trainer_continues_the_rows(run, tmp_path):
     _, folder = run
     before = pl.read_parquet(folder / "spectra" / "steps.parquet")
-    before.filter(pl.col("step") <= 4).write_parquet(tmp_path / "steps.parquet")
+    for name in ("steps", "step_matrices", "step_modes"):
+        rows = pl.read_parquet(folder / "spectra" / f"{name}.parquet")
+        rows.filter(pl.col("step") <= 4).write_parquet(tmp_path / f"{name}.parquet")
     resumed = build(tmp_path / "again", save_strategy="no")
     callback = monitor_trainer(resumed, tmp_path, every=2, max_overhead=1e9, name="tiny")
     resumed.train(resume_from_checkpoint=str(folder / "checkpoint-4"))

@@ -33,6 +33,9 @@ PLACE = (
     Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
 )
 VERSION = Quantity("attnlaw_version", "version of attnlaw that wrote the row", kind="text")
+IMBALANCE = Quantity(
+    "factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"
+)
 # The null test: the same names in the table of matrices and in that of fits.
 P_VALUE = Quantity(
     "random_p_value",
@@ -128,7 +131,7 @@ MATRICES = (
     Quantity(
         "factor_excess_null", "the same of random factors of this shape", called="excess, random factors"
     ),
-    Quantity("factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"),
+    IMBALANCE,
     Quantity(
         "gauge",
         "what may change in the factors of a head and leave its product: full, rotary (planes apart) or none",

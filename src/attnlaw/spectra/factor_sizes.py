@@ -41,7 +41,7 @@ FULL, ROTARY, NO_GAUGE = GAUGES = ("full", "rotary", "none")
 
 @dataclass(frozen=True)
 class FactorSizes:
-    """A, rows x inner, and B, cols x inner, of whose columns `turned` are in planes; up to one common scale.
+    """A, rows x inner, and B, cols x inner, of whose columns `turned` are in planes; all over one `scale`.
 
     `squares` are |A|_F^2 and |B|_F^2, `least` the least of half their sum, `nuclear` |A B^T|_*, `difference`
     |D|_F and `grams` |A^T A|_F + |B^T B|_F. `weights` has the same without the bias of queries; None where
@@ -57,6 +57,7 @@ class FactorSizes:
     nuclear: float
     difference: float
     grams: float
+    scale: float = 1.0
     weights: FactorSizes | None = None
 
 
@@ -87,7 +88,8 @@ def factor_sizes(
     squares = float(np.trace(first)), float(np.trace(second))
     if not np.isfinite([*sizes, *squares, least]).all():
         return None
-    return FactorSizes(*sides, inner, turned.size, squares, least, nuclear, sizes[2], sizes[0] + sizes[1])
+    both = sizes[0] + sizes[1], left[1] * right[1]
+    return FactorSizes(*sides, inner, turned.size, squares, least, nuclear, sizes[2], *both)
 
 
 def planes(rotary: Rotary | None) -> NDArray[np.intp]:

@@ -36,6 +36,7 @@ from attnlaw.gating.levels import reaches
 from attnlaw.models.formats.torch_file import import_torch
 from attnlaw.models.settings import ModelSettings
 from attnlaw.spectra.measure import Selection, units_of
+from attnlaw.training.history import History
 from attnlaw.training.margins import WatchedMargins
 from attnlaw.training.quantities import STEPS_SCHEMA, read_steps
 from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
@@ -74,20 +75,20 @@ class SpectralMonitor:
     """Measures a module during training and keeps the rows in `directory` for `attnlaw report`.
 
     Call `step(step)` after every step of the optimizer. `options` are `MonitorSettings`: `every`,
-    `quantities` (some of "proxies", "stable_rank", "outliers", "alpha", "factor_excess" and "scores"),
-    `max_overhead`, `margins=(inputs, every)` (docs/monitor.md), and what chooses matrices of a model
-    (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is not disturbed: no
-    gradients, no random numbers, no parameter is written. Of several processes the first alone measures.
-    Weights split over processes are refused.
+    `quantities` (some of "proxies", "stable_rank", "outliers", "alpha", "factor_excess", "factor_imbalance",
+    "scores", "means" and "modes"), `max_overhead`, `margins=(inputs, every)` (docs/monitor.md), and what
+    chooses matrices of a model (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is
+    not disturbed: no gradients, no random numbers, no parameter is written. Of several processes the first
+    alone measures. Weights split over processes are refused.
 
     `rules` is a rule file about `steps` (docs/check.md): what does not hold at a measured step is a warning,
     with `on_fail="stop"` a `GateFailed`, after the row is written. It is raised in the first process, whose
     launcher ends the others.
 
-    steps.parquet and step_matrices.parquet are replaced whole at every measurement, under a lock on
-    steps.lock: models of different `name` may share a directory, also of several programs at work. A run
-    that resumes in the same directory keeps the rows of earlier steps and replaces those from its first
-    measured step on.
+    steps.parquet, step_matrices.parquet and step_modes.parquet are replaced whole at every measurement, under
+    a lock on steps.lock: models of different `name` may share a directory, also of several programs at work.
+    A run that resumes in the same directory keeps the rows of earlier steps and replaces those from its
+    first measured step on.
 
     >>> import tempfile, torch
     >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)
@@ -120,6 +121,7 @@ class SpectralMonitor:
         self._costs: dict[str, float] = {}  # seconds of the last measurement, by what was measured
         self._unwritten: list[Snapshot] = []
         self._first: int | None = None  # the first step that was measured
+        self._history: History | None = None  # of the run up to the last measurement
         self._resumed = False  # whether the rows that it leaves behind are gone
         self._margins: WatchedMargins | None = None
         stored = None
@@ -128,7 +130,7 @@ class SpectralMonitor:
                 self._margins = WatchedMargins.of(self.model, self.settings.margins, self.settings.every)
             usable_directory(self.directory)
             with _locked(self.directory):
-                stored, _ = (_read(path) for path in (self.steps_path, self.matrices_path))
+                stored, *_ = (_read(path) for path in (self.steps_path, self.matrices_path, self.modes_path))
         rules = self.settings.rules
         self._watchdog = None if rules is None else Watchdog(rules, self.name, stored)
 
@@ -139,6 +141,10 @@ class SpectralMonitor:
     @property
     def matrices_path(self) -> Path:
         return self.directory / "step_matrices.parquet"
+
+    @property
+    def modes_path(self) -> Path:
+        return self.directory / "step_modes.parquet"
 
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
@@ -161,8 +167,13 @@ class SpectralMonitor:
     def _measure(self, step: int, start: float, margins: WatchedMargins | None) -> Snapshot | None:
         if not is_first_process():
             return None
+        if self._history is None:
+            with _locked(self.directory):
+                matrices, modes = _read(self.matrices_path), _read(self.modes_path)
+            self._history = History.of(self.name, matrices, modes, before=step)
+        quantities, approximate = self.settings.quantities, self.settings.approximate
         try:
-            taken = take_snapshot(self.settings, step, self.settings.quantities, self.settings.approximate)
+            taken = take_snapshot(self.settings, step, quantities, self._history, approximate)
         except InputError as error:
             # The options were checked before: the weights have diverged, which is for the rows to tell.
             taken, margins = failed_snapshot(self.name, step, str(error)), None
@@ -211,10 +222,14 @@ class SpectralMonitor:
             self._first = taken.step
         self._unwritten = [*(old for old in self._unwritten if old.step != taken.step), taken]
         steps = frame([snapshot.row for snapshot in self._unwritten], STEPS_SCHEMA)
-        matrices = pl.concat([snapshot.matrices for snapshot in self._unwritten])
+        matrices, modes = (
+            pl.concat([getattr(snapshot, name) for snapshot in self._unwritten])
+            for name in ("matrices", "modes")
+        )
         try:
             with _locked(self.directory):
                 self._append(self.matrices_path, matrices)
+                self._append(self.modes_path, modes)
                 self._append(self.steps_path, steps)
         except (InputError, OSError, pl.exceptions.PolarsError) as error:
             reason = str(error).splitlines()[0]

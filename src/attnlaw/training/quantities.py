@@ -1,7 +1,8 @@
 """The tables of a monitored training run: what stands in their columns, in order. Missing is null.
 
 `STEPS` (steps.parquet): one row per measured step. `STEP_MATRICES` (step_matrices.parquet): one row per
-measured step and matrix.
+measured step and matrix. `STEP_MODES` (step_modes.parquet): one row per measured step and singular value of a
+head that stands out of the bulk of its null.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from attnlaw.auditing.quantities import OUTLIERS, PLACE, VERSION
+from attnlaw.auditing.quantities import IMBALANCE, OUTLIERS, PLACE, VERSION
 from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.tables import read_table, require_columns, schema_of, without_nan
@@ -25,6 +26,16 @@ PANELS = {
     "outliers, total": {f"outliers_{group}": group for group in LAYER_GROUPS},
     "exponent α, median": {f"alpha_{group}": group for group in LAYER_GROUPS},
     "excess of the factors, median": {f"factor_excess_{group}": group for group in HEADS},
+    "imbalance of the factors over its start, median": {
+        f"factor_imbalance_kept_{group}": group for group in HEADS
+    },
+    "AᵀA − BᵀB of the factors over its start, median": {
+        f"factor_difference_kept_{group}": group for group in HEADS
+    },
+    "mean and Frobenius norm of heads, median": {
+        f"{name}_{group}": f"{name}, {group}" for name in ("mean", "frobenius") for group in HEADS
+    },
+    "stronger first, τ": {f"stronger_first_{group}": group for group in HEADS},
     "spread of logits, median": {"score_spread_qk": "qk"},
     "bound of logits, largest": {"logit_bound": "qk"},
     "mean log D of inputs": {"margins_mean_log": "D"},
@@ -47,6 +58,33 @@ STEPS = (
         Quantity(f"factor_excess_{group}", f"of the factors, median over the heads of {group}")
         for group in HEADS
     ),
+    *(
+        Quantity(
+            f"factor_imbalance_kept_{group}", f"factor_imbalance over its start, median over heads of {group}"
+        )
+        for group in HEADS
+    ),
+    *(
+        Quantity(
+            f"factor_difference_kept_{group}",
+            f"‖AᵀA − BᵀB‖ over its start, median over heads of {group}; gradient flow keeps 1 without decay",
+        )
+        for group in HEADS
+    ),
+    *(Quantity(f"mean_{group}", f"|Tr M|/√N, median over heads of {group}") for group in HEADS),
+    *(Quantity(f"frobenius_{group}", f"‖M‖_F/√N, median over heads of {group}") for group in HEADS),
+    *(
+        Quantity(
+            f"stronger_first_{group}",
+            f"1 where larger modes of {group} left the bulk earlier, -1 later: Kendall's τ within heads",
+            "τ",
+        )
+        for group in HEADS
+    ),
+    *(
+        Quantity(f"stronger_first_p_{group}", f"its one-sided p-value among orders of {group} by chance", "p")
+        for group in HEADS
+    ),
     Quantity("score_spread_qk", "spread of logits over isotropic tokens (logit_typical), median over heads"),
     Quantity("logit_bound", "the largest bound of logits over the heads that have one"),
     Quantity("margins_mean_log", "mean of log D on the inputs that were given", error=True),
@@ -66,15 +104,30 @@ STEP_MATRICES = (
     Quantity("outliers", OUTLIERS.meaning, kind="int"),
     Quantity("alpha", "exponent of a power law of the upper eigenvalues", "α"),
     Quantity("factor_excess", "of the factors of a head over the smallest ones with its product"),
+    IMBALANCE,
+    Quantity("factor_difference", "‖AᵀA − BᵀB‖ of them, Frobenius norm", log=True),
+    Quantity("factor_imbalance_kept", "factor_imbalance over its start"),
+    Quantity("factor_difference_kept", "factor_difference over its start"),
+    Quantity("mean", "Tr M/√N of a head's product M; null where it is not square"),
+    Quantity("frobenius", "‖M‖_F/√N of it"),
+)
+STEP_MODES = (
+    STEPS[0],
+    *PLACE,
+    Quantity("mode", "its number in the head, in the order in which modes left the bulk", kind="int"),
+    Quantity("left_step", "the measured step at which it left; null where it stood out first", kind="int"),
+    Quantity("value", "the singular value", log=True),
+    Quantity("edge", "of the bulk: what the largest value of the null exceeds once in a hundred draws"),
 )
 STEPS_SCHEMA, STEP_MATRICES_SCHEMA = schema_of(columns(STEPS)), schema_of(columns(STEP_MATRICES))
+STEP_MODES_SCHEMA = schema_of(columns(STEP_MODES))
 
 
 def read_steps(path: Path, remedy: str) -> pl.DataFrame:
     """The rows of a monitored training run: those of a step and model, its quantities numbers or null."""
     told = {name: STEPS_SCHEMA[name] for name in ("step", "model")}
     rows = read_table(path, remedy, told)
-    known = STEPS_SCHEMA | STEP_MATRICES_SCHEMA
+    known = STEPS_SCHEMA | STEP_MATRICES_SCHEMA | STEP_MODES_SCHEMA
     present = {name: dtype for name, dtype in known.items() if name in rows.columns}
     rows = without_nan(require_columns(rows, present, str(path), remedy))
     for name in told:

@@ -8,6 +8,7 @@
 | `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
 | `factor_excess` | of the factors of a head (`implicit.balance`) | median over the heads of QK and of VO |
 | `scores` | | of `bounds.logits`: the median `typical` and the largest `bound` over heads |
+| `factor_imbalance`, `means`, `modes` | see `history` | |
 
 The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (bootstraps) are left out.
 """
@@ -39,12 +40,13 @@ from attnlaw.models.network import LAYER_GROUPS, Network, Place
 from attnlaw.models.settings import Arithmetic, ModelSettings
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.training.quantities import HEADS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.history import SIZES, History, order
+from attnlaw.training.quantities import HEADS, STEP_MATRICES_SCHEMA, STEP_MODES_SCHEMA, STEPS_SCHEMA
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What was measured at one step: `row` and `matrices` have the columns of `training.quantities`.
+    """What was measured at one step: `row`, `matrices` and `modes` have the columns of `training.quantities`.
 
     `verdicts` are there where the monitor has rules.
     """
@@ -52,6 +54,7 @@ class Snapshot:
     step: int
     row: dict[str, Any]
     matrices: pl.DataFrame
+    modes: pl.DataFrame
     verdicts: Verdicts | None = None
 
     @property
@@ -63,9 +66,9 @@ class Snapshot:
 
 
 def take_snapshot(
-    settings: ModelSettings, step: int, quantities: Sequence[str], approximate: bool = False
+    settings: ModelSettings, step: int, quantities: Sequence[str], history: History, approximate: bool = False
 ) -> Snapshot:
-    """Measure the module of the settings as it is now.
+    """Measure the module of the settings as it is now; `history` is that of its run, and grows.
 
     Parameters are read one matrix at a time, without gradients and without random numbers of torch or numpy.
     """
@@ -83,6 +86,14 @@ def take_snapshot(
     for name, found in FOUND.items():
         if name in quantities:
             columns[name] = found(spectra)
+    if "factor_imbalance" in quantities:
+        columns["factor_difference"] = _differences(spectra)
+        keys = [tuple(place_row(model.name, place).values()) for place, _ in measured]
+        columns |= history.kept(keys, {name: columns[name] for name in SIZES})
+    looked = history.look(model, tree, step, quantities)
+    if "means" in quantities:
+        columns["mean"] = [looked.means.get(place) for place, _ in measured]
+        columns["frobenius"] = [_scaled(place, spectrum) for place, spectrum in measured]
     rows = [
         {"step": step, **place_row(model.name, place)}
         | {name: column[number] for name, column in columns.items()}
@@ -96,19 +107,20 @@ def take_snapshot(
         "model": model.name,
         **_proxies(bounds),
         **_over_groups(matrices),
+        **order(looked.modes),
         **_scores([*logits.values()]),
         "status": Outcome.DONE,
         "remark": "; ".join(warnings) or None,
         "attnlaw_version": __version__,
     }
-    return Snapshot(step, row, matrices)
+    return Snapshot(step, row, matrices, looked.modes)
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
     """A step whose weights could not be measured: a row of nulls that says why."""
     told = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **told, "attnlaw_version": __version__}
-    return Snapshot(step, row, frame([], STEP_MATRICES_SCHEMA))
+    return Snapshot(step, row, frame([], STEP_MATRICES_SCHEMA), frame([], STEP_MODES_SCHEMA))
 
 
 def require_whole(model: Any) -> None:
@@ -150,6 +162,20 @@ def _alphas(spectra: Sequence[Spectrum]) -> list[float | None]:
     return [None if tail is None else tail.alpha for tail in tails]
 
 
+def _imbalances(spectra: Sequence[Spectrum]) -> list[float | None]:
+    return [None if one.factors is None else balance_of(one.factors).imbalance for one in spectra]
+
+
+def _differences(spectra: Sequence[Spectrum]) -> list[float | None]:
+    """|A^T A - B^T B|_F of the stored factors."""
+    return [None if one.factors is None else one.factors.difference * one.factors.scale for one in spectra]
+
+
+def _scaled(place: Place, spectrum: Spectrum) -> float | None:
+    """|M|_F/sqrt(N) of a head."""
+    return None if place.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
+
+
 def _excesses(spectra: Sequence[Spectrum]) -> list[float | None]:
     return [None if one.factors is None else balance_of(one.factors).excess for one in spectra]
 
@@ -160,8 +186,9 @@ FOUND: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
     "outliers": _outliers,
     "alpha": _alphas,
     "factor_excess": _excesses,
+    "factor_imbalance": _imbalances,
 }
-QUANTITIES = ("proxies", *FOUND, "scores")
+QUANTITIES = ("proxies", *FOUND, "scores", "means", "modes")
 
 
 def _proxies(bounds: Proxies | None) -> dict[str, float | None]:
@@ -205,5 +232,7 @@ def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:
         row[f"outliers_{group}"] = outliers.sum() if outliers.len() else None
         row[f"alpha_{group}"] = own["alpha"].median()
     for group in HEADS:
-        row[f"factor_excess_{group}"] = matrices.filter(pl.col("kind") == group)["factor_excess"].median()
+        own = matrices.filter(pl.col("kind") == group)
+        for name in ("factor_excess", "factor_imbalance_kept", "factor_difference_kept", "mean", "frobenius"):
+            row[f"{name}_{group}"] = own[name].abs().median()
     return row

@@ -1,0 +1,148 @@
+"""What earlier steps of a run tell a measurement: the first sizes of factors, and modes that stand out.
+
+| quantity | in the row of a matrix | in the row of the step |
+|---|---|---|
+| `factor_imbalance` | of the factors of a head, and `factor_difference`; `_kept`: over the start | medians |
+| `means` | `mean` = Tr M/sqrt(N) and `frobenius` = |M|_F/sqrt(N) of a head's M | medians of their sizes |
+| `modes` | rows of their own: values beyond the bulk, when each left it | the test `stronger_first` |
+
+Gradient flow of any loss of a product A B^T keeps D = A^T A - B^T B, with weight decay gamma up to
+e^(-2 gamma tau), without biases and rotary positions; what `factor_difference_kept` does beside that is done
+by Adam and by noise. `factor_imbalance` is D over the sizes of the factors: it also falls while they grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from attnlaw.auditing.quantities import PLACE
+from attnlaw.auditing.rows import place_row
+from attnlaw.base.tables import frame
+from attnlaw.fits.null import null_for
+from attnlaw.fits.values import without_round_off
+from attnlaw.models.model import Attention, Model
+from attnlaw.models.network import Network, Place
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.training.modes import Key, ModeTracker, directions
+from attnlaw.training.order import stronger_first
+from attnlaw.training.quantities import HEADS, STEP_MODES_SCHEMA
+
+Reals = NDArray[np.float64]
+WHERE = tuple(one.name for one in PLACE)
+SIZES = ("factor_imbalance", "factor_difference")
+READ = ("means", "modes")  # what reads the factors of heads once more
+
+
+@dataclass(frozen=True)
+class Looked:
+    """`means` are Tr M/sqrt(N) of heads whose M is square, `modes` the rows of those beyond the bulk."""
+
+    means: dict[Place, float] = field(default_factory=dict)
+    modes: pl.DataFrame = field(default_factory=lambda: frame([], STEP_MODES_SCHEMA))
+
+
+@dataclass
+class History:
+    """`starts` has the sizes of factors at the first step, by place; `tracker` follows modes."""
+
+    starts: dict[Key, dict[str, float | None]] = field(default_factory=dict)
+    tracker: ModeTracker = field(default_factory=ModeTracker)
+
+    @classmethod
+    def of(
+        cls, model: str, matrices: pl.DataFrame | None, modes: pl.DataFrame | None, before: int
+    ) -> History:
+        """That of the stored rows of a model before a step."""
+        found = cls()
+        earlier = _before(matrices, model, before)
+        if earlier is not None and set(SIZES) <= set(earlier.columns):
+            found.starts = {
+                tuple(row[name] for name in WHERE): {name: row[name] for name in SIZES}
+                for row in earlier.filter(pl.col("step") == pl.col("step").min()).iter_rows(named=True)
+            }
+        last = _before(modes, model, before)
+        if last is not None:
+            newest = last.filter(pl.col("step") == pl.col("step").max())
+            found.tracker = ModeTracker.resumed(newest.iter_rows(named=True), WHERE)
+        elif earlier is not None:
+            found.tracker.begun = True
+        return found
+
+    def kept(self, places: Sequence[Key], sizes: dict[str, Sequence[float | None]]) -> dict[str, list[Any]]:
+        """The columns of sizes over their start, which is now where there is none yet."""
+        for number, place in enumerate(places):
+            self.starts.setdefault(place, {name: column[number] for name, column in sizes.items()})
+        return {
+            f"{name}_kept": [
+                now / start if now is not None and (start := self.starts[place].get(name)) else None
+                for place, now in zip(places, column, strict=True)
+            ]
+            for name, column in sizes.items()
+        }
+
+    def look(
+        self, model: Model, tree: Network[Spectrum | None], step: int, quantities: Sequence[str]
+    ) -> Looked:
+        """What the stored factors of all measured heads tell: their means, and the rows of their modes."""
+        found, seen, edges = Looked(), {}, {}
+        for place, (left, right), spectrum in heads_of(model, tree) if {*READ} & {*quantities} else ():
+            if left.shape[0] == right.shape[1]:
+                found.means[place] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
+            null = null_for(spectrum) if "modes" in quantities else None
+            compared = None if null is None else null.compare(without_round_off(spectrum))
+            if compared is not None and compared.outliers is not None:
+                key = tuple(place_row(model.name, place).values())
+                seen[key] = directions(left, right, compared.outliers)
+                edges[key] = compared.edge
+        rows = [
+            {
+                "step": step,
+                **dict(zip(WHERE, key, strict=True)),
+                "mode": one.number,
+                "left_step": one.left,
+                "value": one.value,
+                "edge": edges[key],
+            }
+            for key, own in self.tracker.follow(step, seen).items()
+            for one in own
+        ]
+        return replace(found, modes=frame(rows, STEP_MODES_SCHEMA))
+
+
+def _before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFrame | None:
+    """The rows of a model before a step; None where there are none."""
+    own = None if rows is None else rows.filter((pl.col("model") == model) & (pl.col("step") < step))
+    return own if own is not None and own.height else None
+
+
+def heads_of(
+    model: Model, tree: Network[Spectrum | None]
+) -> Iterator[tuple[Place, tuple[Reals, Reals], Spectrum]]:
+    """The measured heads with their stored factors, N x d and d x N, read block by block."""
+    own: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
+        if spectrum is None or place.head is None or not isinstance(product.block, Attention):
+            continue
+        if own[0] != (product.tensors, place.kind):
+            factors = list(product.block.factors(model, place.kind))
+            own = (product.tensors, place.kind), factors
+        left, right = (np.asarray(factor, dtype=float) for factor in own[1][place.head])
+        yield place, (left, right), spectrum
+
+
+def order(modes: pl.DataFrame) -> dict[str, float | None]:
+    """The test "stronger first" of the modes of a step, for QK and VO; null without two to compare."""
+    row: dict[str, float | None] = {}
+    known = modes.drop_nulls("left_step")
+    for group in HEADS:
+        own = known.filter(pl.col("kind") == group).group_by(WHERE, maintain_order=True)
+        found = stronger_first([(head["value"].to_list(), head["left_step"].to_list()) for _, head in own])
+        row[f"stronger_first_{group}"] = None if found is None else found.tau
+        row[f"stronger_first_p_{group}"] = None if found is None else found.p_value
+    return row
