@@ -28,6 +28,7 @@ from attnlaw.learning.softmax_channel import (
 )
 from attnlaw.learning.softmax_prediction import errors
 from attnlaw.learning.softmax_solve import factor, inverse, solve
+from attnlaw.learning.stability import mean_square_slope
 from attnlaw.learning.state_evolution import state_evolution, state_evolutions
 
 MP = Target.marchenko_pastur(0.5)
@@ -225,6 +226,42 @@ def test_small_beta_is_a_linear_problem(tokens: int) -> None:
     assert found.q == pytest.approx(expected.integrals.J[0], rel=1e-2)
     assert MP.second_moment - 2 * found.m + found.q == pytest.approx(expected.E[0], rel=1e-2)
     assert found.rank == pytest.approx(expected.integrals.mass[0], rel=1e-2)
+    c = 2 * weights / (1 + 2 * weights * expected.V[0])
+    response = (2 * alpha * c * c).sum() / (2 * alpha * c).sum() ** 2
+    slope = mean_square_slope(MP.law, float(expected.delta[0]), float(expected.b[0]))
+    assert found.stability == pytest.approx(slope * response, rel=2e-2)
+
+
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_the_response_of_a_channel_by_differences(tokens: int) -> None:
+    """`g = -l'` at the proximal point of a shifted omega, `tr[(K dg/domega)^2]` draw by draw."""
+    problem = replace(REFERENCE, tokens=tokens, noise=0.3)
+    channel = softmax._Channel(problem, 6)
+    E, theta, V, step = 0.4, 0.7, 3.0, 1e-5
+    omega, y, K = channel.student(E, theta), channel.labels, channel.K
+
+    def g(at: np.ndarray) -> np.ndarray:
+        p, _ = local_minimum(at, at, y, channel.inverse / V, problem.beta)
+        return -derivatives(softmax_rows(p, problem.beta, tokens), y, problem.beta)[0]
+
+    slopes = np.array(
+        [
+            (g(omega + step * one[:, None]) - g(omega - step * one[:, None])) / (2 * step)
+            for one in np.eye(len(K))
+        ]
+    )  # (omega, g, draw)
+    products = np.einsum("pq,oqn->pon", K, slopes)
+    expected = 2 * problem.alpha * np.einsum("pqn,qpn->n", products, products).mean()
+    # Newton's method stops at steps of 1e-9: a part in 1e4 of a difference over 2e-5.
+    assert channel.response(E, theta, V) == pytest.approx(expected, rel=1e-3)
+
+
+def test_what_is_unstable_says_so(reference: Prediction, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reference.stability == pytest.approx(0.551, abs=2e-3)
+    monkeypatch.setattr("attnlaw.learning.softmax_prediction.UNSTABLE", 0.1)
+    found = state_evolution(replace(REFERENCE, student="direct"))
+    assert found.outcome is Outcome.UNSTABLE
+    assert found.remark == f"unstable: replicon value {found.stability:.3g}; training runs may end apart"
 
 
 def test_direct_student_at_small_beta() -> None:

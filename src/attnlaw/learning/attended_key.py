@@ -118,6 +118,9 @@ class AttendedKey:
         c, sigma = self.c, expit(self.c * p)
         return c * c * sigma * (1 - sigma), c * (y - sigma), np.logaddexp(0.0, c * p) - y * c * p
 
+    def response(self, E: float, theta: float, V: float) -> None:
+        """A convex loss is always stable."""
+
     def test_error(self, E: float, theta: float) -> float:
         """The loss on fresh labels."""
         omega, teacher = self.fields(E, theta)

@@ -7,7 +7,8 @@
 | delta (softmax and Bayes: a) | `noise_level` |
 | b | `threshold` |
 | t | `cut`, where the width of the factors cuts more than the threshold does |
-| K/alpha_P | `stability` (`attnlaw.learning.stability`), where there is a cut: unstable above 1 |
+| K/alpha_P | `stability` (`attnlaw.learning.stability`) where the loss is not convex (a cut, a softmax):
+  unstable above 1 |
 | r, s | `shrinkage`: the trained matrix is `r (X - b)_+` or, for the direct student, `s X` |
 """
 

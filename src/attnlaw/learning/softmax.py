@@ -18,6 +18,9 @@ iteration has a fixed point of its own; its distance from the limit is the rule'
 draws and beta = 1). It is estimated from `REPLICATES` = 4 other scrambles with a quarter of the draws each:
 the standard error of their mean, which has as many draws as the solution but less even ones. So it is 2 to 4
 times too large where the loss is smooth. The theory assumes replica symmetry and the global proximal point.
+How far to trust that says the replicon value `K 2 alpha E tr[(K G)^2] / Vhat^2`, unstable above 1, `G = -dg/
+domega` and the first K that of `attnlaw.learning.stability`: small differences between two students trained
+on the same data then grow. For one group of a quadratic loss it is that of the linear output.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from attnlaw.learning.softmax_channel import (
     softmax_rows,
 )
 from attnlaw.learning.softmax_solve import factor, inverse
+from attnlaw.learning.stability import mean_square_slope
 from attnlaw.numerics.fixed_point import Iteration, accelerated_iteration
 
 Reals = NDArray[np.float64]
@@ -75,6 +79,7 @@ class SoftmaxPoint:
     train: float
     test: float
     iteration: Iteration
+    stability: float | None = None
     replicates: tuple[SoftmaxPoint, ...] = ()
 
 
@@ -93,11 +98,14 @@ class Answer:
     """What a student makes of the averages.
 
     `start(batch)` gives E, `Q* - m` and V of its linear problem; `step(problem, order)` gives E, theta, V, m,
-    q, a, b, r, rank fraction and trace. `cuts`: the trained matrix is `r (X - b)_+`, else `r X`.
+    q, a, b, r, rank fraction and trace; `slope(problem, Vhat, a, b)` the mean square over pairs of values of
+    the slope of what it makes of them (`attnlaw.learning.stability`). `cuts`: the trained matrix is
+    `r (X - b)_+`, else `r X`.
     """
 
     start: Callable[[factorized.Batch], tuple[Reals, Reals, Reals]]
     step: Callable[[Problem, Order], tuple[float, ...]]
+    slope: Callable[[Problem, float, float, float], float]
     cuts: bool
 
 
@@ -108,6 +116,9 @@ class Channel(Protocol):
     def problem(self) -> Problem: ...
 
     def average(self, E: float, theta: float, V: float) -> Order: ...
+
+    def response(self, E: float, theta: float, V: float) -> float | None:
+        """`2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`; None where the loss is convex."""
 
     def test_error(self, E: float, theta: float) -> float: ...
 
@@ -141,8 +152,29 @@ class _Channel:
         return np.asarray(self.teacher + root * away)
 
     def average(self, E: float, theta: float, V: float) -> Order:
-        """One pass over the draws. Both local minima are followed, and searched afresh every few calls."""
-        problem, K = self.problem, self.K
+        """One pass over the draws."""
+        problem = self.problem
+        sigma, gradient, H, solved = self._proximal(E, theta, V)
+        B = label_response(sigma, self.labels, problem.beta)
+        trace, response = (np.einsum("pqn,pqn->n", solved, one).mean() / V for one in (H, B))
+        power = np.einsum("pn,pn->n", gradient, self.K @ gradient).mean()
+        scale = 2 * problem.alpha
+        train = loss(sigma, self.labels).mean()
+        return Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
+
+    def response(self, E: float, theta: float, V: float) -> float:
+        """`K G = A^-1 H / V` with the matrix A of Newton's method."""
+        *_, H, solved = self._proximal(E, theta, V)
+        product = np.einsum("prn,rqn->pqn", solved, H)
+        square = np.einsum("pqn,qpn->n", product, product).mean() / V**2
+        return float(2 * self.problem.alpha * square)
+
+    def _proximal(self, E: float, theta: float, V: float) -> tuple[Reals, Reals, Reals, Reals]:
+        """Rows, slope, H and A^-1 at the proximal points.
+
+        Both local minima are followed, and searched afresh every few calls.
+        """
+        problem = self.problem
         omega = self.student(E, theta)
         if self.calls % REFRESH == 0 or not self.starts:
             self.starts = [omega, self.shown]
@@ -155,13 +187,7 @@ class _Channel:
         sigma = softmax_rows(p, problem.beta, problem.tokens)
         gradient, H = derivatives(sigma, self.labels, problem.beta)
         # (I + V H K)^-1 = (V K)^-1 A^-1, A the matrix of Newton's method: the traces are tr A^-1 H / V.
-        solved = inverse(factor(H + (self.inverse / V)[..., None]))
-        B = label_response(sigma, self.labels, problem.beta)
-        trace, response = (np.einsum("pqn,pqn->n", solved, one).mean() / V for one in (H, B))
-        power = np.einsum("pn,pn->n", gradient, K @ gradient).mean()
-        scale = 2 * problem.alpha
-        train = loss(sigma, self.labels).mean()
-        return Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
+        return sigma, gradient, H, inverse(factor(H + (self.inverse / V)[..., None]))
 
     def test_error(self, E: float, theta: float) -> float:
         """Error on clean labels of a student with the error E at the angle theta."""
@@ -268,8 +294,11 @@ def fixed_point(
     E, theta, V = values(iteration.state)
     order = channel.average(E, theta, V)
     _, _, _, m, q, a, b, r, rank, trace = answer.step(problem, order)
-    test = channel.test_error(E, theta)
-    return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, order.train, test, iteration)
+    test, response = channel.test_error(E, theta), channel.response(E, theta, V)
+    stability = (
+        None if response is None else response / order.Vhat**2 * answer.slope(problem, order.Vhat, a, b)
+    )
+    return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, order.train, test, iteration, stability)
 
 
 def _least(problem: Problem, order: Order) -> float:
@@ -294,6 +323,10 @@ def _factors_step(problem: Problem, order: Order) -> tuple[float, ...]:
     return E, angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
 
 
+def _factors_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
+    return mean_square_slope(problem.target.law, a, b, sides=problem.sides)
+
+
 def _ridge_start(batch: factorized.Batch) -> tuple[Reals, Reals, Reals]:
     ridge = direct.solve(batch)
     return ridge.E, (1 - ridge.s) * batch.target.second_moment, ridge.V
@@ -307,5 +340,9 @@ def _ridge_step(problem: Problem, order: Order) -> tuple[float, ...]:
     return E, angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
 
 
-FACTORS = Answer(_factors_start, _factors_step, cuts=True)
-RIDGE = Answer(_ridge_start, _ridge_step, cuts=False)
+def _ridge_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
+    return float((Vhat / (Vhat + 4 * problem.weight_decay)) ** 2)
+
+
+FACTORS = Answer(_factors_start, _factors_step, _factors_slope, cuts=True)
+RIDGE = Answer(_ridge_start, _ridge_step, _ridge_slope, cuts=False)

@@ -10,7 +10,7 @@ from attnlaw.base.estimate import Outcome
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.rectified import Rectified
 from attnlaw.learning.outliers import find_outliers
-from attnlaw.learning.prediction import Prediction, estimates, recovered, size_of
+from attnlaw.learning.prediction import UNSTABLE, Prediction, estimates, recovered, size_of
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.softmax import Answer, SoftmaxPoint, solve
 
@@ -85,6 +85,9 @@ def _prediction(problem: Problem, answer: Answer, point: SoftmaxPoint) -> Predic
     if bound > point.E:
         return recovered(problem, bound, iteration.residual, iteration.steps)
     outcome, remark = Outcome.DONE, None
+    if point.stability is not None and point.stability > UNSTABLE:
+        outcome = Outcome.UNSTABLE
+        remark = f"unstable: replicon value {point.stability:.3g}; training runs may end apart"
     if not iteration.converged:
         outcome = Outcome.NOT_CONVERGED
         remark = (
@@ -107,6 +110,7 @@ def _prediction(problem: Problem, answer: Answer, point: SoftmaxPoint) -> Predic
             else FreeConvolution(law.scaled(point.r), point.r * point.a)
         ),
         outliers=find_outliers(problem.target, point.a, threshold, point.r),
+        stability=point.stability if iteration.converged else None,
         outcome=outcome,
         remark=remark,
         residual=iteration.residual,

@@ -99,7 +99,9 @@ QUANTITIES = (
     Quantity(
         "smallest_value", "smallest value that is kept: away from 0 width, not weight decay, cut the rank"
     ),
-    Quantity("stability", "K/α_P (tied K/2α_T) at d = 160 where width cuts: unstable above 1"),
+    Quantity(
+        "stability", "replicon value at d = 160 where width cuts (K/α_P) or a softmax bends: unstable above 1"
+    ),
     Quantity("shrinkage", "of the eigenvalues that are left", quiet=True),
     Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
     Quantity("approximation_error", "part of E in modes that stand out (our split)"),
