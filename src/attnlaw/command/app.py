@@ -24,6 +24,10 @@ METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
 # Commands over what verbs wrote; each is a module of this room with COMMANDS: name -> (settings, function).
 OVER_VERBS = {
     "study": ("attnlaw.command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
+    "reproduce": (
+        "attnlaw.command.reproduce",
+        "A paper's figures: run, drawn, published numbers beside ours.",
+    ),
     "report": ("attnlaw.command.report", "Write report.html from saved rows; nothing is computed anew."),
 }
 Body = Callable[[dict[str, Any]], int]
@@ -93,9 +97,10 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
     """A command whose options are declared settings; its body gets the words that were given."""
     places = [one for one in known.values() if one.rule.positional]
 
-    def call(*words: str, **given: Any) -> int:
+    def call(*words: str | None, **given: Any) -> int:
         for number, place in enumerate(places[: len(words)]):  # only the last may be a list
-            given[place.name] = list(words[number:]) if _is_list(place) else words[number]
+            if words[number] is not None:
+                given[place.name] = list(words[number:]) if _is_list(place) else words[number]
         return body(given)
 
     panels = dict.fromkeys(one.rule.panel for one in known.values())
@@ -105,7 +110,7 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     made = App(name=name, help=_flowing(settings.__doc__), help_format=PLAIN)
     if any(one.default is None for one in places):  # left to itself the library calls it ARGS
-        words = " ".join(f"[{one.rule.metavar}...]" for one in places)
+        words = " ".join(f"[{one.rule.metavar}{'...' if _is_list(one) else ''}]" for one in places)
         made.usage = f"Usage: attnlaw {name} [OPTIONS] {words}"
     made.default(call)
     return made
@@ -142,7 +147,10 @@ def _parameter(one: Declared, group: Group) -> inspect.Parameter:
     )
     if rule.positional:
         kind = inspect.Parameter.VAR_POSITIONAL if _is_list(one) else inspect.Parameter.POSITIONAL_ONLY
-        return inspect.Parameter((rule.metavar or one.name).lower(), kind, annotation=Annotated[str, shown])
+        name = (rule.metavar or one.name).lower()
+        if default is MISSING or kind is inspect.Parameter.VAR_POSITIONAL:
+            return inspect.Parameter(name, kind, annotation=Annotated[str, shown])
+        return inspect.Parameter(name, kind, annotation=Annotated[str | None, shown], default=default)
     hint: Any = Annotated[bool if flag else list[str] if rule.repeats else str, shown]
     if default is MISSING:
         default = inspect.Parameter.empty

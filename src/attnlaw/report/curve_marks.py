@@ -26,12 +26,14 @@ def curves(
     from_zero: bool = False,
     dotted: bool = True,
     log_y: bool = False,
+    lines_are: str = "theory",
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> Any:
     """Lines of `y` over `x`, with bars of one error; a text on the x axis gives points only.
 
     `rows`: x, y, error (may be null), series. `points`: the same and `size`, the name of what was measured.
-    `thresholds`: x, name; drawn as dotted vertical lines. The title of each axis is `x` and `y`.
+    `lines_are` names the lines then. `thresholds`: x, name; drawn as dotted vertical lines. The title of each
+    axis is `x` and `y`.
     `log_x` and `log_y` make that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide
     of `slope` runs through the last point of the first series.
     """
@@ -62,7 +64,7 @@ def curves(
     hue = colour(colours, symbolType="square") if points is not None else colour(colours, symbolSize=45)
     base = alt.Chart(inline(drawn.to_dicts())).encode(x=across, color=hue)
     lines = base.mark_line(clip=not log).encode(y=up)
-    layers: list[Any] = [lines if points is None else theory(lines)] if numeric else []
+    layers: list[Any] = [lines if points is None else theory(lines, name=lines_are)] if numeric else []
     if thresholds is not None and thresholds.height:
         layers += _rules(thresholds.filter(pl.col("x") <= rows["x"].max()))
     if points is None and dotted:

@@ -56,14 +56,14 @@ def over(text: str) -> Any:
     return alt.TitleParams(as_title(text), frame="group", anchor="start")
 
 
-def theory(lines: Any, hue: str = GREY) -> Any:
+def theory(lines: Any, hue: str = GREY, name: str = "theory") -> Any:
     """The lines with an entry of their own in the legend."""
     import altair as alt
 
     dash = alt.StrokeDash(
         "theory:N",
         title=None,
-        scale=alt.Scale(domain=["theory"], range=[[1, 0]]),
+        scale=alt.Scale(domain=[name], range=[[1, 0]]),
         legend=alt.Legend(symbolType="stroke", symbolStrokeColor=hue),
     )
-    return lines.encode(strokeDash=dash).transform_calculate(theory="'theory'")
+    return lines.encode(strokeDash=dash).transform_calculate(theory=f"'{name}'")

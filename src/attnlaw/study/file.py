@@ -9,6 +9,7 @@
     seeds = 1                         # repetitions of every case of a verb that draws
     time_limit = 600                  # seconds per task; none unless given
     retries = 2                       # further attempts at a task that failed
+    [quick]                           # values that take the place of those above in a quick run
 
 Keys are the settings of the verb. A case of [[list]] may say otherwise than [fixed], name a verb of its own,
 and hold lists or spans: it is then a small grid by itself. Relative paths start at the study file. A task's
@@ -21,6 +22,7 @@ from __future__ import annotations
 import glob
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,7 +37,8 @@ from attnlaw.study.shipped import located
 from attnlaw.study.task import Task
 from attnlaw.verbs import verb as verb_of
 
-SECTIONS = ("verb", "fixed", "grid", "list", "run")
+SECTIONS = ("verb", "fixed", "grid", "list", "run", "quick")
+PACKAGE = "package:"
 DRAWN = ("seed", "seeds")  # settings that a study gives to a verb that draws
 LARGEST = 16  # megabytes of a study file
 MOST_TASKS = 1_000_000
@@ -74,11 +77,13 @@ class Study:
                     task.verb.refuse(task.case)
 
 
-def read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any]] = verb_of) -> Study:
+def read_study(
+    path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any]] = verb_of, *, quick: bool = False
+) -> Study:
     """Read a study file, or the study that ships under a name, and expand it into tasks.
 
     Whatever is wrong is told in one line with file and key. `find` gives the verb of a name: those of
-    attnlaw, unless others are meant.
+    attnlaw, unless others are meant. `quick` takes the values of [quick].
     """
     file = located(path)
     where = str(path)
@@ -87,6 +92,8 @@ def read_study(path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any
     for name in content:
         if name not in SECTIONS:
             raise InputError(f"{where}: unknown key {name}; expected {', '.join(SECTIONS)}")
+    if quick:
+        content = _shortened(content, _table(content, "quick", where), where)
     stated = _table(content, "run", where)
     with _told(where, dict.fromkeys(declared(Run), "[run]"), "[run]"):
         run = Run.of(stated, "a run")
@@ -130,6 +137,17 @@ def _table(content: Mapping[str, Any], name: str, where: str) -> Mapping[str, An
     if not isinstance(found, dict):
         raise InputError(f"{where}: {name}: found {found!r}, expected a table [{name}]")
     return found
+
+
+def _shortened(content: Mapping[str, Any], quick: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The content with values of [quick] wherever their keys stand, else in [run] or [fixed]."""
+    tables = {name: dict(_table(content, name, where)) for name in ("fixed", "grid", "run")}
+    explicit = [dict(case) for case in content.get("list", [])]
+    for key, value in quick.items():
+        holders = [table for table in (*explicit, tables["grid"], tables["fixed"]) if key in table]
+        for table in holders or [tables["run" if key in declared(Run) else "fixed"]]:
+            table[key] = value
+    return {**content, **tables, **({"list": explicit} if explicit else {})}
 
 
 class _Sweep:
@@ -240,11 +258,15 @@ def _points(one: Declared, value: Any, label: str) -> list[Any]:
 def _on_disk(values: list[Any], key: str, folder: Path) -> list[str]:
     """Paths as absolute ones, patterns as the paths they match; what is not on disk stays (a hub id).
 
-    A path that exists as it is written is no pattern, and the study's own directory never is.
+    A path that exists as it is written is no pattern, and the study's own directory never is. `package:PATH`
+    is looked for where Python looks for packages: models lie inside of some.
     """
     found: list[str] = []
     for value in map(str, values):
-        path = require_possible(folder.absolute() / value)
+        inside, packaged = value.removeprefix(PACKAGE), value.startswith(PACKAGE)
+        homes = [Path(home) for home in sys.path if home] if packaged else [folder]
+        places = [require_possible(home.absolute() / inside) for home in homes]
+        path = next((place for place in places if place.exists()), places[0])
         if path.exists():
             found.append(_normal(str(path)))
         elif any(char in value for char in "*?["):

@@ -1,0 +1,252 @@
+"""`attnlaw reproduce [list | PAPER | FIGURE] --out DIR`: run, draw, and set published numbers beside ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import ENDINGS
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.command.perform import require_named
+from attnlaw.study.papers import chosen
+from attnlaw.study.places import Place
+
+if TYPE_CHECKING:
+    from attnlaw.study.papers import Figure, Paper
+
+LIST = "list"
+TABLE = "published.csv"
+
+
+@settings
+class Reproduce(Settings):
+    """A paper's figures by the studies that ship: run, drawn, and published numbers set beside ours.
+
+    Into DIR go a directory for each figure (rows, report.html, figures/) and published.csv, the table on the
+    screen. What was computed is kept: the same command goes on where it was stopped.
+    """
+
+    name: str | None = setting(
+        None, "list, a paper (2506.01582), or a figure (learn-tokens).", positional=True, metavar="NAME"
+    )
+    out: str | None = setting(None, "Where rows, figures and the table go.", metavar="DIR")
+    quick: bool = setting(
+        False, "Fewer draws and points, no large figures: under two minutes for each paper."
+    )
+    figures: str = setting("pdf", "How figures are written.", choices=ENDINGS)
+    jobs: int = setting(1, "Workers of a local Dask cluster.", least=1, local=True)
+    json: bool = setting(False, "Print JSON and nothing else.")
+
+    def check(self) -> None:
+        require_named(self.out)
+        if self.name is None or self.name == LIST:
+            return
+        chosen(self.name)
+        if self.out is None:
+            raise BadSetting("out", "is missing")
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A figure that was run: its lines of comparison, how it ended, and what to say."""
+
+    paper: Paper
+    figure: Figure
+    lines: list[dict[str, Any]]
+    status: str
+    remark: str | None
+    tasks: int = 0
+    seconds: float = 0.0
+
+    def describe(self, quick: bool) -> dict[str, Any]:
+        """The object of JSON, in the contract of a verb."""
+        from attnlaw import __version__
+
+        scores = [line["z"] for line in self.lines if line["z"] is not None]
+        return {
+            "verb": "reproduce",
+            "settings": {"paper": self.paper.arxiv, "figure": self.figure.study, "quick": quick},
+            "quantities": {
+                "tasks": self.tasks,
+                "task_seconds": self.seconds,
+                "compared": len(self.lines),
+                "rms_z": math.sqrt(sum(z * z for z in scores) / len(scores)) if scores else None,
+                "largest_z": max(scores, key=abs) if scores else None,
+            },
+            "status": self.status,
+            "remark": self.remark,
+            "tables": {"published": [_plain(line) for line in self.lines]},
+            "version": __version__,
+        }
+
+
+def reproduce(asked: Reproduce) -> int:
+    from attnlaw.command.console import output, print_json, say
+
+    if asked.name in (None, LIST) or asked.out is None:
+        return _list(asked.json)
+    done: list[Reproduced] = []
+    for paper, figure in chosen(str(asked.name)):
+        if asked.quick and figure.large and asked.name == paper.arxiv:
+            say(f"{figure.study}: left out of a quick run; attnlaw reproduce {figure.study} --out DIR has it")
+            continue
+        found = _reproduced(paper, figure, asked)
+        done.append(found)
+        if not asked.json:
+            _show(found, output)
+        if found.remark:
+            say(f"{figure.study}: {found.remark}")
+        if found.status == STOPPED:
+            break
+    _write_table(done, Path(asked.out))
+    if asked.json:
+        print_json([found.describe(asked.quick) for found in done])
+    elif any(found.lines for found in done):
+        say(f"wrote {Path(asked.out) / TABLE}")
+    for words in dict.fromkeys(found.paper.numbers for found in done if found.paper.numbers):
+        say(f"{done[0].paper.arxiv}: {words}")
+    if any(found.status == STOPPED for found in done):
+        return 130
+    return 1 if any(found.status == Outcome.FAILED for found in done) else 0
+
+
+STOPPED = "stopped"
+COMMANDS = {"reproduce": (Reproduce, reproduce)}
+
+
+def _reproduced(paper: Paper, figure: Figure, asked: Reproduce) -> Reproduced:
+    """Run the study of a figure, draw it, and compare; what cannot be read ends as a remark."""
+    import polars as pl
+
+    from attnlaw.base.results import STUDY_ROWS
+    from attnlaw.command.console import progress
+    from attnlaw.report.beside import beside_figures
+    from attnlaw.report.paper import save_figures
+    from attnlaw.report.write import write_files
+    from attnlaw.study import read_study, run
+    from attnlaw.study.compared import compare
+
+    assert asked.out is not None
+    folder = Path(asked.out) / figure.study
+    needs = f"; it needs {figure.needs}" if figure.needs else ""
+    try:
+        study = read_study(figure.study, quick=asked.quick)
+        with progress(f"{paper.arxiv} {figure.study}") as shown:
+            standing = run(study, folder, Place(jobs=asked.jobs), retry_failed=True, progress=shown)
+    except InputError as error:
+        return Reproduced(paper, figure, [], str(Outcome.FAILED), f"{error}{needs}")
+    rows = pl.read_parquet(folder / STUDY_ROWS)
+    drawn = [name for name, verb in study.verbs.items() if verb.draws]
+    lines = compare(paper.arxiv, figure.study, rows, drawn)
+    write_files([folder], figures=asked.figures)
+    verb = next(iter(study.verbs.values()))
+    save_figures(beside_figures(lines, verb.label), folder / "figures", asked.figures)
+    status, remark = str(Outcome.DONE), None
+    if standing.stopped:
+        status, remark = STOPPED, "stopped; every finished row is kept, the same command goes on"
+    elif standing.failures:
+        first = standing.failures[0].error
+        status, remark = str(Outcome.FAILED), f"{len(standing.failures)} tasks failed: {first}{needs}"
+    return Reproduced(paper, figure, lines, status, remark, standing.tasks, standing.seconds)
+
+
+def _show(found: Reproduced, console: Any) -> None:
+    """The figure's numbers beside ours."""
+    from rich.text import Text
+
+    from attnlaw.command.console import column_table, print_table
+
+    title = f"{found.paper.arxiv} {found.figure.study}: {found.figure.about}"
+    console.print(Text(title, style="bold"))
+    if not found.lines:
+        if found.status == Outcome.DONE:
+            console.print(Text(f"{found.tasks} tasks; no numbers of others stand beside them", style="dim"))
+        return
+    lines = found.lines
+    told = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
+    shared = [word for word in told[0] if all(word in words for words in told)] if len(told) > 1 else []
+    if shared:
+        console.print(Text(", ".join(shared), style="dim"))
+    cells = {
+        "": [", ".join(word for word in words if word not in shared) for words in told],
+        "theirs": [str(line["published"]) for line in lines],
+        "ours": [str(line["ours"]) for line in lines],
+        "difference": [_signed(line["difference"], "%") for line in lines],
+        "z": [_signed(line["z"]) for line in lines],
+        "kind": [line["kind"] for line in lines],
+    }
+    print_table(
+        console,
+        lambda left_out: column_table(cells, left_out, texts=("", "kind")),
+        ("kind", "difference"),
+    )
+
+
+def _signed(value: float | None, unit: str = "") -> str:
+    """A number with its sign and a few digits; percent where that is the unit.
+
+    >>> [_signed(0.0123, "%"), _signed(-1.234), _signed(None)]
+    ['+1.2%', '-1.23', '']
+    """
+    if value is None:
+        return ""
+    return f"{100 * value:+.2g}%" if unit else f"{value:+.2f}"
+
+
+def _list(json: bool) -> int:
+    """All papers, their figures, and what numbers of others there are."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from attnlaw.command.console import output, print_json
+    from attnlaw.study.compared import numbers
+    from attnlaw.study.papers import PAPERS
+
+    told = [
+        {
+            "paper": paper.arxiv,
+            "title": paper.title,
+            "figure": figure.study,
+            "about": figure.about,
+            "numbers": len(numbers(figure.study)),
+            "needs": figure.needs or None,
+        }
+        for paper in PAPERS
+        for figure in paper.figures
+    ]
+    if json:
+        print_json(told)
+        return 0
+    table = Table("figure", box=None, pad_edge=False)
+    table.add_column("about", overflow="fold")
+    table.add_column("numbers", justify="right")
+    for paper in PAPERS:
+        table.add_row(Text(paper.arxiv, style="bold"), Text(paper.title, style="bold"), "")
+        for one in told:
+            if one["paper"] == paper.arxiv:
+                table.add_row(f"  {one['figure']}", str(one["about"]), str(one["numbers"] or ""))
+    output.print(table)
+    return 0
+
+
+def _write_table(done: Sequence[Reproduced], out: Path) -> None:
+    from attnlaw.base.files import replace_all
+    from attnlaw.base.tables import table_of
+    from attnlaw.study.compared import COMPARISON
+
+    table = table_of(COMPARISON, (line for found in done for line in found.lines))
+    if table.height:
+        replace_all({out / TABLE: table.write_csv().encode()})
+
+
+def _plain(line: dict[str, Any]) -> dict[str, Any]:
+    """A line as JSON has it: a value with an error is an object."""
+    return {
+        name: {"value": value.value, "error": value.error} if isinstance(value, Estimate) else value
+        for name, value in line.items()
+    }

@@ -1,0 +1,150 @@
+"""Papers, their figures, and the shipped study that repeats each: the table behind `attnlaw reproduce`.
+
+A figure goes by the name of its study. Numbers that stand beside ours are `published/STUDY.csv`; where a
+paper has none that can be compared, `numbers` says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnlaw.base.errors import InputError
+
+ABSTRACT = "only its abstract was at hand; no number of its figures can be compared"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure or a table of a paper, and the study of this name that repeats it."""
+
+    study: str
+    about: str
+    needs: str = ""  # what must be there beside attnlaw
+    large: bool = False  # takes an hour or a network: left out of a quick run
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper by its number on arXiv; `numbers`: what of its numbers can be compared."""
+
+    arxiv: str
+    title: str
+    figures: tuple[Figure, ...]
+    numbers: str = ""
+
+
+PAPERS = (
+    Paper(
+        "2605.07297",
+        "Spectrum-adaptive bounds",
+        (
+            Figure(
+                "bounds-reference",
+                "proxies of a trained BERT, reference values",
+                needs="pip install --no-deps rxnfp==0.1.0 (its weights), and the extra torch",
+            ),
+            Figure(
+                "bounds-miniatures",
+                "proxies of the 24 BERT miniatures by depth and width",
+                needs="the extras hub and torch, and a network",
+                large=True,
+            ),
+        ),
+        "its values of the miniatures are read off figures; an independent program's values of another "
+        "trained BERT take their place",
+    ),
+    Paper(
+        "2506.00846",
+        "Infinite-width limit of an attention layer",
+        (
+            Figure("limit-width", "distance to the limit against the width"),
+            Figure("limit-heads", "one head and many, and the way to a Gaussian"),
+            Figure("limit-scaling", "scalings 1/sqrt(n) and 1/n"),
+            Figure("limit-low-rank", "low-rank heads"),
+            Figure("limit-relu", "ReLU tokens"),
+        ),
+        "it shows curves; an independent program's values, of its recipe of kernels too, take their place",
+    ),
+    Paper(
+        "2610.10033",
+        "Spectrum of multi-head attention",
+        (
+            Figure("limit-spectrum", "softmax attention and its Gaussian equivalent (table D.2)"),
+            Figure("limit-spectrum-large", "the two largest rows of that table", large=True),
+            Figure("limit-readout", "readouts: narrow keys against wide ones (D.1)"),
+            Figure("limit-arrival", "arrival times of gradient flow"),
+        ),
+    ),
+    Paper(
+        "2509.24914",
+        "Single-head attention in high dimensions",
+        (
+            Figure("learn-curves", "error against samples, three students"),
+            Figure("learn-spectrum", "spectrum of the trained matrix"),
+            Figure("learn-phase-diagram", "where attention learns its target"),
+            Figure("learn-scaling", "exponents for power-law targets"),
+        ),
+        "it shows curves; an independent program's values of the same equations take their place",
+    ),
+    Paper(
+        "2506.01582",
+        "Bayes-optimal learning of attention",
+        (Figure("learn-tokens", "E against samples through a softmax of 2, 3 and 4 tokens"),),
+    ),
+    Paper(
+        "2609.03858",
+        "Learning dynamics of attention",
+        (
+            Figure("dynamics-flow", "gradient flow through four outputs"),
+            Figure("dynamics-students", "alignment and loss against time, three students"),
+            Figure("dynamics-spectra", "the spectrum on its way"),
+            Figure("dynamics-cost", "what one pass costs"),
+            Figure("dynamics-modes", "modes are learned in order"),
+        ),
+        "its figures are images that state neither the scale of the target nor of the start; an independent "
+        "program's values take their place",
+    ),
+    Paper(
+        "2108.11489",
+        "Interpolation by two linear layers",
+        (Figure("regression-scale", "risk against the scale of the start"),),
+        ABSTRACT,
+    ),
+    Paper(
+        "2406.03171",
+        "Importance weights under covariate shift",
+        (Figure("regression-shift", "weights and risk against the ridge"),),
+        ABSTRACT,
+    ),
+    Paper(
+        "2007.08322",
+        "Early stopping of factors",
+        (Figure("early-stopping", "risk against the threshold of stopping"),),
+        ABSTRACT,
+    ),
+    Paper(
+        "2405.13721",
+        "Matrix completion",
+        (Figure("complete-connectivity", "a missing entry against the scale of the start"),),
+        ABSTRACT,
+    ),
+    Paper(
+        "2201.13383",
+        "Ensembles of learners",
+        (Figure("regression-ensemble", "error of 1, 4 and infinitely many learners"),),
+        ABSTRACT,
+    ),
+)
+
+
+def chosen(name: str) -> list[tuple[Paper, Figure]]:
+    """The figures of a paper, or the one of a name; an `InputError` where there is neither.
+
+    >>> [figure.study for _, figure in chosen("2506.01582")]
+    ['learn-tokens']
+    """
+    every = [(paper, figure) for paper in PAPERS for figure in paper.figures]
+    found = [pair for pair in every if name in (pair[0].arxiv, pair[1].study)]
+    if not found:
+        raise InputError(f"{name}: no such paper or figure; attnlaw reproduce list names them all")
+    return found

@@ -1,0 +1,213 @@
+"""`attnlaw reproduce`: the table of papers, numbers of others beside rows, what it prints and writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from command.in_process import invoke
+
+from attnlaw.base.estimate import Estimate
+from attnlaw.base.settings import declared
+from attnlaw.report.beside import beside_figures
+from attnlaw.study import compared, read_study
+from attnlaw.study.compared import DERIVED, FOLDER, KINDS, OWN, compare, numbers
+from attnlaw.study.papers import PAPERS, chosen
+from attnlaw.study.shipped import shipped_studies
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES = [figure.study for paper in PAPERS for figure in paper.figures]
+COMPARED = sorted(path.stem for path in FOLDER.glob("*.csv"))
+
+
+def test_every_figure_has_its_study_and_every_number_its_figure() -> None:
+    assert len(FIGURES) == len(set(FIGURES))
+    assert set(FIGURES) <= shipped_studies().keys()
+    assert set(COMPARED) <= set(FIGURES)
+    for paper in PAPERS:  # a paper without numbers says why
+        assert paper.numbers or any(numbers(figure.study) for figure in paper.figures)
+
+
+def test_every_study_that_names_a_paper_is_in_the_table() -> None:
+    for name, file in shipped_studies().items():
+        head = file.read_text(encoding="utf-8").split("\nverb")[0]
+        for arxiv in re.findall(r"arXiv (\d{4}\.\d{5})", head):
+            assert arxiv not in [paper.arxiv for paper in PAPERS] or name in FIGURES
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_every_number_belongs_to_a_task(name: str) -> None:
+    study = read_study(name)
+    rows = pl.DataFrame(
+        [{"verb": task.verb.name, **task.case.row()} for task in study.tasks], infer_schema_length=None
+    )
+    for line in numbers(name):
+        assert line["kind"] in KINDS
+        assert line["source"]
+        assert not line["error"] or float(line["error"]) > 0
+        settings = {key: value for key, value in line.items() if key not in OWN and value}
+        known = [set(declared(verb.settings)) | {"verb"} for verb in study.verbs.values()]
+        assert any(set(settings) <= names for names in known)
+        if line["quantity"] in DERIVED:
+            continue
+        assert any(line["quantity"] in verb.schema for verb in study.verbs.values())
+        found = compared._ours(
+            rows.with_columns(pl.lit(1.0).alias(line["quantity"])), line["quantity"], settings, frozenset()
+        )
+        assert found is not None, line
+
+
+def test_quick_runs_are_smaller_and_keep_what_is_compared() -> None:
+    for name in FIGURES:
+        full, quick = read_study(name), read_study(name, quick=True)
+        assert 0 < len(quick.tasks) <= len(full.tasks)
+    assert len(read_study("limit-width", quick=True).tasks) == 15
+    assert {task.case.draws for task in read_study("limit-width", quick=True).tasks} == {10_000}
+    ranks = {round(task.case.target_rank, 9) for task in read_study("learn-phase-diagram", quick=True).tasks}
+    assert {0.1, 0.5} <= ranks
+
+
+def test_values_of_quick_take_the_place_of_others(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        'verb = "learn"\nlist = [{ alpha = [0.1, 0.2] }, { student = "direct" }]\n[fixed]\nnoise = 0.5\n'
+        "[grid]\ntarget_rank = [0.3, 0.5]\n[quick]\nalpha = 0.7\ntarget_rank = [0.4]\ntokens = 2\nseeds = 3\n"
+    )
+    assert len(read_study(file).tasks) == 6
+    quick = [task.case for task in read_study(file, quick=True).tasks]
+    assert [(one.alpha, one.student, one.target_rank, one.tokens, one.noise) for one in quick] == [
+        (0.7, "factorized", 0.4, 2, 0.5),
+        (0.2, "direct", 0.4, 2, 0.5),
+    ]
+
+
+def published(path: str) -> Iterator[dict[str, str]]:
+    with (ROOT / "tests" / "published" / path).open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def test_published_numbers_are_those_of_their_files() -> None:
+    """What ships are rows 16, 48, ... of the files, and the table, as tests compare them whole."""
+    shipped = numbers("learn-tokens")
+    for rank in ("0.1", "0.5", "2.0"):
+        rows = list(published(f"bayes-optimal-aim/SE_softmax_T=2_rho={rank}.csv"))[16::32]
+        own = [one for one in shipped if one["source"].startswith(f"SE_softmax_T=2_rho={rank}")]
+        assert [(one["alpha"], one["value"]) for one in own] == [(row["alpha"], row["mmse"]) for row in rows]
+        assert {one["target_rank"] for one in own} == {rank}
+    table = {row["name"]: row for row in published("multi-head-attention/table-d2.csv")}
+    lines = [*numbers("limit-spectrum"), *numbers("limit-spectrum-large")]
+    assert {one["name"] for one in lines} == table.keys()
+    for one in lines:
+        row = table[one["name"]]
+        if one["quantity"] == "equivalent_w1":
+            assert float(one["value"]) == pytest.approx(float(row["w1_percent"]) / 100, rel=1e-12)
+            assert float(one["error"]) * 2.262 == pytest.approx(float(row["w1_half_width"]) / 100, rel=1e-3)
+        else:
+            assert float(one["value"]) == float(row["ks"])
+
+
+def lines_of(monkeypatch: pytest.MonkeyPatch, **own: str) -> list[dict[str, Any]]:
+    line = {"quantity": "y", "value": "2.0", "error": "0.3", "kind": "published", "source": "a table"} | own
+    rows = pl.DataFrame(
+        {
+            "verb": ["theory", "drawn", "drawn", "drawn"],
+            "width": [1.0, 2.0, 2.0, float("inf")],
+            "y": [2.1, 2.0, 3.0, 4.0],
+            "y_error": [1e-9, 0.3, 0.4, None],
+        }
+    )
+    monkeypatch.setattr(compared, "numbers", lambda study: [line])
+    return compare("p", "s", rows, ["drawn"])
+
+
+def test_a_difference_is_told_in_both_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = lines_of(monkeypatch, width="2")
+    assert (one["published"], one["ours"]) == (Estimate(2.0, 0.3), Estimate(2.5, 0.25))
+    assert one["z"] == pytest.approx(0.5 / (0.3**2 + 0.25**2) ** 0.5)
+    assert one["difference"] == pytest.approx(0.25)
+    (one,) = lines_of(monkeypatch, width="2", error="")
+    assert one["z"] == pytest.approx(2.0)
+
+
+def test_where_nothing_is_drawn_there_is_no_z(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a solver is no scale for digits of others; a published deviation is."""
+    (one,) = lines_of(monkeypatch, width="1", error="")
+    assert one["z"] is None
+    (one,) = lines_of(monkeypatch, width="1")
+    assert one["z"] == pytest.approx(1 / 3)
+    (one,) = lines_of(monkeypatch, width="1", kind="beside")
+    assert one["z"] is None
+
+
+def test_what_rows_do_not_have_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines_of(monkeypatch, width="3") == []
+    assert lines_of(monkeypatch, depth="3") == []
+    (one,) = lines_of(monkeypatch, width="inf")
+    assert one["ours"] == Estimate(4.0, None)
+
+
+def test_the_list_names_papers_and_figures() -> None:
+    printed = invoke("reproduce").stdout
+    assert all(paper.arxiv in printed and paper.title in printed for paper in PAPERS)
+    told = json.loads(invoke("reproduce", "list", "--json").stdout)
+    assert [one["figure"] for one in told] == FIGURES
+    (tokens,) = (one for one in told if one["figure"] == "learn-tokens")
+    assert (tokens["paper"], tokens["numbers"], tokens["needs"]) == ("2506.01582", 43, None)
+
+
+def test_a_figure_is_run_drawn_and_compared(tmp_path: Path) -> None:
+    ended = invoke("reproduce", "limit-arrival", "--out", tmp_path, "--figures", "svg")
+    assert re.search(r"head size 64 +41.22 +41.22\d+ +[+-]0.0\d+%", ended.stdout)
+    table = pl.read_csv(tmp_path / "published.csv")
+    assert table["published"].to_list() == [41.22, 7.8, 7.76]
+    # Published to two decimals.
+    assert (table["ours"] - table["published"]).abs().max() <= 0.005  # type: ignore[operator]
+    assert table["z"].null_count() == 3
+    folder = tmp_path / "limit-arrival"
+    assert (folder / "report.html").exists()
+    assert (folder / "figures" / "published_arrival_time.svg").read_text().startswith("<svg")
+    # A second time nothing is computed anew, and JSON stands alone.
+    (told,) = json.loads(invoke("reproduce", "limit-arrival", "--out", tmp_path, "--json").stdout)
+    assert set(told) == {"verb", "settings", "quantities", "status", "remark", "tables", "version"}
+    assert told["settings"] == {"paper": "2610.10033", "figure": "limit-arrival", "quick": False}
+    assert (told["quantities"]["compared"], told["status"], told["remark"]) == (3, "done", None)
+    assert told["tables"]["published"][0]["published"] == {"value": 41.22, "error": None}
+
+
+def test_the_crossing_of_two_errors_is_the_published_one(tmp_path: Path) -> None:
+    (told,) = json.loads(invoke("reproduce", "limit-readout", "--out", tmp_path, "--json").stdout)
+    (line,) = told["tables"]["published"]
+    # Published to three decimals; our points are 0.05 apart and the interpolation is quadratic in that.
+    assert line["ours"]["value"] == pytest.approx(0.559, abs=0.0005 + 0.001)
+
+
+def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
+    ended = invoke("reproduce", "2506.0158", "--out", tmp_path, status=1)
+    assert ended.stderr == (
+        "attnlaw: 2506.0158: no such paper or figure; attnlaw reproduce list names them all\n"
+    )
+    assert invoke("reproduce", "2506.01582", status=2).stderr == "attnlaw: --out is missing\n"
+    ended = invoke("reproduce", "2605.07297", "--quick", "--out", tmp_path, status=1)
+    assert "pip install --no-deps rxnfp==0.1.0" in ended.stderr
+    assert "bounds-miniatures: left out of a quick run" in ended.stderr
+
+
+def test_figures_need_a_few_numbers_over_one_setting() -> None:
+    line = {"quantity": "y", "kind": "published", "published": Estimate(1.0, 0.1), "ours": Estimate(1.1)}
+    few = [line | {"settings": {"x": str(x)}} for x in (1, 2)]
+    assert beside_figures(few, str) == []
+    (figure,) = beside_figures([*few, line | {"settings": {"x": "3"}}], str)
+    assert [one["mark"]["type"] for one in figure.draw().to_dict()["layer"]] == ["line", "rule", "point"]
+    (figure,) = beside_figures([*few, line | {"settings": {"x": "inf"}}], str)
+    assert {one["mark"]["type"] for one in figure.draw().to_dict()["layer"]} == {"rule", "point"}
+
+
+def test_a_paper_is_all_its_figures() -> None:
+    assert [figure.study for _, figure in chosen("2610.10033")] == FIGURES[7:11]
+    assert [paper.arxiv for paper, _ in chosen("limit-relu")] == ["2506.00846"]
