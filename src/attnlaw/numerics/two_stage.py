@@ -32,7 +32,7 @@ Values = NDArray[np.float64]
 def symmetric_eigenvalues(matrix: NDArray[Any]) -> Values:
     """All eigenvalues, ascending, of a float32 or float64 matrix, which may be overwritten.
 
-    Each is right to about eps |A| of the matrix's own precision.
+    Each is right to about eps |A| of the matrix's own precision. Of float32 the upper triangle alone is read.
 
     >>> symmetric_eigenvalues(np.array([[2.0, 1.0], [1.0, 2.0]])).round(12)
     array([1., 3.])

@@ -87,25 +87,27 @@ def _eigenvalues(matrix: Matrix, fold: Fold | None, dtype: np.dtype[Any]) -> tup
 
 
 def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """W W^T in the given precision, whatever that of W.
+    """W W^T in the given precision, whatever that of W; of float32 the upper triangle alone, above zeros.
 
     >>> gram_matrix(np.array([[1.0, 2.0]], dtype=np.float32), np.dtype(np.float64))
     array([[5.]])
     """
-    if wide.dtype == dtype:
+    if wide.dtype == dtype == np.float64:
         return np.asarray(wide @ wide.T)
-    size, step = wide.shape[0], max(1, SLAB // wide.shape[0])
+    size = wide.shape[0]
+    step = wide.shape[1] if wide.dtype == dtype else max(1, SLAB // size)
     (update,) = get_blas_funcs(("syrk",), dtype=dtype)
     gram = np.zeros((size, size), dtype, order="F")
     for at in range(0, wide.shape[1], step):
-        slab = wide[:, at : at + step].astype(dtype)
+        slab = wide[:, at : at + step].astype(dtype, copy=False)
         lies = slab.flags.f_contiguous
         gram = update(1.0, slab if lies else slab.T, 1.0, gram, not lies, lower=1, overwrite_c=1)
-    for at in range(0, size, 512):  # BLAS leaves the other triangle out
-        rows = slice(at, at + 512)
-        block = gram[rows, rows]
-        block += np.tril(block, -1).T
-        gram[rows, at + 512 :] = gram[at + 512 :, rows].T
+    if dtype == np.float64:
+        for at in range(0, size, 512):  # BLAS leaves the other triangle out
+            rows = slice(at, at + 512)
+            block = gram[rows, rows]
+            block += np.tril(block, -1).T
+            gram[rows, at + 512 :] = gram[at + 512 :, rows].T
     return gram.T
 
 
