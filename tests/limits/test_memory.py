@@ -71,7 +71,7 @@ def test_the_peak_is_told_beforehand(stack, draws):
             lambda: law(AttentionLayer(RandomInputs(2000), heads=64), depth=2),
             "heads 64, depth 2 and infinite width",
         ),
-        (lambda: law(AttentionLayer(RandomInputs(6000), width=10**5)), "choose fewer tokens"),
+        (lambda: law(AttentionLayer(RandomInputs(6000, "relu"), width=10**5)), "choose fewer tokens"),
     ],
 )
 def test_more_than_the_memory_is_refused_before_it_is_taken(make, message):

@@ -6,8 +6,9 @@
 | v    | variance of one output coordinate given the scores and the values' lengths   |
 | m    | output coordinates drawn together                                            |
 
-Given the tokens only s x s matrices matter (see `heads`): a width of 1e9 costs what 64 costs. Only
-activations other than the identity draw tokens of size s x n. An infinite width gives the limit.
+Given the tokens only s x s matrices matter (see `heads`), and of many independent tokens only what one row
+needs (see `many_tokens`): a width of 1e9 costs what 64 costs. Only activations other than the identity draw
+tokens of size s x n. An infinite width gives the limit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from attnlaw.base.settings import require
 from attnlaw.limits.heads import attention_root, score_matrices, score_row
 from attnlaw.limits.layer import AttentionLayer, Sample
+from attnlaw.limits.many_tokens import drawn_row, draws_rows
 from attnlaw.limits.mixture import OutputLaw
 from attnlaw.limits.sizes import MOST_DRAWS
 from attnlaw.limits.wishart import Array, Streams, streams
@@ -95,22 +97,42 @@ def output_law(
     True
     """
     check_token(token, layer.tokens)
+    alone = draws_rows(layer, normalise)
     variances, score_variances = [], []
     for number, size in enumerate(chunks(draws, layer.heads * layer.tokens)):
         draw = streams(seed, number)
-        root = token_roots(layer, size, draw)
-        if normalise:
-            root = unit_rows(root)
-        p = score_row(layer, root, token, size, draw)
-        weights = layer.scores.attention(p, layer.allowed[token][:, None], axis=1)
-        mixed = np.swapaxes(root, -1, -2) @ weights
-        lengths = np.einsum("drh,drh->dh", mixed, mixed)
+        if alone:
+            lengths, squares = drawn_row(layer, token, size, draw)
+        else:
+            lengths, squares = _row_of_all(layer, token, size, draw, normalise)
         if layer.narrow:
             n_h = int(layer.inner_width)
             lengths *= draw.widths.chisquare(n_h, lengths.shape) / n_h
         variances.append(lengths.sum(axis=-1) * layer.output_scale**2)
-        score_variances.append(np.broadcast_to(score_variance(layer, root, token), size))
+        score_variances.append(np.broadcast_to((layer.score_scale * squares) ** 2, size))
     return OutputLaw(np.concatenate(variances), None, np.concatenate(score_variances))
+
+
+def _row_of_all(
+    layer: AttentionLayer, token: int, draws: int, draw: Streams, normalise: bool
+) -> tuple[Array, Array]:
+    """|L^T a_h|^2 of each head, (draws, H), and Sigma_ii, (draws or 1,), from a root of all tokens."""
+    root = token_roots(layer, draws, draw)
+    if normalise:
+        root = unit_rows(root)
+    p = score_row(layer, root, token, draws, draw)
+    weights = layer.scores.attention(p, layer.allowed[token][:, None], axis=1)
+    mixed = np.swapaxes(root, -1, -2) @ weights
+    return np.einsum("drh,drh->dh", mixed, mixed), squared_length(root, token)
+
+
+def squared_length(root: Array, token: int) -> Array:
+    """Sigma_ii, (draws or 1,).
+
+    >>> squared_length(2 * np.eye(3)[None], 0).tolist()
+    [4.0]
+    """
+    return np.asarray(np.einsum("dr,dr->d", root[:, token], root[:, token]))
 
 
 def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
@@ -120,8 +142,7 @@ def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
     >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
     [16.0]
     """
-    squared = np.einsum("dr,dr->d", root[:, token], root[:, token])
-    result: Array = (layer.score_scale * squared) ** 2
+    result: Array = (layer.score_scale * squared_length(root, token)) ** 2
     return result
 
 

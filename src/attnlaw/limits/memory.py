@@ -5,8 +5,8 @@
 | C    | draws in a chunk: about 2^15 / (H s) for a layer, 2^15 / (H s^2) for a stack, at least 1 |
 | D    | depth                                                                                    |
 
-A layer holds C scores of one token for each head, the mask and a root of the Gram matrix (at finite width C
-roots); a stack holds C score matrices for each head and C Gram matrices for each depth. The factors count how
+A layer holds C scores of one token for each head, the mask (a byte for each pair of tokens) and, unless its
+tokens are many (see `many_tokens`), a root of the Gram matrix (at finite width C roots); a stack holds C score matrices for each head and C Gram matrices for each depth. The factors count how
 many arrays of each kind stand side by side at the peak.
 """
 
@@ -16,6 +16,7 @@ import math
 
 from attnlaw.base.errors import InputError
 from attnlaw.limits.finite import chunk_size
+from attnlaw.limits.many_tokens import draws_rows
 from attnlaw.limits.sizes import MOST_BYTES, ROOT_ARRAYS
 from attnlaw.limits.stack import Depth
 
@@ -27,9 +28,12 @@ def peak_bytes(stack: Depth, draws: int) -> int:
 
     >>> from attnlaw.limits import AttentionLayer, RandomInputs
     >>> peak_bytes(Depth(AttentionLayer(RandomInputs(1000), heads=2)), 50_000) // 2**20
-    54
+    2
     """
     layer, s = stack.layer, stack.layer.tokens
+    if stack.is_layer and draws_rows(layer, stack.normalise):
+        chunk = chunk_size(draws, layer.heads * s)
+        return s * s + 8 * chunk * layer.heads * (6 * s + 5 * layer.heads)
     if stack.is_layer:
         chunk = chunk_size(draws, layer.heads * s)
         numbers = ROOT_ARRAYS * s * s + 6 * chunk * s * layer.heads
