@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnlaw.limits import AttentionLayer, RandomInputs, Scores, finite, output_law
-from attnlaw.limits.many_tokens import draws_rows, drawn_row
+from attnlaw.limits.many_tokens import drawn_row, draws_rows
 from attnlaw.limits.wishart import streams
 
 DRAWS = 20_000

@@ -6,8 +6,9 @@
 | D    | depth                                                                                    |
 
 A layer holds C scores of one token for each head, the mask (a byte for each pair of tokens) and, unless its
-tokens are many (see `many_tokens`), a root of the Gram matrix (at finite width C roots); a stack holds C score matrices for each head and C Gram matrices for each depth. The factors count how
-many arrays of each kind stand side by side at the peak.
+tokens are many (see `many_tokens`), a root of the Gram matrix (at finite width C roots); a stack holds C
+score matrices for each head and C Gram matrices for each depth. The factors count how many arrays of each
+kind stand side by side at the peak.
 """
 
 from __future__ import annotations

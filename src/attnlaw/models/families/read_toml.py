@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -124,17 +125,27 @@ def _whole(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     like = values.get("like")
     if not _is_text(like):
         return dict(values)
-    shipped = {file.stem: file for file in sorted(families.FOLDER.glob("*.toml"))}
+    shipped = _shipped(families.FOLDER)
     if like not in shipped:
         known = ", ".join(shipped)
         raise InputError(f"{place}: like: found {like!r:.80}, expected a file that ships; known: {known}")
-    base = _whole(parse_toml(shipped[like].read_bytes(), str(shipped[like])), str(shipped[like]))
+    base = _shipped_whole(shipped[like])
     merged = {key: value for key, value in base.items() if key not in OWN} | dict(values)
     own, others = values.get("stacks", []), base["stacks"]
     nothing: dict[str, Any] = {}
     if STACKS.fits(own):
         merged["stacks"] = [{**other, **mine} for mine, other in zip_longest(own, others, fillvalue=nothing)]
     return merged
+
+
+@cache
+def _shipped(folder: Path) -> dict[str, Path]:
+    return {file.stem: file for file in sorted(folder.glob("*.toml"))}
+
+
+@cache
+def _shipped_whole(file: Path) -> dict[str, Any]:
+    return _whole(parse_toml(file.read_bytes(), str(file)), str(file))
 
 
 def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Record:
