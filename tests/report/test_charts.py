@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from house.coin import VERB as COIN
 from report.charts_of import drawn, layers, named, source, values_of
@@ -344,3 +345,38 @@ def test_every_declared_chart_names_columns_that_are_there() -> None:
                 assert {chart.x, chart.y, *chart.thresholds} <= own
             if chart.table is not None:
                 assert chart.table in tables
+
+
+def test_the_gaussian_of_the_limit_is_drawn_beside_it() -> None:
+    rows = [law(16.0, 0.1), law(math.inf, 0.1)]
+    table = [
+        {"task": f"t{i}", "y": y, "density": 0.4, "gaussian_density": own, "ratio": 1.0}
+        for i, own in enumerate((0.3, 0.2))
+        for y in (0.0, 1.0)
+    ]
+    found = named(source(LIMIT, rows, {"densities": table}))["densities"]
+    (shown,) = values_of(found.draw().to_dict())
+    guide = [(row["density"], row["ratio"]) for row in shown if row["series"] == "Gaussian"]
+    assert guide == [(0.2, pytest.approx(0.5))] * 2  # of the limit alone
+    assert "dotted: the Gaussian" in found.caption
+
+
+def test_gaussians_of_density_rows_have_the_moments_of_the_laws() -> None:
+    from attnlaw.limits import gaussian_law
+    from attnlaw.limits.compare import density_rows
+
+    rows = pl.DataFrame(density_rows({8: gaussian_law(2.0, 1.0)}, points=9))
+    closed = (-((rows["y"] - 1.0) ** 2) / 4.0).exp() / math.sqrt(4.0 * math.pi)
+    assert rows["gaussian_density"].to_list() == pytest.approx(closed.to_list(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("largest", "kind"), [(2000.0, "log"), (200.0, None)])
+def test_bars_that_span_decades_are_logarithmic(largest: float, kind: str | None) -> None:
+    from attnlaw.report.margins_charts import bars_by_place
+
+    rows = pl.DataFrame({"series": ["a"] * 2, "place": ["0", "head"], "kappa": [30.0, largest]})
+    chart = bars_by_place(rows, str, {"a": "#000000"}).to_dict()
+    assert chart["encoding"]["y"]["scale"].get("type") == kind
+    if kind:
+        assert chart["encoding"]["y"]["scale"]["domain"] == [10.0, largest]
+        assert {row["floor"] for row in json.loads(chart["data"]["values"])} == {10.0}

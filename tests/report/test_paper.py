@@ -2,19 +2,23 @@
 
 import re
 from dataclasses import replace
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import altair as alt
 import numpy as np
 import polars as pl
 import pytest
+from fontTools.ttLib import TTFont
 from report.charts_of import as_rows
 
 import attnlaw
+from attnlaw.base.settings import declared
 from attnlaw.report.audit_charts import compare, contribution_curves
 from attnlaw.report.audited import AuditRows, audit_figures
 from attnlaw.report.paper import COLUMN, NEAR, PAGE, paper_spec, save_chart, save_figures
-from attnlaw.report.write import write_report
+from attnlaw.report.write import draw, write_report
+from attnlaw.verbs import STUDIED, VERBS, verb
 
 
 @pytest.fixture(scope="module", name="audit")
@@ -171,9 +175,10 @@ def test_titles_of_a_row_stand_at_one_height(largest, tmp_path):
 def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
     heads = [figure for figure in audit_figures(as_rows(audit + audit)) if figure.name.startswith("heads")]
     drawn = [path.read_text() for path in save_figures(heads, tmp_path, "svg")]
-    assert [re.findall(r">(model[^<]*)<", source) for source in drawn] == [["model"], ["model (2)"]]
+    told = ["model: spectral norm", "model (2): spectral norm"]
+    assert [re.findall(r">(model[^<]*)<", source) for source in drawn] == [[one] for one in told]
     (alone,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"]
-    assert ">model<" not in save_figures([alone], tmp_path / "one", "svg")[0].read_text()
+    assert ">model" not in save_figures([alone], tmp_path / "one", "svg")[0].read_text()
 
 
 @pytest.mark.parametrize(("most", "told"), [(1, True), (2, False)])
@@ -201,3 +206,49 @@ def test_shares_that_are_unknown_are_left_out(audit):
     unknown = none.with_columns(pl.lit(None, dtype=pl.Float64).alias(name) for name in shares)
     bare = AuditRows(summaries, audit.tables() | {"layers": unknown})
     assert not {"proxies", "amplification", "shares"} & {figure.name for figure in audit_figures(bare)}
+
+
+def labels_of(one):
+    """Every text that an axis or a legend of a verb may have."""
+    found = (one.quantities, *(table.columns for table in one.tables))
+    names = [quantity.name for own in found for quantity in own]
+    return {text for name in [*names, *declared(one.settings)] for text in (one.label(name), one.axis(name))}
+
+
+def test_one_font_has_the_glyphs_of_every_label():
+    known = TTFont(str(files("attnlaw.report") / "fonts" / "Arimo.ttf")).getBestCmap()
+    verbs = [one for name in VERBS | STUDIED for one in (verb(name), verb(name).beside) if one is not None]
+    texts = set().union(*(labels_of(one) for one in verbs)) | {"log₁₀ C(p)", "∞", "slope −2", "± s.e."}
+    assert len(texts) > 300
+    assert {sign for text in texts for sign in text if ord(sign) not in known} == set()
+
+
+def test_a_label_of_subscripts_and_greek_is_of_one_font(audit, tmp_path):
+    content = save_chart(chart_of(audit, "amplification"), tmp_path / "f.pdf").read_bytes()
+    assert {name.partition(b"+")[2] for name in re.findall(rb"/BaseFont */(\S+)", content)} == {
+        b"Arimo-Regular"
+    }
+
+
+def test_the_labels_of_a_legend_are_whole(tmp_path):
+    long = [
+        f"target exponent {gamma}, fitted (-0.8271) against -0.8333 ({gamma})" for gamma in (0.8, 1.0, 1.5)
+    ]
+    rows = [{"x": x, "y": x, "series": name} for x in (1, 2) for name in long]
+    hue = alt.Color("series:N", scale=alt.Scale(domain=long), legend=alt.Legend(title=None))
+    lines = alt.Chart(alt.Data(values=rows)).mark_line().encode(x="x:Q", y="y:Q", color=hue)
+    drawn = save_chart(lines.properties(width=340, height=220), tmp_path / "f.svg").read_text()
+    assert set(long) <= set(re.findall(r">([^<>]+)</text>", drawn))
+    width = float(ElementTree.fromstring(drawn).attrib["viewBox"].split()[2])
+    assert width == pytest.approx(COLUMN, abs=NEAR)  # below each other, they fit a column
+
+
+def test_a_caption_beside_a_figure_tells_settings_and_version(tmp_path):
+    learn = verb("learn")
+    cases = [learn.settings(alpha=alpha, noise=0.5) for alpha in (0.1, 0.2, 0.3)]
+    draw([(learn, list(zip(cases, learn.run(cases, lambda *_: None), strict=True)))], tmp_path / "curve.svg")
+    title, settings, version = (tmp_path / "curve.caption.txt").read_text().splitlines()
+    assert title.startswith("Learning curves. Lines: theory")
+    assert settings.startswith("Settings: alpha α (0.1, 0.2, 0.3), tokens T 1, output plain scores")
+    assert "noise Δ 0.5" in settings
+    assert version == f"Computed by attnlaw {attnlaw.__version__}, drawn by attnlaw {attnlaw.__version__}."

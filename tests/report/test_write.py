@@ -270,3 +270,22 @@ def test_half_of_the_fits_draws_no_curves(tmp_path):
         folder = copied(whole, tmp_path / lost)
         (folder / f"{lost}.parquet").unlink()
         assert data_of(write_report([folder]))["fits"] is None
+
+
+def test_a_page_of_several_runs_names_them(tmp_path):
+    from attnlaw.report.write import save, write_files
+    from attnlaw.verbs import verb
+
+    learn = verb("learn")
+    cases = [learn.settings(alpha=alpha) for alpha in (0.1, 0.2)]
+    done = [(learn, list(zip(cases, learn.run(cases, lambda *_: None), strict=True)))]
+    for name in ("a/run", "b/run", "second"):
+        save(done, tmp_path / name)
+    page, *drawn = write_files([tmp_path / "a/run", tmp_path / "second"], tmp_path / "both", "svg")
+    assert {path.name.partition("_")[0] for path in drawn} == {"run", "second"}
+    source = page.read_text()
+    assert "run: What attention learns</h2>" in source
+    assert "second: What attention learns</h2>" in source
+    assert '"run": ["run", "run", "second", "second"]' in source
+    page = write_report([tmp_path / "a/run", tmp_path / "b/run"], tmp_path / "alike")
+    assert "a/run: What attention learns</h2>" in page.read_text()  # two that end alike

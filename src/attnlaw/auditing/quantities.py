@@ -145,7 +145,13 @@ MATRICES = (
     OUTLIERS,
     NULL_DRAWS,
     Quantity("log10_gamma", "how far an error in it moves its layer's output", "log₁₀ γ", error=True),
-    Quantity("log10_alpha", "amplification by later layers", called="log₁₀ α", error=True),
+    Quantity(
+        "log10_alpha",
+        "amplification by later layers",
+        called="log₁₀ α",
+        axis="amplification by later layers, log₁₀ α",
+        error=True,
+    ),
     Quantity("log10_scale", "gamma times alpha times depth", called="log₁₀ γαL", error=True),
     Quantity("p", "the Schatten index at which it adds least to the proxy", called="p*"),
     Quantity("log10_contribution", "what it adds to the proxy", called="log₁₀ C(p*)", error=True),
@@ -165,7 +171,13 @@ SPECTRA = (
 LAYERS = (
     *PLACE[:3],
     Quantity("applications", "how often the layer is applied", kind="small"),
-    Quantity("log10_alpha", "amplification by later layers", called="log₁₀ α", error=True),
+    Quantity(
+        "log10_alpha",
+        "amplification by later layers",
+        called="log₁₀ α",
+        axis="amplification by later layers, log₁₀ α",
+        error=True,
+    ),
     Quantity(
         "log10_alpha_applied",
         "the same product of spectral norms as applied; in no proxy",

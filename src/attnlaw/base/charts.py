@@ -62,9 +62,10 @@ class Cells(_Chart):
     """A map: `colour` (a number, or the name of a variant) over `x` and `y`; several columns share one scale.
 
     An axis of several columns (`head` and `expert`) has whichever are there. One panel for each value of
-    `panel`, which has a scale of its own. Where both axes are numbers they must
-    be evenly spaced. `lines` are quantities that are places on the y axis. `scale` is that of the colours
-    ("linear", "sqrt", "log"), `domain` its ends. `tells`: columns that a cell tells under the pointer.
+    `panel`, which has a scale of its own. Where both axes are numbers they must be evenly spaced. `lines` are
+    quantities that are places on the y axis. `scale` is that of the colours ("linear", "sqrt", "log"),
+    `domain` its ends, `legend` its title where several columns share it. `tells`: columns that a cell tells
+    under the pointer.
     """
 
     x: str | tuple[str, ...]
@@ -74,6 +75,7 @@ class Cells(_Chart):
     lines: tuple[str, ...] = ()
     scale: str = "linear"
     domain: tuple[float, float] | None = None
+    legend: str = ""
     tells: tuple[str, ...] = ()
 
 
@@ -100,7 +102,8 @@ class Density(_Chart):
     """Lines of density over `x`, of a table, one for each value of `by`; a chart for each other setting.
 
     `panel`: a panel for each of its values. `detail`: a column that tells the pieces of a line apart.
-    `ratio`: a column that is drawn beside them. `bars`: the table of the verb beside it, and its column,
+    `ratio`: a column that is drawn beside them. `guide`: a column of other densities, and how the one at the
+    largest value of `by` is called. `bars`: the table of the verb beside it, and its column,
     whose histogram stands behind the line; `sizes` its setting that tells their sizes. `atom` is the quantity
     that is the weight at zero, `outliers` one of places beyond the line.
     """
@@ -111,6 +114,7 @@ class Density(_Chart):
     panel: str | None = None
     detail: str | None = None
     ratio: str | None = None
+    guide: tuple[str, str] | None = None
     bars: tuple[str, str] | None = None
     sizes: str | None = None
     atom: str | None = None

@@ -45,8 +45,9 @@ class Quantity:
     `kind` is one of `attnlaw.base.tables.KINDS`. `error` says that it carries an error, `range` that it
     carries an interval. `brief`: it stands in the terminal's table of several
     cases, `quiet`: in none of its tables. `log`: its axis is logarithmic.
-    `called`: how tables and axes call it, where the words of its name would not do. `choices`: the table of
-    variants whose names it holds.
+    `called`: how tables and axes call it, where the words of its name would not do. `axis`: how axes and
+    legends call it, with its symbol and unit, where tables are briefer. `choices`: the table of variants
+    whose names it holds.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Quantity:
     quiet: bool = False
     log: bool = False
     called: str = ""
+    axis: str = ""
     choices: Mapping[str, Any] | None = None
 
     @property
@@ -312,6 +314,11 @@ class Verb(Generic[S, R]):
                     return one.label
         known = declared(self.settings)
         return known[name].label if name in known else name.replace("_", " ")
+
+    def axis(self, name: str) -> str:
+        """The title of an axis or a legend: what the column is, with its symbol and unit."""
+        every = (one for own in (self.quantities, *(table.columns for table in self.tables)) for one in own)
+        return next((one.axis for one in every if one.name == name and one.axis), self.label(name))
 
 
 KIND_OF: dict[Any, str] = {

@@ -15,7 +15,7 @@ from attnlaw.base.shown import Results, Shown, Told
 from attnlaw.limits.distance import distances
 from attnlaw.limits.finite import output_law
 from attnlaw.limits.memory import check_memory
-from attnlaw.limits.mixture import OutputLaw
+from attnlaw.limits.mixture import OutputLaw, gaussian_law
 from attnlaw.limits.stack import Depth, StackLaw, stack_law
 
 
@@ -152,5 +152,7 @@ def density_of(
     y = np.linspace(min(ends), max(ends), points)
     density = laws[width].density(y)
     ratio = (density / laws[math.inf].density(y)).tolist() if math.inf in laws else [None] * points
-    columns = zip(y.tolist(), density.tolist(), ratio, strict=True)
-    return [{"width": float(width), "y": a, "density": b, "ratio": c} for a, b, c in columns]
+    same = gaussian_law(laws[width].variance().value, laws[width].mean().value).density(y)
+    columns = zip(y.tolist(), density.tolist(), same.tolist(), ratio, strict=True)
+    names = ("y", "density", "gaussian_density", "ratio")
+    return [{"width": float(width), **dict(zip(names, values, strict=True))} for values in columns]

@@ -108,7 +108,12 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
         ),
     )
     x = alt.X("p:Q", title="Schatten index p", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
-    y = alt.Y("log10_C:Q", title="log10 C(p)", scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=EXTENT))
+    y = alt.Y(
+        "log10_C:Q",
+        title="contribution, log₁₀ C(p)",
+        scale=alt.Scale(zero=False),
+        axis=alt.Axis(minExtent=EXTENT),
+    )
     panels = []
     for kind in _kinds(known):
         rows = [] if medians is None else medians.filter(kind=kind).drop("kind").to_dicts()

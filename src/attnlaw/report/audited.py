@@ -14,7 +14,7 @@ from attnlaw.base.estimate import Estimate
 from attnlaw.base.tables import Schema, distinct_names, schema_of, stacked
 from attnlaw.report.charts import figures
 from attnlaw.report.marks import Figure
-from attnlaw.report.source import Source
+from attnlaw.report.source import VERSION, Source
 from attnlaw.verbs import verb
 
 AUDIT = verb("audit")
@@ -92,7 +92,7 @@ def proxies_row(summary: dict[str, Any], key: str = "proxies") -> dict[str, Any]
     told = summary[key] or {}
     entries = told | {f"fixed_p_{p}": entry for p, entry in told.get("fixed_p", {}).items()}
     values = {f"log10_{name}": entry["log10"] for name, entry in entries.items() if "log10" in entry}
-    return {"model": summary["model"], **values}
+    return {"model": summary["model"], VERSION: summary.get(VERSION), **values}
 
 
 def summary_of_row(row: dict[str, Any], model: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from attnlaw.report.audited import KINDS
 from attnlaw.report.marks import EXTENT, Figure, colour, over, palette
-from attnlaw.report.style import inline, whole_axis
+from attnlaw.report.style import inline, log_ticks, whole_axis
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -42,8 +42,8 @@ def excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> Any:
     for kind in (kind for kind in KINDS if kind in set(known["kind"])):
         own = known.filter(pl.col("kind") == kind).rename({"factor_excess": "excess"})
         up = alt.Scale(type="log", domain=_domain(own), nice=False)
-        axis = alt.Axis(format="~g", minExtent=EXTENT, tickCount=4)
-        y = alt.Y("excess:Q", title="excess", scale=up, axis=axis)
+        axis = alt.Axis(format="~g", minExtent=EXTENT, values=log_ticks(_domain(own)))
+        y = alt.Y("excess:Q", title="excess of the factors", scale=up, axis=axis)
         dots = alt.Chart(inline(own.select("series", "layer", "excess").to_dicts()))
         layers = [dots.mark_point(filled=True, size=20, opacity=0.7).encode(x=x, y=y, color=shade)]
         biased = own.filter(pl.col("factor_excess_weights") != pl.col("excess"))

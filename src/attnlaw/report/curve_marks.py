@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.report.marks import GREY, HEIGHT, WIDTH, colour, theory
-from attnlaw.report.style import inline, whole_axis
+from attnlaw.report.style import inline, log_ticks, whole_axis
 
 
 def curves(
@@ -59,7 +59,11 @@ def curves(
         "y:Q",
         title=y,
         scale=alt.Scale(type="log") if log or log_y else alt.Scale(zero=from_zero),
-        axis=_decades(drawn) if log else alt.Undefined,
+        axis=_decades(drawn)
+        if log
+        else alt.Axis(format="~g", values=log_ticks(_heights(drawn, points)))
+        if log_y
+        else alt.Undefined,
     )
     hue = colour(colours, symbolType="square") if points is not None else colour(colours, symbolSize=45)
     base = alt.Chart(inline(drawn.to_dicts())).encode(x=across, color=hue)
@@ -86,6 +90,12 @@ def curves(
     return alt.layer(*layers).properties(width=size[0], height=size[1])
 
 
+def _heights(rows: pl.DataFrame, points: pl.DataFrame | None) -> list[float]:
+    """All that is drawn above zero."""
+    every = [rows["y"], *([] if points is None else [points["y"]])]
+    return [value for column in every for value in column.drop_nulls() if value > 0] or [1.0]
+
+
 def _with_bars(rows: pl.DataFrame, log: bool) -> pl.DataFrame:
     """The rows with the ends of their bars, null where they have no error."""
     low = pl.col("y") - pl.col("error")
@@ -107,7 +117,7 @@ def _rules(places: pl.DataFrame) -> list[Any]:
     import altair as alt
 
     base = alt.Chart(inline(places.to_dicts())).encode(x="x:Q")
-    text = base.mark_text(angle=270, align="right", dx=-3, dy=-6, fontSize=9, color="#444")
+    text = base.mark_text(angle=270, align="right", dx=-3, dy=-6, color="#444")
     return [
         base.mark_rule(strokeDash=[2, 3], color="#666"),
         text.encode(y=alt.value(0), text="name:N"),
@@ -122,7 +132,7 @@ def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, A
     ends = ((rows["x"].min(), f"slope {slope}".replace("-", "−")), (last["x"], ""))
     line = [{"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": text} for at, text in ends]
     drawn = alt.Chart(inline(line)).encode(x=across, y=up)
-    text = drawn.mark_text(align="left", dx=6, dy=-8, fontSize=10, color="#666")
+    text = drawn.mark_text(align="left", dx=6, dy=-8, color="#666")
     return drawn.mark_line(strokeDash=[4, 4], color="#888888", strokeWidth=1.2), text.encode(text="text:N")
 
 

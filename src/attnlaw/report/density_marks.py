@@ -13,6 +13,7 @@ from attnlaw.report.style import PALETTE, inline
 
 BARS = "#B8C9D9"
 INFINITE = "∞"
+DASHES = {INFINITE: [5, 3], "Gaussian": [1.5, 2]}
 
 
 def densities(
@@ -31,7 +32,7 @@ def densities(
     dash = alt.StrokeDash(
         "series:N",
         title=legend,
-        scale=alt.Scale(domain=names, range=[[5, 3] if name == INFINITE else [1, 0] for name in names]),
+        scale=alt.Scale(domain=names, range=[DASHES.get(name, [1, 0]) for name in names]),
     )
     base = alt.Chart(inline(rows.to_dicts())).mark_line().encode(x=alt.X("x:Q", title=x), color=hue)
     panels = [base.encode(y=alt.Y("density:Q", title="density"), strokeDash=dash).properties(title=title)]

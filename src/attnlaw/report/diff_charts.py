@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from attnlaw.report.marks import EXTENT, Figure, colour
-from attnlaw.report.style import PALETTE, inline
+from attnlaw.report.style import PALETTE, inline, log_ticks
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -61,8 +61,10 @@ def by_rank(row: dict[str, Any]) -> Any:
             y=alt.Y(
                 "value:Q",
                 title="singular value / largest of the base",
-                scale=alt.Scale(type="log"),
-                axis=alt.Axis(format="~g", minExtent=EXTENT),
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(
+                    format="~g", minExtent=EXTENT, values=log_ticks(point["value"] for point in shown)
+                ),
             ),
             color=colour(dict(zip(names, (PALETTE[0], PALETTE[7]), strict=True))),
             strokeDash=dash,

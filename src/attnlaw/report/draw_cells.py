@@ -16,7 +16,7 @@ from attnlaw.report.cell_marks import CELL, Shades, cells, field
 from attnlaw.report.labels import brief, cases
 from attnlaw.report.marks import Figure, palette
 from attnlaw.report.source import Source, called
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, as_title
 
 
 def draw_cells(chart: Cells, source: Source) -> Iterator[Figure]:
@@ -46,7 +46,7 @@ def _even(values: pl.Series) -> bool:
 def _field(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
     x, y, (colour, *_) = str(chart.x), str(chart.y), chart.colour
     told = [
-        {"x": row[x], "y": row[column], "name": source.verb.label(column)}
+        {"x": row[x], "y": row[column], "name": source.verb.axis(column)}
         for column in chart.lines
         if source.has(rows, column)
         for row in rows.unique(x, keep="first", maintain_order=True).sort(x).iter_rows(named=True)
@@ -54,7 +54,7 @@ def _field(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
     ]
     lines = pl.DataFrame(told, schema={"x": pl.Float64, "y": pl.Float64, "name": pl.String})
     placed = rows.select(x=pl.col(x), y=pl.col(y), colour=pl.col(colour))
-    label = source.verb.label
+    label = source.verb.axis
     return field(placed, lines, label(x), label(y), label(colour), Shades(chart.scale, chart.domain))
 
 
@@ -78,12 +78,14 @@ def _panels(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
         )
         xs = [name for name in _several(chart.x) if own[name].count()]
         most = max(told["x"].n_unique(), told["y"].n_unique())
+        legend = chart.legend or (None if variants or chart.panel else source.verb.axis(column))
         panel = cells(
             told,
-            source.verb.label(xs[0]) if xs else None,
-            source.verb.label(_several(chart.y)[0]),
+            source.verb.axis(xs[0]) if xs else None,
+            source.verb.axis(_several(chart.y)[0]),
             shades,
-            title=source.verb.label(column) if several else source.names.of(chart.panel or "", value),
+            title=source.verb.axis(column) if several else source.names.of(chart.panel or "", value),
+            legend=legend,
             side=max(1, min(300 // most, max(26, 200 // most))) if chart.tells else CELL,
             turned=len(xs) > 1,
             bare=bool(panels),
@@ -92,7 +94,11 @@ def _panels(chart: Cells, source: Source, rows: pl.DataFrame) -> Any:
     if several:
         return alt.hconcat(*panels, spacing=24, bounds="flush")
     drawn = alt.hconcat(*panels, spacing=12)
-    return drawn if variants else drawn.resolve_scale(color="independent")
+    if variants:
+        return drawn
+    # Every panel has colours of its own: what they show is told once, above them.
+    named = drawn.properties(title=as_title(source.verb.axis(chart.colour[0]))) if chart.panel else drawn
+    return named.resolve_scale(color="independent")
 
 
 def variant_colours(variants: Mapping[str, Any]) -> dict[str, str]:
@@ -127,7 +133,7 @@ def draw_bars(chart: Bars, source: Source) -> Iterator[Figure]:
     parts = [name for name in chart.parts if source.has(rows, name)]
     if not parts or not source.has(rows, chart.x):
         return
-    labels = {name: source.verb.label(name) for name in parts}
+    labels = {name: source.verb.axis(name) for name in parts}
     colours = palette(labels.values())
     long = rows.unpivot(parts, index=[chart.x, *([chart.panel] if chart.panel else [])], variable_name="part")
     told = long.drop_nulls("value").with_columns(
@@ -142,7 +148,7 @@ def draw_bars(chart: Bars, source: Source) -> Iterator[Figure]:
         panels = [
             bars(
                 own.select("x", "part", "place", "value"),
-                source.verb.label(chart.x),
+                source.verb.axis(chart.x),
                 "share",
                 colours,
                 source.names.of(chart.panel or "", value) if several else "",
@@ -161,6 +167,6 @@ def draw_dots(chart: Dots, source: Source) -> Iterator[Figure]:
         return
     long = rows.unpivot(values, index=chart.by, variable_name="line").drop_nulls("value")
     told, colours = called(source, long, [chart.by])
-    labels = {name: source.verb.label(name) for name in values}
+    labels = {name: source.verb.axis(name) for name in values}
     placed = told.select("value", "series", line=pl.col("line").replace_strict(labels))
     yield source.figure(chart, {}, partial(dots, placed, chart.axis, colours))

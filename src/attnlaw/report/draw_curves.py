@@ -68,8 +68,8 @@ def _curve(
     draw = partial(
         curves,
         lines,
-        source.verb.label(chart.x),
-        source.verb.label(chart.y),
+        source.verb.axis(chart.x),
+        source.verb.axis(chart.y),
         colours,
         points=spread,
         thresholds=thresholds,
@@ -94,7 +94,7 @@ def _thresholds(chart: Curves, source: Source, rows: pl.DataFrame) -> pl.DataFra
         one = places[column].n_unique() == 1
         for row in places.drop_nulls(column).iter_rows(named=True):
             whose = "" if one or not by else f" ({source.names.of(by[0], row[by[0]])})"
-            found[row[column], f"{source.verb.label(column)}{whose}"] = None
+            found[row[column], f"{source.verb.axis(column)}{whose}"] = None
     schema = {"x": pl.Float64, "name": pl.String}
     return pl.DataFrame(list(found), schema=schema, orient="row")
 

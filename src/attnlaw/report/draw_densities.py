@@ -11,7 +11,7 @@ import polars as pl
 from attnlaw.base.charts import Density
 from attnlaw.report.density_marks import INFINITE, densities, spectrum
 from attnlaw.report.labels import cases, text, varied
-from attnlaw.report.marks import Figure
+from attnlaw.report.marks import GREY, Figure
 from attnlaw.report.source import Source, measured_name, same_settings
 from attnlaw.report.style import PALETTE
 
@@ -56,16 +56,27 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
         ratio=pl.col(ratio) if ratio else None,
         series=pl.col(by).replace_strict(names, return_dtype=pl.String),
     )
+    if chart.guide is not None and source.has(first, chart.guide[0]):
+        column, name = chart.guide
+        last = first.filter(pl.col(by) == (pl.col(by).max().over(panel) if panel else pl.col(by).max()))
+        guides = last.select(
+            *([panel] if panel else []),
+            x=pl.col(chart.x),
+            density=pl.col(column),
+            ratio=pl.col(ratio) * pl.col(column) / pl.col(chart.y) if ratio else None,
+            series=pl.lit(name),
+        )
+        placed, colours = pl.concat([placed, guides]), colours | {name: GREY}
     groups = sorted(placed.group_by(panel), key=lambda pair: pair[0]) if panel else [(("",), placed)]
 
     def draw() -> Any:
         panels = [
             densities(
                 own.select("x", "density", "ratio", "series"),
-                source.verb.label(chart.x),
+                source.verb.axis(chart.x),
                 colours,
-                source.verb.label(by),
-                source.verb.label(ratio) if ratio else None,
+                source.verb.axis(by),
+                source.verb.axis(ratio) if ratio else None,
                 f"{panel.replace('_', ' ')} {text(value)}" if panel else "",
             )
             for (value,), own in groups
@@ -108,7 +119,7 @@ def _spectrum(
     draw = partial(
         spectrum,
         density,
-        source.verb.label(chart.x),
+        source.verb.axis(chart.x),
         values,
         atom=(row.get(chart.atom) if chart.atom else None) or 0.0,
         outliers=places,

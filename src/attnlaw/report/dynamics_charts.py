@@ -184,7 +184,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None,
                 shape="triangle-down", filled=True, size=60, color="#000000"
             )
             layers.append(mark.encode(x=across, y=up))
-        title = alt.TitleParams(f"τ = {time:.3g}", anchor="end", fontSize=10, dy=14, frame="group")
+        title = alt.TitleParams(f"τ = {time:.3g}", anchor="end", dy=14, frame="group")
         panels.append(alt.layer(*layers).properties(width=WIDTH, height=HEIGHT // 3, title=title))
     return alt.vconcat(*panels, spacing=2).resolve_scale(y="independent")
 

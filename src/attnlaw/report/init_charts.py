@@ -11,7 +11,7 @@ import polars as pl
 from attnlaw.report.labels import MOST_CASES, cases
 from attnlaw.report.marks import PANEL, Figure, colour, over
 from attnlaw.report.source import called
-from attnlaw.report.style import inline, whole_axis
+from attnlaw.report.style import inline, log_ticks, whole_axis
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -69,7 +69,8 @@ def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, source: Sourc
         law=pl.when(pl.col("width") == LIMIT).then(pl.lit(INFINITE)).otherwise(pl.lit(FINITE)),
     )
     scale = alt.Scale(type="log", nice=False, padding=8) if PANELS[name] else alt.Scale(zero=False)
-    up = alt.Y("y:Q", title=None, scale=scale)
+    axis = alt.Axis(format="~g", values=log_ticks(shown["y"])) if PANELS[name] else alt.Undefined
+    up = alt.Y("y:Q", title=None, scale=scale, axis=axis)
     across = alt.X("layer:Q", title="layer", axis=whole_axis(shown["layer"]), scale=alt.Scale(nice=False))
     laws = list(dict.fromkeys(shown["law"]))
     dashes = alt.StrokeDash(

@@ -87,7 +87,7 @@ def _covers(other: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
 def variants(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
     """The tables of variants behind the columns of a verb's rows and tables, by column."""
     known = declared(verb.settings).items()
-    tables = {name: one.rule.choices for name, one in known if one.rule.choices}
+    tables = {name: one.rule.choices for name, one in known if isinstance(one.rule.choices, Mapping)}
     for found in (verb.quantities, *(table.columns for table in verb.tables)):
         tables |= {one.name: one.choices for one in found if one.choices}
     return tables

@@ -39,7 +39,7 @@ def scaling(chart: Own, source: Source) -> Iterator[Figure]:
     ]
     if lines:
         rows = pl.concat(lines).select("label", "estimation_error", "observations", "leading_error")
-        yield source.figure(chart, {}, partial(scaling_law, rows, source.verb.label("estimation_error")))
+        yield source.figure(chart, {}, partial(scaling_law, rows, source.verb.axis("estimation_error")))
 
 
 def scaling_law(rows: pl.DataFrame, y: str) -> Any:
@@ -72,7 +72,7 @@ def parts(chart: Own, source: Source) -> Iterator[Figure]:
     told = source.rows.drop_nulls(["alpha", "target_rank", *PARTS])
     for case, own in cases(told, source.others(told, ["alpha"])):
         if own["alpha"].n_unique() > 1:
-            label = source.verb.label
+            label = source.verb.axis
             long = own.select("alpha", *PARTS).unpivot(PARTS, index="alpha", variable_name="part")
             long = long.with_columns(pl.col("part").replace_strict({name: label(name) for name in PARTS}))
             titles = label("alpha"), label("estimation_error")

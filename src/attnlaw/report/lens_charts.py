@@ -32,7 +32,7 @@ def betas(chart: Own, source: Source) -> Iterator[Figure]:
     if not source.has(rows, "beta"):
         return
     for case, own in cases(rows, source.others(rows, ["layer", "head"])):
-        yield source.figure(chart, case, partial(temperatures, own, source.verb.label))
+        yield source.figure(chart, case, partial(temperatures, own, source.verb.axis))
 
 
 def temperatures(rows: pl.DataFrame, label: Any) -> Any:
@@ -72,7 +72,7 @@ def entrywise(chart: Own, source: Source) -> Iterator[Figure]:
     if not source.has(rows, *ERRORS) or rows["rank"].n_unique() < 2:
         return
     for case, own in cases(rows, source.others(rows, ["layer", "head", "rank"])):
-        yield source.figure(chart, case, partial(errors, own, source.verb.label))
+        yield source.figure(chart, case, partial(errors, own, source.verb.axis))
 
 
 def errors(rows: pl.DataFrame, label: Any) -> Any:

@@ -40,7 +40,7 @@ def distances(chart: Own, source: Source) -> Iterator[Figure]:
     others = source.others(finite, ["width", "heads"])
     lines = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
     split = bool(lines) and finite.select(lines).n_unique() > MOST_CASES
-    across = source.verb.label(x) if x == "width" else _heads_axis(source, finite)
+    across = source.verb.axis(x) if x == "width" else _heads_axis(source, finite)
     for case, own in cases(finite, others if split else []):
         by = [name for name in lines if not split or name == "heads"]
         for column, (title, power, falls) in DISTANCES.items():
@@ -88,7 +88,7 @@ def _means(source: Source, rows: pl.DataFrame, x: str, column: str, by: list[str
 
 def _heads_axis(source: Source, rows: pl.DataFrame) -> str:
     widths = rows["head_width"].unique().to_list() if "head_width" in rows.columns else [None]
-    label = source.verb.label("heads")
+    label = source.verb.axis("heads")
     return label if len(widths) > 1 or widths[0] is None else f"{label}, each of width {widths[0]:g}"
 
 

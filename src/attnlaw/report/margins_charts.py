@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import polars as pl
 from attnlaw.report.labels import cases
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour
 from attnlaw.report.source import called
-from attnlaw.report.style import inline, whole_axis
+from attnlaw.report.style import inline, log_ticks, whole_axis
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 STEP = 24  # pixels of a bar
 WIDEST = 620
+DECADES = 10.0  # values further apart than this have a logarithmic axis
 MARGIN = 1.2  # of a logarithmic axis
 # Measured amplification and its worst case: dashes of their lines.
 LINES = {"log10_measured": [1, 0], "log10_worst_case": [5, 3]}
@@ -35,7 +37,7 @@ def distances(chart: Own, source: Source) -> Iterator[Figure]:
             lost = own.height - told.height
             more = f"Not drawn: {lost} with a margin or a gradient of 0." if lost else ""
             placed, colours = called(source, told.select("model", "distance"), ["model"])
-            yield source.figure(chart, case, partial(sorted_dots, placed, source.verb.label, colours), more)
+            yield source.figure(chart, case, partial(sorted_dots, placed, source.verb.axis, colours), more)
 
 
 def sorted_dots(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
@@ -65,26 +67,37 @@ def sorted_dots(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> A
 
 
 def kappas(chart: Own, source: Source) -> Iterator[Figure]:
-    """Bars of kappa, one for each layer and each map outside of layers, from zero."""
+    """Bars of kappa, one for each layer and each map outside of layers."""
     rows = source.frame(chart.table)
     if not source.has(rows, "kappa"):
         return
     for case, own in cases(rows, source.others(rows, ["model", "layer", "kappa"])):
         told, colours = called(source, own.select("model", "place", "kappa"), ["model"])
-        yield source.figure(chart, case, partial(bars_by_place, told, source.verb.label, colours))
+        yield source.figure(chart, case, partial(bars_by_place, told, source.verb.axis, colours))
 
 
 def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
-    """Bars of `kappa` over `place`, side by side for several `series`."""
+    """Bars of `kappa` over `place`, side by side for several `series`; logarithmic over a decade and more."""
     import altair as alt
 
     places = list(dict.fromkeys(rows["place"]))
+    known = rows.filter(pl.col("kappa").is_finite() & (pl.col("kappa") > 0))
+    ends = (known["kappa"].min(), known["kappa"].max()) if known.height else (1.0, 1.0)
+    decades = ends[1] > DECADES * ends[0]  # type: ignore[operator]
+    up = alt.Y("kappa:Q", title=label("kappa"), scale=alt.Scale(zero=True))
+    if decades:
+        low = 10.0 ** math.floor(math.log10(ends[0]))  # type: ignore[arg-type]
+        scale = alt.Scale(type="log", domain=[low, ends[1]], nice=False, clamp=True)
+        axis = alt.Axis(format="~g", values=log_ticks([low, ends[1]]))  # type: ignore[list-item]
+        up = alt.Y("kappa:Q", title=f"{label('kappa')} (logarithmic)", scale=scale, axis=axis)
+        known = known.with_columns(floor=pl.lit(low))
+    foot = {"y2": "floor:Q"} if decades else {}
     several = {"xOffset": alt.XOffset("series:N", sort=list(colours))} if len(colours) > 1 else {}
     step = STEP if not several else 12 * len(colours)
     turned = any(len(place) > 2 for place in places)
     return (
         alt.Chart(
-            inline(rows.filter(pl.col("kappa").is_finite()).select("series", "place", "kappa").to_dicts())
+            inline(known.select("series", "place", "kappa", *(["floor"] if decades else [])).to_dicts())
         )
         .mark_bar()
         .encode(
@@ -94,7 +107,8 @@ def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) ->
                 sort=places,
                 axis=alt.Axis(labelAngle=-40 if turned else 0, labelLimit=110),
             ),
-            y=alt.Y("kappa:Q", title=label("kappa"), scale=alt.Scale(zero=True)),
+            y=up,
+            **foot,
             color=colour(colours),
             **several,
         )
@@ -109,7 +123,7 @@ def amplified(chart: Own, source: Source) -> Iterator[Figure]:
         return
     for case, own in cases(rows, source.others(rows, ["model", "layer"])):
         told, colours = called(source, own.select("model", "layer", *LINES), ["model"])
-        yield source.figure(chart, case, partial(two_lines, told, source.verb.label, colours))
+        yield source.figure(chart, case, partial(two_lines, told, source.verb.axis, colours))
 
 
 def two_lines(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:

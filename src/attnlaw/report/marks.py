@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from attnlaw.base.declare import version
 from attnlaw.report.style import PALETTE, as_title
 
 WIDTH, HEIGHT = 340, 220
@@ -24,7 +25,8 @@ class Figure:
     """A chart with its name, title and caption, the same for a page and for a paper.
 
     `draw` makes an altair chart; `on_page` is False where the page shows the same and lets a reader choose.
-    `model` is the one it shows, where there are several.
+    `model` is the one it shows, where there are several; `settings` are those behind it, `version` is the
+    attnlaw that computed them.
     """
 
     name: str
@@ -33,6 +35,16 @@ class Figure:
     draw: Callable[[], Any]
     on_page: bool = True
     model: str | None = None
+    settings: str = ""
+    version: str = ""
+
+    @property
+    def legend(self) -> str:
+        """What a file beside the figure tells: title, caption, settings and versions."""
+        told = f"Settings: {self.settings}." if self.settings else ""
+        computed = f"Computed by attnlaw {self.version}, drawn" if self.version else "Drawn"
+        lines = [f"{self.title}. {self.caption}".strip(), told, f"{computed} by attnlaw {version()}."]
+        return "\n".join(filter(None, lines)) + "\n"
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:

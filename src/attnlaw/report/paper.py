@@ -16,7 +16,7 @@ from attnlaw.base.charts import ENDINGS
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import replace_all
 from attnlaw.report.marks import Figure
-from attnlaw.report.style import PALETTE, as_title, drawn_svg
+from attnlaw.report.style import FONT, PALETTE, as_title, drawer, drawn_svg, legend_below
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
@@ -27,9 +27,10 @@ PIXELS_PER_INCH = 300  # of a bitmap
 NEAR = 4.0
 # How wide its widest panel is at least: beside a legend, or else above it.
 ROOMY, LEAST = 60.0, 30.0
+LETTER = 3.8  # of a legend, on average
 STEPS = 8  # of the search for that width
 CONFIG: dict[str, Any] = {
-    "font": "Helvetica, Arial, sans-serif",
+    "font": FONT,
     "background": "white",
     "padding": 1,
     "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
@@ -53,13 +54,15 @@ CONFIG: dict[str, Any] = {
         "titleFontWeight": "normal",
         "offset": 6,
         "symbolSize": 40,
-        "labelLimit": 110,
+        "labelLimit": 0,
+        "titleLimit": 0,
         "gradientThickness": 7,
     },
     "title": {"fontSize": 8, "fontWeight": "normal", "anchor": "start", "offset": 4},
     "line": {"strokeWidth": 1},
     "rule": {"strokeWidth": 0.8},
     "point": {"size": 12},
+    "text": {"fontSize": 7},
     "view": {"strokeOpacity": 0.3, "strokeWidth": 0.5},
     "concat": {"spacing": 10},
 }
@@ -71,14 +74,29 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 def save_figures(
     figures: Iterable[Figure], folder: Path, ending: str, beside: Mapping[Path, bytes] | None = None
 ) -> list[Path]:
-    """Write every figure as NAME.ending for a paper; the paths.
+    """Write every figure as NAME.ending for a paper, and its caption beside it; the paths of the figures.
 
     The files of `beside` are written with them: none is replaced before every figure is drawn.
     """
     paths = {folder / f"{figure.name}.{ending}": figure for figure in figures}
     drawn = {path: chart_bytes(_titled(figure), path) for path, figure in paths.items()}
-    replace_all({**(beside or {}), **drawn})
+    captions = {caption_path(path): figure.legend.encode() for path, figure in paths.items()}
+    replace_all({**(beside or {}), **drawn, **captions})
     return list(drawn)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write one figure and its caption."""
+    replace_all({path: chart_bytes(figure.draw(), path), caption_path(path): figure.legend.encode()})
+
+
+def caption_path(path: Path) -> Path:
+    """Where the caption of a figure stands.
+
+    >>> caption_path(Path("figures/decay.pdf")).name
+    'decay.caption.txt'
+    """
+    return path.with_name(f"{path.stem}.caption.txt")
 
 
 def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
@@ -90,15 +108,13 @@ def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
 
 def chart_bytes(chart: Any, target: Path) -> bytes:
     """What `save_chart` writes to the target."""
-    import vl_convert
-
     if target.suffix[1:] not in ENDINGS:
         raise InputError(f"{target}: a figure ends in one of .{', .'.join(ENDINGS)}; rename it")
     spec = paper_spec(chart)
     if target.suffix == ".pdf":
-        return vl_convert.vegalite_to_pdf(spec)
+        return drawer().vegalite_to_pdf(spec)  # type: ignore[no-any-return]
     if target.suffix == ".png":
-        return vl_convert.vegalite_to_png(spec, ppi=PIXELS_PER_INCH)
+        return drawer().vegalite_to_png(spec, ppi=PIXELS_PER_INCH)  # type: ignore[no-any-return]
     return _in_points(drawn_svg(spec)).encode()
 
 
@@ -117,7 +133,9 @@ def _titled(figure: Figure) -> Any:
     chart = figure.draw()
     if figure.model is None:
         return chart
-    return chart.properties(title={"text": as_title(figure.model), "limit": COLUMN})
+    own = chart.to_dict(validate=False).get("title")
+    words = [figure.model, *([own.strip()] if isinstance(own, str) else [])]
+    return chart.properties(title={"text": as_title(": ".join(words)), "limit": PAGE})
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
@@ -127,10 +145,11 @@ def paper_spec(chart: Any) -> dict[str, Any]:
     """
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}
-    tries = [(beside, PAGE, ROOMY), (_legend_below(spec, 3), PAGE, LEAST)]
-    if _width(beside) <= WIDE:
+    tries = [(beside, PAGE, ROOMY), (_below(spec, PAGE), PAGE, LEAST)]
+    below = _below(spec, COLUMN)
+    if _width(below) <= WIDE:
         # Beside a chart of one column a legend would take a third of it.
-        tries.insert(0, (_legend_below(spec, 2), COLUMN, ROOMY))
+        tries.insert(0, (below, COLUMN, ROOMY))
     for styled, target, least in tries:
         found = _fitted(styled, target, least)
         if found is not None:
@@ -141,8 +160,8 @@ def paper_spec(chart: Any) -> dict[str, Any]:
     )
 
 
-def _legend_below(spec: dict[str, Any], columns: int) -> dict[str, Any]:
-    legend = CONFIG["legend"] | {"orient": "bottom", "columns": columns}
+def _below(spec: dict[str, Any], width: float) -> dict[str, Any]:
+    legend = CONFIG["legend"] | legend_below(spec, width, LETTER)
     return spec | {"config": CONFIG | {"legend": legend}}
 
 

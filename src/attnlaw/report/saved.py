@@ -19,7 +19,8 @@ from attnlaw.report.source import Source
 class Saved:
     """Audited models, or rows with what figures are drawn from.
 
-    `listed` is what a page lists, where that is not the rows: one case is told by its table.
+    `listed` is what a page lists, where that is not the rows: one case is told by its table. `run` is what a
+    page of several calls it.
     """
 
     folder: Path
@@ -29,10 +30,11 @@ class Saved:
     sources: tuple[Source, ...] = ()
     audit: AuditRows | None = None
     figures: tuple[Figure, ...] = ()
+    run: str = ""
 
     @property
     def name(self) -> str:
-        return printable(self.folder.name)
+        return printable(self.run or self.folder.name)
 
     @property
     def found(self) -> list[tuple[Verb[Any, Any], pl.DataFrame]]:

@@ -14,10 +14,12 @@ import polars as pl
 from attnlaw.base.charts import Chart
 from attnlaw.base.declare import Quantity, Verb
 from attnlaw.base.settings import declared
-from attnlaw.report.labels import Names, free, varied
+from attnlaw.report.labels import Names, free, text, varied
 from attnlaw.report.marks import Figure, palette
 from attnlaw.report.style import PALETTE
 
+VERSION = "attnlaw_version"  # the column
+MOST_VALUES = 6  # of a setting, in words
 LONGEST = 80  # letters of a model's name in the name of a file
 
 
@@ -77,7 +79,44 @@ class Source:
         model = case.get("model")
         name = f"{chart.name}{self.endings[model]}" if model is not None else chart.name
         told = None if model is None else self.names.of("model", model)
-        return Figure(name, self.title(chart, case), caption, draw, chart.on_page, told)
+        title, settings = self.title(chart, case), self.told_settings(case)
+        return Figure(name, title, caption, draw, chart.on_page, told, settings, self.version)
+
+    @cached_property
+    def version(self) -> str:
+        """The versions that computed the rows, where they tell."""
+        known = self.rows[VERSION].drop_nulls().unique() if VERSION in self.rows.columns else ()
+        return ", ".join(sorted(known))
+
+    def told_settings(self, case: Mapping[str, Any]) -> str:
+        """The settings of a case's rows, those of the verb beside it too, with the values that they have."""
+        known = [name for name in case if name in self.rows.columns]
+        alike = [pl.col(name).eq_missing(pl.lit(case[name])) | pl.col(name).is_null() for name in known]
+        rows = self.rows.filter(pl.all_horizontal(alike)) if alike else self.rows
+        words = [f"{self.verb.label(name)} {self._values(rows, name)}" for name in self._stated(rows)]
+        if "seed" in rows.columns and rows["seed"].n_unique() > 1:
+            words.append(f"{rows['seed'].n_unique()} seeds")
+        if self.beside is not None and self.beside.rows.height:
+            more = [name for name in self.beside._stated(self.beside.rows) if name not in self.settings]
+            words += [f"{self.beside.verb.label(name)} {self.beside._values(None, name)}" for name in more]
+        return ", ".join(words)
+
+    def _stated(self, rows: pl.DataFrame) -> list[str]:
+        plain = [name for name in self.settings if name in rows.columns and not rows[name].dtype.is_nested()]
+        return [name for name in plain if rows[name].count()]
+
+    def _values(self, rows: pl.DataFrame | None, name: str) -> str:
+        """The values of a setting in words: all of them where they are few, else the first and the last.
+
+        A list in parentheses, so that commas around it tell settings apart.
+        """
+        column = (self.rows if rows is None else rows)[name].drop_nulls().unique(maintain_order=True)
+        if column.len() > MOST_VALUES and column.dtype.is_numeric():
+            return f"{text(column.min())} to {text(column.max())} ({column.len()} values)"
+        told = [self.names.of(name, value) for value in column.head(MOST_VALUES)]
+        rest = column.len() - MOST_VALUES
+        words = ", ".join([*told, *([f"{rest} more"] if rest > 0 else [])])
+        return f"({words})" if column.len() > 1 else words
 
     @cached_property
     def endings(self) -> dict[str, str]:

@@ -34,7 +34,7 @@ def stopping_map(chart: Own, source: Source) -> Iterator[Figure]:
     ]
     if lines:
         told = pl.concat(lines).select("series", "coefficient", "learned")
-        yield source.figure(chart, {}, partial(learned, told, source.verb.label))
+        yield source.figure(chart, {}, partial(learned, told, source.verb.axis))
 
 
 def learned(rows: pl.DataFrame, label: Any) -> Any:

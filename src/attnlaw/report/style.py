@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from itertools import count
 from typing import Any
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import to_json
 
+# Arimo ships here: subscripts, Greek and the signs of norms are in it, so that a label is of one font.
+FONT = "Arimo, Helvetica, Arial, sans-serif"
 # Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
 # Fixed colours of charts, and the page's variables that stand for them.
@@ -82,6 +86,21 @@ def whole_axis(values: Iterable[int], most: int = 8) -> Any:
     return alt.Axis(values=list(range(low, high + 1, step)), format="d")
 
 
+def log_ticks(values: Iterable[float]) -> list[float]:
+    """Ticks of a logarithmic axis over positive values: decades, with 3 or with 2 and 5 where those are few.
+
+    >>> log_ticks([0.02, 3.0]), log_ticks([0.9, 12.0]), log_ticks([1e-6, 1.0])[::3]
+    ([0.03, 0.1, 0.3, 1.0, 3.0], [1.0, 2.0, 5.0, 10.0], [1e-06, 0.001, 1.0])
+    """
+    known = [value for value in values if value > 0]
+    low, high = min(known), max(known)
+    span = math.log10(high / low)
+    digits = (1,) if span > 3 else (1, 3) if span > 1.5 else (1, 2, 5)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+    return [tick for tick in ticks if 0.999 * low <= tick <= 1.001 * high]
+
+
 def as_title(name: str) -> str:
     """A name as the title of a chart: the blank is not drawn, and without it Vega takes a name such as
     `constructor` for one of JavaScript's own and fails.
@@ -89,12 +108,19 @@ def as_title(name: str) -> str:
     return f"{name} "
 
 
-def drawn_svg(spec: dict[str, Any]) -> str:
-    """The chart of a specification as SVG; an `InputError` where Vega-Lite fails, or leaves it blank."""
+@cache
+def drawer() -> Any:
+    """vl_convert, which knows the font."""
     import vl_convert
 
+    vl_convert.register_font_directory(str(files("attnlaw.report") / "fonts"))
+    return vl_convert
+
+
+def drawn_svg(spec: dict[str, Any]) -> str:
+    """The chart of a specification as SVG; an `InputError` where Vega-Lite fails, or leaves it blank."""
     try:
-        drawn = vl_convert.vegalite_to_svg(spec)
+        drawn: str = drawer().vegalite_to_svg(spec)
     except ValueError as error:
         lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
         raise _undrawable(lines[0] if lines else "no reason given") from error
@@ -110,10 +136,17 @@ def _undrawable(reason: str) -> InputError:
 def styled(chart: Any) -> Any:
     """The chart with the house style applied, in one call: each copies the chart."""
     return chart.configure(
-        font="Helvetica, Arial, sans-serif",
+        font=FONT,
         range={"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
         axis={"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
-        legend={"labelFontSize": 10, "titleFontSize": 10, "titleFontWeight": "normal"},
+        legend={
+            "labelFontSize": 10,
+            "titleFontSize": 10,
+            "titleFontWeight": "normal",
+            "labelLimit": 0,
+            "titleLimit": 0,
+        },
+        text={"fontSize": 10},
         title={"fontSize": 12, "fontWeight": "normal", "anchor": "start"},
         line={"strokeWidth": 1.6},
         view={"strokeOpacity": 0.3},
@@ -134,12 +167,42 @@ def inline_svg(chart: Any, name: str) -> str:
     spec["config"] = _merged(spec["config"], ON_PAGE)
     if not any(key in spec for key in ("hconcat", "vconcat", "concat")):
         # Below a single panel a legend leaves room for the panel on a phone.
-        spec["config"] = _merged(spec["config"], {"legend": {"orient": "bottom"}})
+        spec["config"] = _merged(spec["config"], {"legend": legend_below(spec, ROOM, LETTER)})
     drawn = drawn_svg(spec)
     # Vega numbers its ids through all charts of a process; here each chart counts its own.
     ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
     own = re.sub(r"<[^>]*>", lambda tag: _own(tag[0], ids), drawn)
     return DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', own)
+
+
+# Points below a panel on a page that a row of a legend may take, and those of a letter of it.
+ROOM, LETTER = 420, 6.0
+SYMBOL = 3.5  # letters that a symbol takes with the space around it
+
+
+def legend_below(spec: Mapping[str, Any], room: float, letter: float) -> dict[str, Any]:
+    """Legends below the panels, one upon another, each in as many columns as its longest label allows."""
+    longest = max((len(name) for name in _named(spec)), default=1)
+    columns = max(1, int(room / (letter * (longest + SYMBOL))))
+    return {
+        "orient": "bottom",
+        "columns": columns,
+        "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
+    }
+
+
+def _named(spec: Any) -> Iterator[str]:
+    """The labels of all legends: what scales of colours, dashes and shapes name."""
+    if isinstance(spec, list):
+        for part in spec:
+            yield from _named(part)
+    elif isinstance(spec, Mapping):
+        for key, part in spec.items():
+            if key in ("color", "fill", "strokeDash", "shape") and isinstance(part, Mapping):
+                domain = (part.get("scale") or {}).get("domain") if part.get("legend", True) else None
+                yield from (one for one in domain or () if isinstance(one, str))
+            elif key not in ("data", "datasets"):
+                yield from _named(part)
 
 
 def _own(tag: str, ids: dict[str, str]) -> str:

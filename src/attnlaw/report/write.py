@@ -19,7 +19,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replace_all, usable_directory
 from attnlaw.base.results import ROWS, save_results
 from attnlaw.base.settings import require
-from attnlaw.base.tables import frame, schema_of
+from attnlaw.base.tables import distinct_names, frame, schema_of, short_names
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
 from attnlaw.report.compared import diff_page
@@ -28,10 +28,11 @@ from attnlaw.report.lens_page import lens_page
 from attnlaw.report.margins_page import margins_page
 from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
-from attnlaw.report.paper import save_chart, save_figures
+from attnlaw.report.paper import save_figure, save_figures
 from attnlaw.report.read import read_saved
 from attnlaw.report.read_rows import read_command
 from attnlaw.report.saved import Saved
+from attnlaw.report.source import endings
 
 
 def write_report(
@@ -58,11 +59,14 @@ def write_files(
     if out is None and len(folders) != 1:
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
     parts = [read_saved(folder) for folder in folders]
+    if len(parts) > 1:
+        parts = _named(parts)
     drawn = [[*figures_of(part.sources), *part.figures] for part in parts]
     if len(parts) > 1:
+        runs = endings({part.run: part.run for part in parts})
         drawn = [
-            [replace(figure, name=f"{number}_{figure.name}") for figure in own]
-            for number, own in enumerate(drawn, start=1)
+            [replace(figure, name=f"{runs[part.run][1:]}_{figure.name}") for figure in own]
+            for part, own in zip(parts, drawn, strict=True)
         ]
     page, every = _page(parts, drawn)
     target = usable_directory(folders[0] if out is None else out)
@@ -73,6 +77,15 @@ def write_files(
     if every:
         usable_directory(target / "figures")
     return [*written, *save_figures(every, target / "figures", figures, written)]
+
+
+def _named(parts: Sequence[Saved]) -> list[Saved]:
+    """The parts, each with a name of its own: the last part of its path, or all of it where two agree."""
+    short = short_names({str(part.folder): None for part in parts})
+    names: list[str] = []
+    for part in parts:
+        names += distinct_names(names, [short[str(part.folder)]]).values()
+    return [replace(part, run=name) for part, name in zip(parts, names, strict=True)]
 
 
 # Verbs whose rows, alone on a page, have one of their own.
@@ -94,7 +107,7 @@ def draw(done: Done, path: Path) -> None:
     drawn = figures_in_hand(done)
     if not drawn:
         raise InputError(f"{path}: nothing can be drawn of this; ask for several cases, or for a table")
-    save_chart(drawn[0].draw(), path)
+    save_figure(drawn[0], path)
 
 
 def figures_in_hand(done: Done) -> list[Figure]:
@@ -143,12 +156,18 @@ def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[st
     lost = _losses(parts)
     if audits:
         audit = reduce(add, audits)
-        note = f"Beside them: {names}. {lost}" if names else lost
+        runs = [(part.name, part.audit.names) for part in parts if part.audit is not None]
+        whose = f"Runs: {_whose(runs, audit.names)}." if len(runs) > 1 else ""
+        note = " ".join(filter(None, [whose, f"Beside them: {names}." if names else "", lost]))
         return audit_page(audit, sections, note), [*audit_figures(audit), *every]
     if not several and parts[0].sources and parts[0].sources[0].verb.name in PAGES:
         return PAGES[parts[0].sources[0].verb.name](parts[0].sources[0], sections, lost), every
-    tables = [part.rows if part.listed is None else part.listed for part in parts]
-    rows = pl.concat([table for table in tables if table is not None], how="diagonal_relaxed")
+    tables = [
+        table.select(pl.lit(part.name).alias("run"), pl.exclude("run")) if several else table
+        for part in parts
+        if (table := part.rows if part.listed is None else part.listed) is not None
+    ]
+    rows = pl.concat(tables, how="diagonal_relaxed")
     verbs = list({verb.name: verb for part in parts for verb in part.verbs}.values())
     of = f" of {names}" if several else ""
     allowed = ", and the figures that they allow" if every else "; no figure can be drawn from them"
@@ -166,8 +185,18 @@ def _section(part: Saved, drawn: Sequence[Figure], number: int, several: bool) -
         source = f"the {part.rows.height} rows in {part.name}."
         shared = same(part.rows, _found(part.verbs))
         lead = f"{'Drawn from' if drawn else 'No figure can be drawn from'} {source} {shared}".strip()
-    title, link = (part.title, part.name) if several else ("Figures", None)
+    title, link = (f"{part.name}: {part.title}", part.name) if several else ("Figures", None)
     return figure_section(f"part-{number}", title, drawn, lead, link)
+
+
+def _whose(runs: Sequence[tuple[str, Sequence[str]]], shown: Sequence[str]) -> str:
+    """Which of the models shown came from which run.
+
+    >>> _whose([("first", ["bert"]), ("second", ["bert", "gpt"])], ["bert", "bert (2)", "gpt"])
+    'first (bert), second (bert (2), gpt)'
+    """
+    left = iter(shown)
+    return ", ".join(f"{run} ({', '.join(next(left) for _ in own)})" for run, own in runs)
 
 
 def _found(verbs: Sequence[Verb[Any, Any]]) -> list[str]:

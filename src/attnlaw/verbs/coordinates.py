@@ -32,7 +32,14 @@ class Coordinates(Settings):
 
 
 QUANTITIES = (
-    Quantity("logit_change", "root mean square over tokens and ids", error=True, brief=True, log=True),
+    Quantity(
+        "logit_change",
+        "root mean square over tokens and ids",
+        error=True,
+        brief=True,
+        log=True,
+        axis="change of logits, r.m.s.",
+    ),
 )
 
 

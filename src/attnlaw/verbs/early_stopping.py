@@ -53,7 +53,15 @@ def _map(found: IndexPrediction) -> Any:
 
 LARGEST, POINTS = 3.0, 301  # of the map
 MEASURED = (
-    Quantity("risk", "squared distance from μβ", called="risk", error=True, brief=True, log=True),
+    Quantity(
+        "risk",
+        "squared distance from μβ",
+        called="risk",
+        axis="risk, squared distance from μβ",
+        error=True,
+        brief=True,
+        log=True,
+    ),
     Quantity("kept", "coefficients above the threshold", error=True, brief=True),
     Quantity("false_positives", "those of them that are zero in β", error=True),
 )

@@ -102,8 +102,16 @@ class Init(Settings):
 QUANTITIES = (
     Quantity("model_width", "none in the limit", "N", kind="int", called="width N"),
     Quantity("rms", "of the stream's entries after the last layer", error=True, brief=True, log=True),
-    Quantity("cosine", "mean between tokens after the last layer", error=True, brief=True),
-    Quantity("cosine_spread", "its deviation over initialisations", log=True),
+    Quantity(
+        "cosine",
+        "mean between tokens after the last layer",
+        error=True,
+        brief=True,
+        axis="mean cosine between tokens",
+    ),
+    Quantity(
+        "cosine_spread", "its deviation over initialisations", log=True, axis="deviation of the mean cosine"
+    ),
     Quantity("effective_rank", "of the tokens after the last layer", error=True),
     Quantity(
         "score_sd", "deviation of scores in the first layer", error=True, brief=True, called="score deviation"
@@ -121,6 +129,7 @@ QUANTITIES = (
         "next token (BERT: the token itself); beyond 4096 ids their sum is taken as normal",
         error=True,
         brief=True,
+        axis="loss, nats",
     ),
     Quantity("loss_spread", "its deviation over initialisations"),
     Quantity("uniform_loss", "ln of the vocabulary"),

@@ -80,7 +80,13 @@ MEASURED = (
     Quantity("training_loss", "per sample over all (a,b), without the penalty", error=True, brief=True),
     Quantity("overlap", "Tr ŜᵀS*/d", "m", error=True),
     Quantity("norm", "|Ŝ|²/d", "q", error=True),
-    Quantity("rank_fraction", "share of eigenvalues that are not zero", error=True, brief=True),
+    Quantity(
+        "rank_fraction",
+        "share of eigenvalues that are not zero",
+        error=True,
+        brief=True,
+        axis="rank of Ŝ over d",
+    ),
     Quantity("trace", "Tr Ŝ/d", error=True, brief=True),
     Quantity("nuclear_norm", "|Ŝ|_*/d, the sum of singular values over d (untied)", error=True, brief=True),
     Quantity("angle", "between Ŝ and S*, arccos(m/√(q Q*)) (cross-entropy, which sets no scale)", error=True),
@@ -97,13 +103,17 @@ QUANTITIES = (
     Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
     Quantity("cut", "below which the width of the factors cuts (t > b)", "t", error=True),
     Quantity(
-        "smallest_value", "smallest value that is kept: away from 0 width, not weight decay, cut the rank"
+        "smallest_value",
+        "smallest value that is kept: away from 0 width, not weight decay, cut the rank",
+        axis="smallest singular value of Ŝ",
     ),
     Quantity(
         "stability", "replicon value at d = 160 where width cuts (K/α_P) or a softmax bends: unstable above 1"
     ),
     Quantity("shrinkage", "of the eigenvalues that are left", quiet=True),
-    Quantity("relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True),
+    Quantity(
+        "relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True, axis="relative error E/Q*"
+    ),
     Quantity("approximation_error", "part of E in modes that stand out (our split)"),
     Quantity("underfitting_error", "part of E that is missing along the target (our split)"),
     Quantity("overfitting_error", "part of E that was learned beside the target (our split)"),

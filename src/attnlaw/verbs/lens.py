@@ -112,10 +112,25 @@ TOKEN_MAP = (
 HEADS = (
     Quantity("layer", "from 0", kind="int"),
     Quantity("head", "from 0", kind="int"),
-    Quantity("beta", "root mean square over rows of the standard deviation of a row's logits", called="β"),
-    Quantity("beta_2", "√(ln n / 2): above it the law of random heads is lost", called="β₂"),
-    Quantity("beta_c", "√(2 ln n): above it Gaussian logits attend a few tokens", called="β_c"),
-    Quantity("sharpness", "beta over beta_c", called="β / β_c"),
+    Quantity(
+        "beta",
+        "root mean square over rows of the standard deviation of a row's logits",
+        called="β",
+        axis="spread of logits β",
+    ),
+    Quantity(
+        "beta_2",
+        "√(ln n / 2): above it the law of random heads is lost",
+        called="β₂",
+        axis="β₂ = √(ln n / 2)",
+    ),
+    Quantity(
+        "beta_c",
+        "√(2 ln n): above it Gaussian logits attend a few tokens",
+        called="β_c",
+        axis="β_c = √(2 ln n)",
+    ),
+    Quantity("sharpness", "beta over beta_c", called="β / β_c", axis="sharpness β / β_c"),
     Quantity("perplexity", "exponential of the mean entropy of rows, in tokens"),
     Quantity("participation", "(Σs²)² / Σs⁴ of attention without its column means (causal: without uniform)"),
     Quantity("null_participation", "mean of 20 draws: Gaussian queries and keys at this beta", error=True),
@@ -258,6 +273,7 @@ VERB = Verb(
             x=("input", "input_token"),
             y=("output", "output_token"),
             colour=("share", "rollout"),
+            legend="share",
             scale="sqrt",
             tells=(
                 "output",

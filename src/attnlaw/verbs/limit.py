@@ -263,6 +263,7 @@ def refuse(case: Limit) -> None:
 DENSITIES = (
     Quantity("y", "a value of the coordinate", called="output coordinate y"),
     Quantity("density", "of the law there"),
+    Quantity("gaussian_density", "that of the Gaussian of the same mean and variance there"),
     Quantity(
         "ratio", "to the limit's, where that is among the cases", called="density / density of the limit"
     ),
@@ -286,8 +287,10 @@ CHARTS = (
         by="width",
         panel="heads",
         ratio="ratio",
-        caption="Density of one output coordinate at initialisation. In the limit it is not Gaussian; lines "
-        "that approach it show how wide a layer must be.",
+        guide=("gaussian_density", "Gaussian"),
+        caption="Density of one output coordinate at initialisation. In the limit it is not Gaussian "
+        "(dotted: the Gaussian of the same mean and variance); lines that approach the limit show how wide a "
+        "layer must be.",
     ),
     Own("distances", "Distances to the limit", draw=f"{OWN}:distances"),
     Curves(

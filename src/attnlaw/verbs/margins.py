@@ -77,7 +77,9 @@ MARGINS = (
     Quantity("predicted", "the model's own class", kind="int"),
     Quantity("margin", "largest logit minus the next", "m"),
     Quantity("gradient", "of the margin, over the visible tokens", "g"),
-    Quantity("distance", "m / (g s √T); empty where m and g are 0", called="D", log=True),
+    Quantity(
+        "distance", "m / (g s √T); empty where m and g are 0", called="D", axis="relative margin D", log=True
+    ),
     Quantity("confidence", "largest probability"),
     Quantity("status", "ok, tie or flat", kind="text"),
 )
@@ -94,7 +96,7 @@ LAYERS = (
     MODEL,
     Quantity("layer", "from 0; empty outside of layers", kind="int"),
     Quantity("place", "the layer, or the map outside of layers", kind="text"),
-    Quantity("kappa", "median over inputs of the sum over the maps there", called="κ"),
+    Quantity("kappa", "median over inputs of the sum over the maps there", called="κ", axis="condition κ"),
 )
 AMPLIFICATION = (
     MODEL,
