@@ -77,9 +77,30 @@ def test_rows_and_a_page_are_written(config: str, tmp_path: Path) -> None:
     page = (out / "report.html").read_text()
     assert "mean cosine between tokens" in page
     assert "infinite width" in page
+    told = pl.read_parquet(out / "rows.parquet")["remark"][0].split("; ")
+    assert [page.index(one) for one in told] == sorted(page.index(one) for one in told)
+    assert page.index(told[0]) < page.index('id="part-1"')  # remarks come before figures
     rows = pl.read_parquet(out / "layers.parquet")
     assert rows.height == 6
     assert VERB.tables[0].columns[0].name in rows.columns
+
+
+def test_many_laws_have_a_page_without_cards(config: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    depths = "1,2,3,4,5,6,7"
+    invoke("init", config, "--tokens", "3", "--draws", "4", "--depth", depths, "--out", str(out))
+    assert 'id="laws"' not in (out / "report.html").read_text()
+
+
+def test_a_folder_without_a_config_does_not_hide_a_config_that_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `attnlaw init gpt2 --out gpt2`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gpt2").mkdir()
+    assert Architecture.from_config("gpt2").width == 768
+    (tmp_path / "gpt2" / "config.json").write_text(json.dumps(SMALL["gpt2"]))
+    assert Architecture.from_config("gpt2").width == 24
 
 
 def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:

@@ -33,8 +33,9 @@ def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
     """The config.json of a file, of a folder, of a model on a hub, by its name here, or given values."""
     if isinstance(source, Mapping):
         return Config(source, "config")
-    shipped = shipped_configs().get(os.fspath(source))
-    path = shipped if shipped is not None and not os.path.lexists(source) else config_path(source)
+    path = config_path(source)
+    if not path.is_file():
+        path = shipped_configs().get(os.fspath(source), path)
     if not path.is_file():
         raise InputError(
             f"{path}: no such file; give a config.json, its folder, an id on a hub, "

@@ -23,6 +23,7 @@ from attnlaw.base.tables import distinct_names, frame, schema_of, short_names
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
 from attnlaw.report.compared import diff_page
+from attnlaw.report.init_page import init_page
 from attnlaw.report.labels import failures, same
 from attnlaw.report.lens_page import lens_page
 from attnlaw.report.margins_page import margins_page
@@ -89,7 +90,7 @@ def _named(parts: Sequence[Saved]) -> list[Saved]:
 
 
 # Verbs whose rows, alone on a page, have one of their own.
-PAGES = {"diff": diff_page, "lens": lens_page, "margins": margins_page}
+PAGES = {"diff": diff_page, "init": init_page, "lens": lens_page, "margins": margins_page}
 Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
 """A verb with its cases and their results, then the verb beside it with its own."""
 

@@ -45,7 +45,6 @@ class Init(Settings):
     width: str = setting(
         OWN,
         "own, inf (the limit), or a width to scale the model to: gains are kept.",
-        symbol="N",
         many=True,
         metavar="own|inf|N",
         panel=MODEL,

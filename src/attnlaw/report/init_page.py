@@ -1,0 +1,52 @@
+"""The page of models before training: what a person may want to know of each first, then charts and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from attnlaw.base.declare import columns
+from attnlaw.base.estimate import with_error
+from attnlaw.base.settings import declared
+from attnlaw.report.labels import MOST_CASES, same, varied
+from attnlaw.report.page import Section, cards_section, meanings, rows_page
+from attnlaw.report.source import Source
+
+# Numbers of a card.
+NUMBERS = ("rms", "cosine", "score_sd", "entropy", "logit_sd", "loss", "uniform_loss", "gradient_norm")
+
+
+def init_page(source: Source, sections: Sequence[Section], note: str) -> str:
+    """The page of one or several laws; of many there are no cards."""
+    rows, verb = source.rows, source.verb
+    found = meanings(verb, rows, several=False)
+    cards = [_cards(source)] if rows.height <= MOST_CASES else []
+    quantities = [*columns(verb.quantities), *(name for one in verb.tables for name in columns(one.columns))]
+    lead = f"Before training, from config.json alone. {same(rows, quantities)} {note}"
+    parts = [*cards, *sections, *([] if found is None else [found])]
+    return rows_page(verb.title, lead.strip(), parts, rows, [verb])
+
+
+def _cards(source: Source) -> Section:
+    """A card for every law: its remarks, and its numbers with errors."""
+    told = varied(source.rows, declared(source.verb.settings)) or ["model"]
+    cards = []
+    for row in source.rows.rows(named=True):
+        remarks = "".join(
+            f'<p class="note">{escape(one)}</p>' for one in (row["remark"] or "").split("; ") if one
+        )
+        numbers = "".join(
+            f"<div><dt>{escape(source.verb.label(name))}</dt><dd>{escape(_number(row, name))}</dd></div>"
+            for name in NUMBERS
+            if row[name] is not None
+        )
+        name = source.names.told({setting: row[setting] for setting in told})
+        cards.append(
+            f'<article><h3>{escape(name)}</h3>{remarks}<dl class="headline">{numbers}</dl></article>'
+        )
+    return cards_section("laws", "Remarks", "Remarks", cards)
+
+
+def _number(row: dict[str, Any], name: str) -> str:
+    return with_error(row[name], row.get(f"{name}_error"))
