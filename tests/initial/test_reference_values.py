@@ -132,6 +132,24 @@ def test_rotary_scores_of_the_limit_have_their_covariance() -> None:
         close(products.mean(), error, gain**2 * sigma[i, k] * sigma[j, l] * turn)
 
 
+@pytest.mark.parametrize("width", [16, 32, 128])
+def test_rotary_scores_have_that_covariance_at_every_width(width: int) -> None:
+    """Exact at finite widths: in a wider head each frequency has the share of planes that it had."""
+    model = at_width(Architecture.from_config({**SMALL_LLAMA, "rope_theta": 10.0}), width, "heads")
+    state = Finite(model, Tokens((5, 9, 3)), 20_000, np.random.default_rng(4))
+    t = np.linalg.cholesky(np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.4], [0.2, 0.4, 1.0]]))
+    sigma = t @ t.T
+    p = state._turned(np.broadcast_to(t, (20_000, 3, 3)))[:, 0] * model.score_scales[0]
+    gain = model.width * model.deviations.query**2
+    planes = 10.0 ** (-np.arange(0, 8, 2) / 8)
+    kept = planes if width > 16 else planes[::2]  # two planes of four numbers
+    for i, j, k, l in ((0, 1, 0, 1), (0, 1, 1, 0), (0, 2, 1, 2), (2, 0, 1, 2), (1, 1, 2, 2)):
+        turn = np.cos(kept * ((j - i) - (l - k))).mean()
+        products = p[:, i, j] * p[:, k, l]
+        error = products.std() / math.sqrt(len(products))
+        close(products.mean(), error, gain**2 * sigma[i, k] * sigma[j, l] * turn)
+
+
 @pytest.mark.parametrize("keep", ["heads", "head-width"])
 def test_wide_models_have_the_law_of_the_limit(keep: str) -> None:
     model = replace(Architecture.from_config(SMALL_LLAMA), depth=2, score_scales=(1 / math.sqrt(8),) * 2)

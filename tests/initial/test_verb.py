@@ -129,6 +129,7 @@ def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
         ("--ids 41", "--ids 41: expected ids below the vocabulary, 40"),
         ("--padding 4 --tokens 4", "--padding 4: expected fewer than the 4 --tokens"),
         ("--ids 1,2 --tokens 4", "--tokens cannot stand beside --ids; choose one"),
+        ("--width 26", "--width 26: expected a multiple of 4, at which heads come out whole"),
         ("--std 0", "--std 0: expected a number above 0"),
         ("--keep both", "--keep both: expected one of heads, head-width"),
     ],

@@ -148,7 +148,7 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     ),
     "init-mup": ({"width": (64, 256), "parametrisation": ("SP",)}, {"draws": 1, "steps": 1}, ["coordinates"]),
     "init-width": (
-        {"width": ("96", "192", "inf")},
+        {"width": ("192", "384", "inf")},
         {"draws": 10},
         ["init_layers", "init_width", "init_width_spread"],
     ),

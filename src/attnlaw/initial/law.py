@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.base.declare import Progress, silent
+from attnlaw.base.errors import BadSetting
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.settings import require
 from attnlaw.initial.architecture import Architecture
@@ -79,24 +80,31 @@ def at_width(model: Architecture, width: int, keep: str) -> Architecture:
     >>> wide.heads, wide.head_width, wide.hidden, wide.deviations.query, wide.deviations.embedding
     (48, 64, 12288, 0.01, 0.02)
     """
-    share = width / model.width
-    heads = model.heads if KEPT[keep].random else max(1, round(model.heads * share))
-    groups = model.heads // model.key_value_heads
-    head_width = round(model.head_width * share) if KEPT[keep].random else model.head_width
-    require("width", head_width, int, least=max(1, 2 * len(model.frequencies)))
+    grown = ("head_width",) if KEPT[keep].random else ("heads", "key_value_heads")
+    sizes = {name: getattr(model, name) for name in grown}
+    step = model.width // math.gcd(model.width, *sizes.values())
+    if width % step:
+        raise BadSetting("width", f"expected a multiple of {step}, at which heads come out whole", width)
+    sizes = {name: size * width // model.width for name, size in sizes.items()}
+    share, head_width = width / model.width, sizes.get("head_width", model.head_width)
     scale = math.sqrt(model.head_width / head_width)
     names = ("query", "key", "value", "inner", "residual", "head")
     smaller = {name: getattr(model.deviations, name) / math.sqrt(share) for name in names}
     return replace(
         model,
         width=width,
-        heads=heads,
-        key_value_heads=heads // groups if heads % groups == 0 else heads,
-        head_width=head_width,
+        **sizes,
+        frequencies=_spread_frequencies(model, head_width),
         hidden=max(1, round(model.hidden * share)),
         deviations=replace(model.deviations, **smaller),
         score_scales=tuple(scale * one for one in model.score_scales),
     )
+
+
+def _spread_frequencies(model: Architecture, head_width: int) -> tuple[float, ...]:
+    """The frequencies of rotary positions in heads of another width: each has the share that it had."""
+    planes = len(model.frequencies) * head_width // model.head_width
+    return tuple(model.frequencies[i * len(model.frequencies) // planes] for i in range(planes))
 
 
 def _drawn(
