@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test bench check check-long docs mutants fuzz floors clean
+.PHONY: demo test bench check check-long docs mutants fuzz floors release clean
 
 demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
@@ -47,6 +47,11 @@ floors:
 	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --no-deps timm
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest -n auto --dist loadfile
 
+# Wheel and source distribution: built, checked, installed into empty environments, and used there.
+release: $(VENV)/.test
+	@$(PIP) build twine
+	@$(BIN)/python shipping/run.py
+
 $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
@@ -69,4 +74,4 @@ $(VENV)/.bench: $(VENV)/.test
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-floors demo site
+	rm -rf $(VENV) .venv-floors demo site dist

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 from command.in_process import invoke
+from study.small_studies import FILES, SMALL, small
 
 from attnlaw.base.errors import InputError
 from attnlaw.report.charts import figures_of
 from attnlaw.report.read import read_saved
-from attnlaw.study import Place, Study, read_study, run
+from attnlaw.study import Place, read_study, run
 from attnlaw.study.shipped import shipped_studies
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TASKS = {
     "atlas": {"audit": 16},
     "atlas-hub": {"audit": 26},
@@ -59,8 +57,6 @@ TASKS = {
     "regression-scale": {"two_layer": 26, "two_layer.simulate": 240},
     "regression-shift": {"shift": 48, "shift.simulate": 288},
 }
-
-FILES = {path.stem: path for path in EXAMPLES.glob("*.toml")} | shipped_studies()
 
 
 def test_every_study_is_known_here() -> None:
@@ -128,73 +124,6 @@ def test_the_study_of_checkpoints_runs(tmp_path: Path) -> None:
         )
 
 
-# A part of each study that runs in seconds: the values kept of an argument, what is changed, and its figures.
-ALPHAS = (8e-6, 1.6e-5)
-FEW = {"draws": 400}
-TINY = {"draws": 1, "tokens": 40, "heads": 3, "head_size": 10}
-DENSITIES_AND_DISTANCES = ["densities", "kl_to_limit", "w1_to_limit"]
-SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] = {
-    "complete-connectivity": ({"init": (0.0001, 0.01)}, {}, ["connectivity"]),
-    "dynamics-cost": ({}, {"times": "0.005:0.1:5"}, ["learning", "cost"]),
-    "dynamics-flow": ({"tokens": (1,)}, {"times": "0.002:0.01:4"}, ["learning"]),
-    "dynamics-modes": ({}, {"times": "0.0005:0.05:8"}, ["learning"]),
-    "dynamics-spectra": ({}, {"simulate": 16}, ["learning", "spectra"]),
-    "dynamics-students": ({"width": (1.0,)}, {"times": "0.004:0.1:5", "simulate": 12}, ["learning"]),
-    "early-stopping": ({"threshold": (0.5, 1.0)}, {}, ["map", "stopping"]),
-    "init-depth": (
-        {"depth": (2, 4)},
-        {"draws": 3},
-        ["init_layers_gpt2", "init_layers_bert", "init_depth"],
-    ),
-    "init-mup": ({"width": (64, 256), "parametrisation": ("SP",)}, {"draws": 1, "steps": 1}, ["coordinates"]),
-    "init-width": (
-        {"width": ("192", "384", "inf")},
-        {"draws": 10},
-        ["init_layers", "init_width", "init_width_spread"],
-    ),
-    "learn-curves": ({"alpha": (0.02, 0.1, 0.3, 1.0)}, {"simulate": 10}, ["learning", "split_1", "split_2"]),
-    "learn-error": ({"alpha": (0.1, 0.3, 2.0)}, {}, ["learning", "split_1", "split_2", "split_3"]),
-    "learn-phase-diagram": ({"target_rank": (0.25, 0.5, 0.75), "alpha": (0.15, 0.3, 0.45)}, {}, ["phases"]),
-    "learn-scaling": ({"target_exponent": (1.5,), "alpha": ALPHAS}, {}, ["scaling"]),
-    "learn-spectrum": ({}, {"simulate": 20}, ["spectrum"]),
-    "learn-tokens": ({"alpha": (0.01, 0.4)}, {}, ["learning"]),
-    "learn-untied": ({"alpha": (0.02, 0.2, 0.6, 1.5)}, {"simulate": 10}, ["learning", "split_1", "split_2"]),
-    "learn-width": ({"width": (0.05, 0.2, 1.0)}, {}, ["rank", "smallest"]),
-    "lens-entrywise": ({}, {"text": "the cat", "entrywise": (1, 4)}, ["entrywise"]),
-    "limit-arrival": ({"head_size": (64, 105)}, {}, ["arrival"]),
-    "limit-depth": ({}, FEW, ["densities_1", "densities_2", "path"]),
-    "limit-heads": ({}, FEW, [*DENSITIES_AND_DISTANCES, "gaussian"]),
-    "limit-low-rank": ({}, FEW, DENSITIES_AND_DISTANCES),
-    "limit-readout": ({"beta": (0.5, 1.0)}, {}, ["readout"]),
-    "limit-relu": ({"width": (16.0, 64.0)}, FEW, DENSITIES_AND_DISTANCES),
-    "limit-scaling": ({}, FEW, ["densities_1", "densities_2", "kl_to_limit", "w1_to_limit"]),
-    "limit-spectrum": ({}, TINY, ["spectra"]),
-    "limit-spectrum-large": ({}, TINY, ["spectra"]),
-    "limit-width": ({}, FEW, DENSITIES_AND_DISTANCES),
-    "regression-ensemble": ({"features": (20, 100, 300)}, {}, ["ensemble"]),
-    "regression-scale": ({"scale": (0.03, 1.0)}, {}, ["scale"]),
-    "regression-shift": ({"ridge": (0.01, 1.0)}, {"samples": 60, "dimension": 40}, ["weights", "risk"]),
-}
-
-
-def small(name: str, kept: dict[str, tuple[Any, ...]], changes: dict[str, Any]) -> Study:
-    """The first two repetitions of every kept case of a shipped study, with some arguments changed."""
-    study = read_study(FILES[name])
-    repetitions: Counter[Any] = Counter()
-    tasks = []
-    for task in study.tasks:
-        given = task.case.plain()
-        case = (task.verb.name, *(str(value) for name, value in given.items() if name != "seed"))
-        repetitions[case] += 1
-        near = all(
-            any(getattr(task.case, key) == pytest.approx(v) for v in values) for key, values in kept.items()
-        )
-        if near and repetitions[case] <= 2:
-            changed = {key: value for key, value in changes.items() if key in given}
-            tasks.append(replace(task, case=replace(task.case, **changed)))
-    return replace(study, tasks=tuple(tasks))
-
-
 # Laws of other layers, drawn by the same charts as limit-width and limit-spectrum.
 SLOW = ("limit-heads", "limit-relu", "limit-scaling", "limit-spectrum-large")
 
@@ -203,11 +132,10 @@ SLOW = ("limit-heads", "limit-relu", "limit-scaling", "limit-spectrum-large")
     "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in SMALL]
 )
 def test_a_small_part_of_a_shipped_study_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
-    kept, changes, expected = SMALL[name]
-    report = run(small(name, kept, changes), tmp_path, Place())
+    report = run(small(name), tmp_path, Place())
     assert not report.failures
     figures = figures_of(read_saved(tmp_path).sources)
-    assert [figure.name for figure in figures] == expected
+    assert [figure.name for figure in figures] == SMALL[name][-1]
     for figure in figures:
         assert figure.draw().to_dict()
 

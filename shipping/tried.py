@@ -1,0 +1,63 @@
+"""What is tried in an installed package: a command of every verb, and what each extra is for.
+
+`{model}` is the small decoder that ships with the source. A new verb or extra has a line here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# A command of every verb (and of what works over verbs), cheap and whole.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "audit": ("audit {model} --only qk,vo",),
+    "fit": ("fit {model} --layers 0 --only qk",),
+    "diff": ("diff {model} {model} --layers 0",),
+    "check": ("check {model} --layers 0",),
+    "lens": ("lens {model} --ids 84,104,101 --top 2",),
+    "margins": ("margins {model} --file examples/sentences.txt --limit 12",),
+    "limit": ("limit --width 16,inf --draws 200",),
+    "init": ("init {model}/config.json --tokens 2 --draws 2",),
+    "learn": ("learn --alpha 0.2 --noise 0.5", "learn --alpha 0.1:0.5:3 --figure curve.pdf"),
+    "dynamics": ("dynamics --times 0.005:0.05:3",),
+    "study": ("study list",),
+    "reproduce": ("reproduce list", "reproduce limit-low-rank --quick --out paper"),
+    "report": ("report demo --out page",),
+}
+# Verbs that refuse, in one line that names the extra, where it is not installed.
+NEEDS = {"lens": "lens", "margins": "lens"}
+# Of examples/notebooks, those that need no extra.
+NOTEBOOKS = ("audit", "fit", "learn", "limit", "study")
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What an extra is for: its import, and what is run with it.
+
+    `commands` may read what `inputs.py` makes in a folder of the name of the extra; `verbs` and `studies` are
+    those that need it.
+    """
+
+    imports: str
+    commands: tuple[str, ...] = ()
+    python: str = ""
+    verbs: tuple[str, ...] = ()
+    studies: tuple[str, ...] = ()
+
+
+EXTRAS = {
+    "torch": Extra("torch", ("audit torch --only qk",)),
+    "lens": Extra(
+        "transformers",
+        ("init {model}/config.json --tokens 2 --draws 2 --gradients 1",),
+        verbs=("lens", "margins"),
+        studies=("init-mup",),
+    ),
+    "gguf": Extra("gguf", ("audit gguf/model.gguf",)),
+    "onnx": Extra("onnx", ("audit onnx --only qk",)),
+    "hub": Extra("huggingface_hub", ("audit someone/tiny --only qk",)),
+    "pandas": Extra(
+        "pandas", python="import attnlaw; print(attnlaw.audit('{model}', only='qk').to_pandas().shape)"
+    ),
+    "lab": Extra("marimo"),
+    "cluster": Extra("distributed", ("study run cluster/study.toml --jobs 1 --out rows",)),
+}
