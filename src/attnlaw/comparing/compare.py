@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
+from attnlaw.comparing.both import Found, Models
 from attnlaw.comparing.joining import Joined, join
 from attnlaw.comparing.maps import MapChange
 from attnlaw.comparing.tensors import Change, compare_tensors
-from attnlaw.comparing.units import Found, Models, units_of
+from attnlaw.comparing.units import units_of
 from attnlaw.models.model import Model, View
 from attnlaw.models.network import LAYER_GROUPS, Place
 from attnlaw.spectra.measure import Selection

@@ -1,0 +1,112 @@
+"""Two opened models with what became of their tensors: what every unit of maps asks first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.base.errors import InputError
+from attnlaw.comparing.floor import Steps
+from attnlaw.comparing.joining import Joined
+from attnlaw.comparing.maps import MapChange
+from attnlaw.comparing.tensors import Change
+from attnlaw.models.model import Model, View
+from attnlaw.models.network import Place
+from attnlaw.models.norms import Norm
+
+Matrix = NDArray[np.float64]
+QUIET = ("identical", "rounded", "below-floor")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a unit of maps found: its maps, and what only the verdict on the model asks for."""
+
+    maps: tuple[tuple[Place, MapChange], ...]
+    permuted: bool = False
+    regauged: bool = False
+    folded: bool | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Both models, with what their tensors told."""
+
+    base: Model
+    model: Model
+    applied: bool = False
+    changes: tuple[tuple[Joined, Change], ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[Joined, Change]]]:
+        found: dict[str, list[tuple[Joined, Change]]] = {}
+        for one, change in self.changes:
+            if one.base is not None and one.model is not None:
+                found.setdefault(one.base, []).append((one, change))
+        return found
+
+    def of(self, view: View) -> list[tuple[Joined, Change]]:
+        """What became of the tensor of a view of the base, or of its role alone where that was compared."""
+        every = self._by_name.get(view.tensor, [])
+        return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
+
+    def verdicts(self, *views: View) -> set[str]:
+        """What became of the tensors of some views of the base."""
+        chained = [part for view in views for part in _chain(view)]
+        found = [{change.verdict for _, change in self.of(view)} or {"removed"} for view in chained]
+        return set().union(*found)
+
+    def norm_verdicts(self, *norms: Norm | None) -> set[str]:
+        """What became of the gains that are folded in."""
+        gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
+        found = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
+        return set().union(*(one or {"removed"} for one in found))
+
+    @cached_property
+    def stepped(self) -> Model:
+        """The model with the steps of its file in the place of its weights."""
+        return replace(self.model, tensors=Steps(self.model.tensors))
+
+    @cached_property
+    def rounded(self) -> Model:
+        """The base with the steps of the formats that its tensors were rounded to."""
+        formats = {
+            one.base: change.format
+            for one, change in self.changes
+            if one.base is not None and one.views is None and change.format is not None
+        }
+        return replace(self.base, tensors=Steps(self.base.tensors, formats))
+
+    def was_rounded(self, view: View) -> bool:
+        """Whether the tensor of a view, as a whole, was rounded."""
+        return any(one.views is None and change.format is not None for one, change in self.of(view))
+
+    def whole(self, mine: View, theirs: View) -> Change | None:
+        """What became of a tensor that is the whole of a map in both models."""
+        pairs = (self.base, mine), (self.model, theirs)
+        sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
+        found = [change for one, change in self.of(mine) if one.views is None]
+        return found[0] if found and sizes == [mine.elements, theirs.elements] else None
+
+
+def _chain(view: View) -> list[View]:
+    """The view and those that are applied before it."""
+    return [view, *(_chain(view.after) if view.after else [])]
+
+
+def gain_of(models: Models, of: Model, norm: Norm | None) -> Matrix:
+    """What steps are multiplied by: 1 where nothing is folded in."""
+    if not models.applied or norm is None:
+        return np.ones((1, 1))
+    return np.abs(of.gain(norm))[:, None]
+
+
+def unknown_norm(of: Model) -> InputError:
+    return InputError(
+        f"{of.tensors.source}: the norms before its maps are not known; leave applied out to compare them as "
+        "they are stored"
+    )
