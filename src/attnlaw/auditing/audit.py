@@ -32,9 +32,10 @@ from attnlaw.auditing.towers import in_words, tower_proxies, tower_summaries
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, read_bounded, replace_all, replaceable, to_json, usable_directory
+from attnlaw.base.of_models import OfModels
 from attnlaw.base.results import save_results
-from attnlaw.base.shown import Shown, frame_html
-from attnlaw.base.tables import distinct_names, frame, stacked
+from attnlaw.base.shown import frame_html
+from attnlaw.base.tables import frame
 from attnlaw.bounds.proxies import Proxies, obstacle, proxies
 from attnlaw.fits.null import Rejections, null_test
 from attnlaw.models.model import Model
@@ -54,7 +55,7 @@ LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
 
 
 @dataclass(frozen=True, eq=False)
-class Audit(Shown, verb="audit"):
+class Audit(OfModels, verb="audit"):
     """The numbers of one or several models: rows, the trees that they were flattened from, a summary each.
 
     `findings`, `matrices`, `spectra` and `layers` are polars tables whose columns
@@ -74,44 +75,10 @@ class Audit(Shown, verb="audit"):
     findings: pl.DataFrame | None = None
     subjects: tuple[Subject, ...] = ()
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The summary of the only model."""
-        (only,) = self.summaries
-        return only
-
-    @property
-    def quantities(self) -> dict[str, Any]:
-        """The quantities of the only model, by name: numbers, `Estimate`s, texts."""
-        (only,) = self.cases
-        return only
-
-    @property
-    def names(self) -> list[str]:
-        return [summary["model"] for summary in self.summaries]
-
     def tables(self) -> dict[str, pl.DataFrame]:
         """The tables that are there, by name."""
         named = {name: getattr(self, name) for name in TABLES}
         return {name: table for name, table in named.items() if table is not None}
-
-    def __add__(self, other: Audit) -> Audit:
-        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
-        names = distinct_names(self.names, other.names)
-        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
-        mine, theirs = self.tables(), other.tables()
-        tables = {
-            name: stacked(mine.get(name), theirs.get(name), names)
-            for name in TABLES
-            if name in mine or name in theirs
-        }
-        return Audit(
-            self.summaries + renamed,
-            **tables,
-            cases=self.cases + other.cases,
-            trees=self.trees + other.trees,
-            subjects=self.subjects + other.subjects,
-        )
 
     def fitted(self, seed: int = 0, progress: Progress = silent) -> Audit:
         """The same audit with spectral laws fitted to every matrix (tables `fits` and `curves`)."""
@@ -161,10 +128,6 @@ class Audit(Shown, verb="audit"):
         for path in stale:  # of rows that were replaced
             path.unlink(missing_ok=True)
         return folder
-
-    def as_json(self, as_list: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
-        """One summary, or a list when there are several models (or when `as_list` asks for one)."""
-        return list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
 
     def __repr__(self) -> str:
         return f"<Audit {'; '.join(map(_in_short, self.summaries))}>"

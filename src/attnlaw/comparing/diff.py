@@ -13,9 +13,10 @@ import polars as pl
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import parquet, to_json
+from attnlaw.base.of_models import OfModels
 from attnlaw.base.results import ROWS, save_results
-from attnlaw.base.shown import Shown, frame_html
-from attnlaw.base.tables import distinct_names, stacked, table_of
+from attnlaw.base.shown import frame_html
+from attnlaw.base.tables import table_of
 from attnlaw.comparing.compare import Compared, compare
 from attnlaw.comparing.joining import Joined
 from attnlaw.comparing.quantities import DIFF, DIFF_SPECTRA, DIFF_TENSORS
@@ -37,7 +38,7 @@ ROW = ("model", "layer", "stack", "kind", "head", "expert", "size", "cosine", "s
 
 
 @dataclass(frozen=True, eq=False)
-class Diff(Shown, verb="diff"):
+class Diff(OfModels, verb="diff"):
     """One or several models compared with a base: rows of maps, of tensors, of spectra, a summary each.
 
     `maps`, `tensors` and `spectra` are polars tables whose columns `attnlaw.comparing.quantities` lists;
@@ -51,41 +52,12 @@ class Diff(Shown, verb="diff"):
     cases: tuple[dict[str, Any], ...] = ()
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The summary of the only model."""
-        (only,) = self.summaries
-        return only
-
-    @property
-    def quantities(self) -> dict[str, Any]:
-        """The quantities of the only model, by name."""
-        (only,) = self.cases
-        return only
-
-    @property
-    def names(self) -> list[str]:
-        return [summary["model"] for summary in self.summaries]
-
     def tables(self) -> dict[str, pl.DataFrame]:
         return dict(zip(TABLES, (self.maps, self.tensors, self.spectra), strict=True))
 
     def written(self, summary: dict[str, Any], rows: pl.DataFrame) -> Diff:
         """The same comparison of one model with the summary and the row that are saved of it."""
         return replace(self, summaries=(summary,), rows=rows)
-
-    def __add__(self, other: Diff) -> Diff:
-        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
-        names = distinct_names(self.names, other.names)
-        renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
-        return Diff(
-            self.summaries + renamed,
-            stacked(self.maps, other.maps, names),
-            stacked(self.tensors, other.tensors, names),
-            stacked(self.spectra, other.spectra, names),
-            self.cases + other.cases,
-            stacked(self.rows, other.rows, names),
-        )
 
     def save(
         self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
@@ -97,8 +69,7 @@ class Diff(Shown, verb="diff"):
             f"{name}.parquet": parquet(table.with_columns(case=case)) for name, table in self.tables().items()
         }
         files[ROWS] = parquet(self.rows)
-        found = list(self.summaries) if as_list or len(self.summaries) > 1 else self.summaries[0]
-        files["summary.json"] = f"{to_json(found)}\n".encode()
+        files["summary.json"] = f"{to_json(self.as_json(as_list))}\n".encode()
         return save_results(directory, "diff", files, figures)
 
     def __repr__(self) -> str:
