@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "shipping"
 MODEL = "examples/tiny-decoder"
+WAIT = 120  # seconds for a server
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
@@ -106,6 +111,30 @@ class Environment:
 
     def attnlaw(self, command: str, status: int = 0, says: str = "") -> str:
         return self.run(["attnlaw", *shlex.split(command.format(model=MODEL))], status, says)
+
+    def serve(self, command: str) -> None:
+        """Start a command that tells an address, get its page, and interrupt it."""
+        told = self.folder / "told"
+        with told.open("wb") as out, subprocess.Popen(
+            [str(self.bin / "attnlaw"), *shlex.split(command)],
+            cwd=self.work, env=self.variables, stdout=out, stderr=out,
+        ) as server:  # fmt: skip
+            page, found = b"", None
+            for _ in range(WAIT):
+                time.sleep(1)
+                found = re.search(rb"http://\S+", told.read_bytes())
+                if found or server.poll() is not None:
+                    break
+            if found:
+                direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+                with direct.open(found[0].decode(), timeout=WAIT) as answer:
+                    page = answer.read()
+            server.send_signal(signal.SIGINT)
+            status = server.wait(timeout=WAIT)
+        fine = b"<html" in page and status in (0, 130)
+        self.log.check(fine, f"{self.name}: attnlaw {command}  ({len(page)} bytes of its page, {status})")
+        if not fine:
+            self.log.say(told.read_text(encoding="utf-8"))
 
     def studies(self, source: Path, *names: str) -> None:
         """A small part of every study that ships, or of those that are named."""

@@ -21,10 +21,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "dynamics": ("dynamics --times 0.005:0.05:3",),
     "study": ("study list",),
     "reproduce": ("reproduce list", "reproduce limit-low-rank --quick --out paper"),
+    "lab": ("lab learn --no-browser",),
     "report": ("report demo --out page",),
 }
 # Verbs that refuse, in one line that names the extra, where it is not installed.
-NEEDS = {"lens": "lens", "margins": "lens"}
+NEEDS = {"lens": "lens", "margins": "lens", "lab": "lab"}
 # Of examples/notebooks, those that need no extra.
 NOTEBOOKS = ("audit", "fit", "learn", "limit", "study")
 
@@ -34,7 +35,7 @@ class Extra:
     """What an extra is for: its import, and what is run with it.
 
     `commands` may read what `inputs.py` makes in a folder of the name of the extra; `verbs` and `studies` are
-    those that need it.
+    those that need it; `serves` is a command that tells an address and answers there until it is interrupted.
     """
 
     imports: str
@@ -42,6 +43,7 @@ class Extra:
     python: str = ""
     verbs: tuple[str, ...] = ()
     studies: tuple[str, ...] = ()
+    serves: str = ""
 
 
 EXTRAS = {
@@ -58,6 +60,6 @@ EXTRAS = {
     "pandas": Extra(
         "pandas", python="import attnlaw; print(attnlaw.audit('{model}', only='qk').to_pandas().shape)"
     ),
-    "lab": Extra("marimo"),
+    "lab": Extra("marimo", serves="lab learn --no-browser"),
     "cluster": Extra("distributed", ("study run cluster/study.toml --jobs 1 --out rows",)),
 }

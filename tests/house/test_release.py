@@ -19,5 +19,5 @@ def test_every_verb_and_every_extra_is_tried_before_a_release() -> None:
     tried = sys.modules["tried"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tried)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(tried.COMMANDS) == {*VERBS, *OVER_VERBS}
+    assert {*VERBS, *OVER_VERBS} <= set(tried.COMMANDS)
     assert set(tried.EXTRAS) == set(extras) - set(TOOLS)
