@@ -177,7 +177,8 @@ def test_three_steps_of_every_model_on_lazy_layers(name: str) -> None:
     same_law(name, 200, 3)
 
 
-# Root mean square change of logits after two steps, at widths 64 and 256.
+# Root mean square change of logits after two steps, published means of few draws. At width 64 the mean of 100
+# networks with every weight drawn is 0.581(6), of 60 lazy ones 0.59(1).
 CHANGES = [("SP", 64, 0.545), ("SP", 256, 1.113), ("muP", 256, 0.465)]
 WIDE = [("SP", 1024, 2.957), ("SP", 4096, 7.939), ("muP", 1024, 0.432), ("muP", 4096, 0.423)]
 

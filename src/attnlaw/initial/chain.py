@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnlaw.initial.finite import Finite
+from attnlaw.limits.grams import gram_of
 from attnlaw.limits.wishart import Array
 
 
@@ -35,10 +36,10 @@ def layers(state: Finite) -> Iterator[Passed]:
     """The embeddings and every layer in order; the state is the chunk of draws as it goes along."""
     if state.model.first_norm:
         state.replace(state.norm(state.x))
-    yield Passed(_gram(state))
+    yield Passed(gram_of(state.x))
     for layer in range(state.model.depth):
         scores, weights = _layer(state, layer)
-        yield Passed(_gram(state), scores, weights)
+        yield Passed(gram_of(state.x), scores, weights)
 
 
 def _layer(state: Finite, layer: int) -> tuple[Array, Array]:
@@ -55,8 +56,3 @@ def _layer(state: Finite, layer: int) -> tuple[Array, Array]:
     if norms.after:
         state.replace(state.norm(state.x))
     return scores, weights
-
-
-def _gram(state: Finite) -> Array:
-    gram: Array = state.x @ np.swapaxes(state.x, -1, -2)
-    return gram

@@ -22,6 +22,7 @@ import numpy as np
 from attnlaw.initial.architecture import Architecture
 from attnlaw.initial.hidden import experts_gram, hidden_gram
 from attnlaw.initial.tokens import Tokens
+from attnlaw.limits.grams import gram_of, side_by_side
 from attnlaw.limits.scores import softmax
 from attnlaw.limits.wishart import Array, bartlett, compress, symmetric_root
 
@@ -107,10 +108,9 @@ class Finite:
         weights = softmax(p, self.allowed, -1)
         draws, m, d = self.draws, t.shape[-1], model.head_width
         values = t[:, None] @ bartlett(m, d, (draws, model.key_value_heads), self.rng)
-        blocks = weights @ self._of_heads(values)
-        joined = np.swapaxes(blocks, 1, 2).reshape(draws, len(self.tokens), -1)
+        joined = side_by_side(weights @ self._of_heads(values))
         gain = math.sqrt(model.width) * std.value * std.residual
-        return p, weights, gain * symmetric_root(joined @ np.swapaxes(joined, -1, -2))
+        return p, weights, gain * symmetric_root(gram_of(joined))
 
     def _of_heads(self, shared: Array) -> Array:
         """What key-value heads have, for each of the heads that share them."""

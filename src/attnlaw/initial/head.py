@@ -22,6 +22,7 @@ import numpy as np
 from attnlaw.base.declare import named
 from attnlaw.initial.architecture import Architecture
 from attnlaw.initial.finite import Finite, capped
+from attnlaw.limits.grams import gram_of
 from attnlaw.limits.hermite import coefficients, mehler_kernel
 from attnlaw.limits.kernels import activation, apply, kernel_map
 from attnlaw.limits.wishart import Array, bartlett, symmetric_root
@@ -87,7 +88,7 @@ def logits_of(state: Finite) -> Logits:
     if model.head == "masked":
         gram, own = _masked(state, h)
     else:
-        gram = h @ np.swapaxes(h, -1, -2)
+        gram = gram_of(h)
         own = model.width * h @ np.swapaxes(state.embeddings, -1, -2) if model.tied else None
     std = model.deviations.embedding if model.tied else model.deviations.head
     covariance = model.logit_scale**2 * model.width * std**2 * gram
@@ -126,7 +127,7 @@ def _masked(state: Finite, h: Array) -> tuple[Array, Array | None]:
     """
     model, draws, n = state.model, state.draws, state.model.width
     gain = math.sqrt(n) * model.deviations.head
-    gram = h @ np.swapaxes(h, -1, -2)
+    gram = gram_of(h)
     if state.limit:
         return _limit_transform(model, gain, gram), None
     real = apply(
@@ -136,14 +137,14 @@ def _masked(state: Finite, h: Array) -> tuple[Array, Array | None]:
     real /= np.sqrt((real * real).mean(axis=-1, keepdims=True) + model.epsilon)
     ones = np.full((draws, 1, n), 1 / math.sqrt(n))
     t = _without_first(np.concatenate([ones, real / math.sqrt(n)], axis=1))
-    gram = t @ np.swapaxes(t, -1, -2)
+    gram = gram_of(t)
     if not model.tied:
         return gram, None
     e = _without_first(np.concatenate([state.ones, state.embeddings], axis=1))
     rows, m = e.shape[-1], t.shape[-1]
     g = state.rng.standard_normal((draws, rows, m))
     rest = bartlett(rows, n - 1 - m, (draws,), state.rng)
-    lower = np.linalg.cholesky(g @ np.swapaxes(g, -1, -2) + rest @ np.swapaxes(rest, -1, -2))
+    lower = np.linalg.cholesky(gram_of(g) + gram_of(rest))
     return gram, n * t @ np.swapaxes(e @ np.linalg.solve(lower, g), -1, -2)
 
 

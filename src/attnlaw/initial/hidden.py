@@ -21,6 +21,7 @@ import math
 import numpy as np
 
 from attnlaw.initial.architecture import Architecture
+from attnlaw.limits.grams import gram_of
 from attnlaw.limits.kernels import apply, kernel_map
 from attnlaw.limits.wishart import Array
 
@@ -34,13 +35,11 @@ def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Genera
     size = max(1, _CHUNK // (t.shape[1] * count))
     for start in range(0, len(t), size):
         y = _units(model, t[start : start + size], count, rng)
-        found[start : start + size] = y @ np.swapaxes(y, -1, -2)
+        found[start : start + size] = gram_of(y)
     if count == model.hidden:
         return found
     e = math.sqrt(count / model.hidden)
-    gram: Array = model.hidden * (
-        (1 - e) * unit_kernel(model, t @ np.swapaxes(t, -1, -2)) + e * found / count
-    )
+    gram: Array = model.hidden * ((1 - e) * unit_kernel(model, gram_of(t)) + e * found / count)
     return gram
 
 

@@ -26,6 +26,7 @@ from attnlaw.initial.finite import Finite, capped
 from attnlaw.initial.hidden import router_weights, unit_kernel
 from attnlaw.initial.tokens import Tokens
 from attnlaw.initial.variants import Kept
+from attnlaw.limits.grams import gram_of, side_by_side
 from attnlaw.limits.scores import softmax
 from attnlaw.limits.wishart import Array, compress, symmetric_root
 
@@ -63,10 +64,10 @@ class Infinite(Finite):
             p = _Heads(sampled, self.tokens, self.draws, self.rng).scores(t) * model.score_scales[layer]
         p = capped(p, model.score_cap)
         weights = softmax(p, self.allowed, -1)
-        mixed = np.swapaxes(weights @ t[:, None], 1, 2).reshape(self.draws, len(self.tokens), -1)
+        mixed = side_by_side(weights @ t[:, None])
         scale = model.width * std.value**2 * std.residual**2 * model.head_width
         share = model.heads / weights.shape[1]
-        return p, weights, symmetric_root(scale * share * (mixed @ np.swapaxes(mixed, -1, -2)))
+        return p, weights, symmetric_root(scale * share * gram_of(mixed))
 
     def _gaussian(self, t: Array) -> Array:
         """q . k / sqrt(d) of infinitely wide heads, (draws, H, s, s); Gaussian given T."""
@@ -95,7 +96,7 @@ class Infinite(Finite):
 
     def mlp(self, h: Array) -> Array:
         model, t = self.model, compress(h)
-        gram = model.hidden * unit_kernel(model, t @ np.swapaxes(t, -1, -2))
+        gram = model.hidden * unit_kernel(model, gram_of(t))
         if model.experts:
             weights = router_weights(model, t, self.rng)
             gram = gram * (weights @ np.swapaxes(weights, -1, -2))

@@ -16,6 +16,7 @@ import numpy as np
 
 from attnlaw.initial.chain import Passed
 from attnlaw.initial.tokens import BoolArray, Tokens
+from attnlaw.limits.grams import cosine_matrix, mean_cosine
 from attnlaw.limits.wishart import Array
 
 MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")
@@ -34,10 +35,8 @@ def measures(passed: Passed, tokens: Tokens, allowed: BoolArray) -> dict[str, Ar
     squares = np.diagonal(gram, axis1=-2, axis2=-1)
     found = {"rms": np.sqrt(squares.mean(axis=-1))}
     if s > 1:
-        scale = np.sqrt(squares[..., :, None] * squares[..., None, :])
-        cosines = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)
-        off = cosines.sum(axis=(-2, -1)) - np.trace(cosines, axis1=-2, axis2=-1)
-        found["cosine"] = off / (s * (s - 1))
+        cosines = cosine_matrix(gram)
+        found["cosine"] = mean_cosine(cosines)
         found["effective_rank"] = np.exp(_entropy(np.maximum(np.linalg.eigvalsh(cosines / s), 0.0)))
     if passed.weights is not None and passed.scores is not None:
         rows = (allowed.sum(axis=-1) > 1) & (np.arange(len(tokens)) < s)

@@ -43,8 +43,8 @@ def drawn_with(model: Model) -> Deviations | None:
 def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int | None) -> float | None:
     """Root mean square of the Frobenius norm over initialisations; None of a kind that the law has not.
 
-    >>> initial_size(Deviations.all_equal(0.02), "qk", (768, 768), 64)
-    2.4576
+    >>> initial_size(Deviations.all_equal(0.5), "qk", (64, 64), 16)
+    64.0
     """
     if kind not in FACTORS:
         return None

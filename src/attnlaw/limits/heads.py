@@ -19,6 +19,7 @@ import math
 
 import numpy as np
 
+from attnlaw.limits.grams import side_by_side
 from attnlaw.limits.layer import AttentionLayer
 from attnlaw.limits.wishart import (
     Array,
@@ -146,9 +147,7 @@ def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Stre
     >>> attention_root(layer, root, score_matrices(layer, root, 5, streams(0)), streams(0)).shape
     (5, 3, 6)
     """
-    draws, heads, s, _ = scores.shape
+    draws = len(scores)
     weights = layer.scores.attention(scores, layer.allowed)
     blocks = weights @ (root[:, None] @ value_roots(layer, root.shape[-1], draws, draw))
-    joined: Array = np.swapaxes(blocks, 1, 2).reshape(draws, s, heads * blocks.shape[-1])
-    joined *= layer.output_scale
-    return joined
+    return side_by_side(blocks) * layer.output_scale

@@ -23,6 +23,7 @@ import numpy as np
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.settings import require
 from attnlaw.limits.finite import check_token, chunks, score_variance, token_roots, unit_rows
+from attnlaw.limits.grams import cosine_matrix, gram_of, mean_cosine
 from attnlaw.limits.heads import attention_root, score_matrices
 from attnlaw.limits.kernels import apply, kernel_map
 from attnlaw.limits.layer import AttentionLayer
@@ -209,11 +210,11 @@ def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> S
     grams, scores, outputs = [], [], []
     for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
         state = _State(stack, size, streams(seed, number), coordinates)
-        path = [_gram(state.tokens)]
+        path = [gram_of(state.tokens)]
         for i, kind in enumerate(stack.blocks):
             state.advance(state.block(kind))
             if (i + 1) % (len(stack.blocks) // stack.depth) == 0:
-                path.append(_gram(state.tokens))
+                path.append(gram_of(state.tokens))
         grams.append(np.stack(path, axis=1))
         scores.append(state.scores)
         outputs.append(state.coordinates())
@@ -236,35 +237,17 @@ def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     parts: list[tuple[Array, ...]] = []
     for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
         state = _State(stack, size, streams(seed, number), m)
-        path = [_gram(state.tokens)]
+        path = [gram_of(state.tokens)]
         for i, kind in enumerate(stack.blocks):
             r = state.block(kind)
             before = state.coordinates()[:, token, 0] if m else np.zeros(size)
             state.advance(r)
             if (i + 1) % (len(stack.blocks) // stack.depth) == 0:
-                path.append(_gram(state.tokens))
+                path.append(gram_of(state.tokens))
         variances = np.einsum("dk,dk->d", r[:, token], r[:, token])
         grams = np.stack(path, axis=1)
-        lengths = grams[:, :, token, token]
-        parts.append(
-            (variances, before, score_variance(stack.layer, state.read, token), lengths, _cosines(grams))
-        )
+        lengths, alike = grams[:, :, token, token], mean_cosine(cosine_matrix(grams))
+        parts.append((variances, before, score_variance(stack.layer, state.read, token), lengths, alike))
     v, mu, scores, lengths, cosines = (np.concatenate(column) for column in zip(*parts, strict=True))
     law = OutputLaw(v, mu if m else None, scores)
     return StackLaw(law, lengths, cosines if stack.layer.tokens > 1 else None)
-
-
-def _gram(root: Array) -> Array:
-    gram: Array = root @ np.swapaxes(root, -1, -2)
-    return gram
-
-
-def _cosines(grams: Array) -> Array:
-    """Mean cosine over pairs of different tokens, (draws, depth + 1); zero tokens count as orthogonal."""
-    s = grams.shape[-1]
-    lengths = np.sqrt(np.diagonal(grams, axis1=-2, axis2=-1))
-    scale = lengths[..., :, None] * lengths[..., None, :]
-    cosines = np.divide(grams, scale, out=np.zeros_like(grams), where=scale > 0)
-    off = cosines.sum(axis=(-2, -1)) - np.trace(cosines, axis1=-2, axis2=-1)
-    result: Array = off / max(s * (s - 1), 1)
-    return result
