@@ -213,6 +213,7 @@ def attnlaw_here(arguments: list[str]) -> tuple[int, str]:
         mock.patch.dict(os.environ, TERMINAL),
         mock.patch.object(console.output, "_width", WIDTH),
         mock.patch.object(console.messages, "_width", WIDTH),
+        mock.patch.object(console, "FIRST", float("inf")),  # a slow machine prints its progress
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(out),
     ):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.base.charts import ENDINGS
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.base.settings import Settings, again, setting, settings
 from attnlaw.command.perform import require_named
 from attnlaw.study.papers import chosen
 from attnlaw.study.places import Place
@@ -39,7 +39,7 @@ class Reproduce(Settings):
         False, "Fewer draws and points, no large figures: under two minutes for each paper."
     )
     figures: str = setting("pdf", "How figures are written.", choices=ENDINGS)
-    jobs: int = setting(1, "Workers of a local Dask cluster.", least=1, local=True)
+    jobs: int | None = again(Place, "jobs", help="Workers of a local Dask cluster; in process without.")
     json: bool = setting(False, "Print JSON and nothing else.")
 
     def check(self) -> None:

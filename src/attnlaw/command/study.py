@@ -1,4 +1,4 @@
-"""`attnlaw study list` and `attnlaw study run|resume|status|export FILE --out DIR`"""
+"""`attnlaw study list|new VERB` and `attnlaw study run|resume|status|export FILE --out DIR`"""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ class List(Settings):
     """
 
     json: bool = setting(False, "Print JSON and nothing else.")
+
+
+@settings
+class New(Settings):
+    """Print a study file to fill in: every key of a verb with its meaning, what it may be, and its default.
+
+    The same from Python: attnlaw.study.template.template(verb)
+    """
+
+    verb: str = setting(help="A verb, also one of studies alone.", positional=True, metavar="VERB")
 
 
 @settings
@@ -122,6 +132,16 @@ def list_shipped(asked: List) -> int:
     return 0
 
 
+def new(asked: New) -> int:
+    import sys
+
+    from attnlaw.study.template import template
+    from attnlaw.verbs import verb
+
+    sys.stdout.write(template(verb(asked.verb)))
+    return 0
+
+
 def run(asked: Run) -> int:
     from attnlaw.study.run import run
 
@@ -155,6 +175,7 @@ def export(asked: Export) -> int:
 
 COMMANDS = {
     "list": (List, list_shipped),
+    "new": (New, new),
     "run": (Run, run),
     "resume": (Resume, resume),
     "status": (Status, status),

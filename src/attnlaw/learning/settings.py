@@ -75,7 +75,7 @@ class ProblemSettings(Settings):
         symbol="κ₀",
         least=1e-9,
         most=1e9,
-        unless="target_exponent",
+        unless=("target_exponent", "target_eigenvalues"),
         many=True,
         panel=PROBLEM,
     )
@@ -91,6 +91,7 @@ class ProblemSettings(Settings):
         "Instead of a rank: eigenvalues k^−γ, k = 1..d; up to γ = 1/2 their second moment diverges.",
         symbol="γ",
         above=0.5,
+        unless="target_eigenvalues",
         many=True,
         panel=PROBLEM,
     )
@@ -102,6 +103,14 @@ class ProblemSettings(Settings):
         needs="target_exponent",
         many=True,
         panel=PROBLEM,
+    )
+    target_eigenvalues: str | None = setting(
+        None,
+        "Instead of a rank: your own spectrum, a file (.npy, or an eigenvalue a line, its weight behind it "
+        "where it has one) or numbers with commas.",
+        file=True,
+        panel=PROBLEM,
+        metavar="FILE",
     )
     noise: float = setting(0.0, "Label noise, a variance.", symbol="Δ", least=0, many=True, panel=PROBLEM)
     weight_decay: float = setting(
@@ -250,14 +259,10 @@ class ProblemSettings(Settings):
     def problem(self) -> Problem:
         """The same in the theory's terms; a `BadSetting` for what the target alone can tell."""
         from attnlaw.learning.problem import Problem, Target
+        from attnlaw.learning.target_file import stated_target
 
         paired = ATTENTIONS[self.attention].paired
         of_rank = Target.product if paired else Target.marchenko_pastur
-        bulk = (
-            of_rank(self.target_rank)
-            if self.target_exponent is None
-            else Target.power_law(self.target_exponent, self.target_dimension)
-        )
         return Problem(
             alpha=self.alpha,
             tokens=self.tokens,
@@ -265,7 +270,7 @@ class ProblemSettings(Settings):
             beta=self.beta,
             loss=self.loss,
             soft_labels=self.soft_labels,
-            target=bulk if self.target_spike is None else bulk.with_spikes(self.target_spike),
+            target=stated_target(self, of_rank),
             noise=self.noise,
             weight_decay=self.weight_decay,
             student=self.student,

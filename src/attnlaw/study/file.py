@@ -150,15 +150,20 @@ def _shortened(content: Mapping[str, Any], quick: Mapping[str, Any], where: str)
     return {**content, **tables, **({"list": explicit} if explicit else {})}
 
 
+def study_keys(verb: Verb[Any, Any]) -> dict[str, Declared]:
+    """The settings of a verb that a study file may name."""
+    drawn = DRAWN if verb.draws else ()
+    known = declared(verb.settings).items()
+    return {name: one for name, one in known if not one.rule.local and name not in drawn}
+
+
 class _Sweep:
     """The cases of one verb: grids of values, in order, and the table in which each key was given last."""
 
     def __init__(self, verb: Verb[Any, Any]) -> None:
         self.verb = verb
-        known = declared(verb.settings).items()
-        drawn = DRAWN if verb.draws else ()
-        self.keys = {name: one for name, one in known if not one.rule.local and name not in drawn}
-        self.rest = {name for name, _ in known if name not in self.keys}
+        self.keys = study_keys(verb)
+        self.rest = declared(verb.settings).keys() - self.keys.keys()
         self.grids: list[dict[str, list[Any]]] = []
         self.labels: dict[str, str] = {}
 

@@ -176,7 +176,8 @@ def _problem(case: Learn) -> Problem | InputError:
 
 def _together(case: Learn) -> Hashable:
     """Cases of one target, student and output are solved at once where that changes no digit."""
-    target = (case.target_rank, case.target_exponent, case.target_dimension, case.target_spike)
+    kinds = ("rank", "exponent", "dimension", "eigenvalues", "spike")
+    target = [getattr(case, f"target_{kind}") for kind in kinds]
     at_once = case.shown.name in STUDENTS[case.student].at_once
     return (case.student, case.output, *target) if at_once else None
 

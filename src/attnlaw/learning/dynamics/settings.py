@@ -78,6 +78,7 @@ class TrajectorySettings(Settings):
     target_spike: float | None = again(ProblemSettings, "target_spike")
     target_exponent: float | None = again(ProblemSettings, "target_exponent")
     target_dimension: int = again(ProblemSettings, "target_dimension")
+    target_eigenvalues: str | None = again(ProblemSettings, "target_eigenvalues")
     noise: float = again(ProblemSettings, "noise")
 
     def check(self) -> None:
@@ -91,18 +92,14 @@ class TrajectorySettings(Settings):
     def problem(self) -> Problem:
         """The problem without a number of samples; a `BadSetting` for what it cannot be."""
         from attnlaw.learning.problem import Problem, Target
+        from attnlaw.learning.target_file import stated_target
 
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
-        bulk = (
-            of_rank(self.target_rank)
-            if self.target_exponent is None
-            else Target.power_law(self.target_exponent, self.target_dimension)
-        )
         return Problem(
             tokens=self.tokens,
             output=self.output,
             beta=self.beta,
-            target=bulk if self.target_spike is None else bulk.with_spikes(self.target_spike),
+            target=stated_target(self, of_rank),
             noise=self.noise,
             student=self.student,
             attention=self.attention,

@@ -1,0 +1,89 @@
+"""A study file to fill in, made from a verb's declaration: every key with its meaning and its default."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING
+from typing import Any
+
+from attnlaw.base.declare import Verb
+from attnlaw.base.settings import Declared, declared
+from attnlaw.study.file import Run, study_keys
+
+WIDTH = 110
+
+
+def template(verb: Verb[Any, Any]) -> str:
+    """The text of a study of one verb. As it stands it has one case: the defaults, and what must be given.
+
+    >>> from attnlaw.verbs import verb
+    >>> print(template(verb("two_layer"))[:37])
+    # Two linear layers that interpolate:
+    """
+    keys = study_keys(verb)
+    lines = [
+        f"{verb.title}: a study of the verb {verb.name}, as made by attnlaw study new {verb.name}.",
+        "A key counts once its # is gone; the values are the defaults. All files: docs/scale.md.",
+        "Run it with: attnlaw study run FILE --out DIR, draw it with: attnlaw report DIR --figures pdf",
+    ]
+    head = "\n".join(f"# {line}" for line in lines)
+    fixed = "\n".join(_key(one, keys) for one in keys.values())
+    swept = [one for one in keys.values() if one.is_number and one.rule.many]
+    grid = "\n".join(f"#{one.name} = {_toml(_points(one))}" for one in swept[:2])
+    run = "\n".join(_key(one, keys) for one in declared(Run).values())
+    parts = [
+        f'{head}\nverb = "{verb.name}"',
+        f"[fixed]  # one value for each key\n{fixed}",
+        f'[grid]  # all combinations of lists, or of spans "FROM:TO:COUNT"\n{grid}'.rstrip(),
+        "#[[list]]  # explicit cases, each crossed with the grid; any keys",
+        f"[run]\n{run}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _key(one: Declared, keys: Mapping[str, Declared]) -> str:
+    """What a key means and may be, and its line: commented out where it has a default."""
+    rule = one.rule
+    what = [rule.help.rstrip("."), one.expected]
+    if rule.needs:
+        what.append(f"needs {rule.needs}")
+    if rule.where is not None:
+        owner, attribute = rule.where
+        choices = (keys[owner].rule.choices or {}).items()
+        able = [name for name, variant in choices if getattr(variant, attribute)]
+        what.append(f"where {owner} is {' or '.join(able)}")
+    if rule.rivals:
+        what.append(f"not beside {' or '.join(rule.rivals)}")
+    told = textwrap.wrap("; ".join(what) + ".", WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    words = "\n".join(f"# {line}" for line in told)
+    if one.default is MISSING:
+        return f"{words}\n{one.name} = {_toml(rule.metavar or one.name.upper())}"
+    value = _toml(one.default) if one.default is not None else f"...  # {rule.metavar or 'none unless given'}"
+    return f"{words}\n#{one.name} = {value}"
+
+
+def _points(one: Declared) -> list[Any]:
+    """Two values to sweep over: the default, or the least, and something above it."""
+    rule, whole = one.rule, int in one.kinds and float not in one.kinds
+    known = [value for value in (one.default, rule.least) if isinstance(value, int | float) and value > 0]
+    first = float(known[0]) if known and math.isfinite(known[0]) else 1.0
+    second = min(2.0 * first, rule.most) if rule.most is not None else 2.0 * first
+    pair = dict.fromkeys(_in_bounds(one, first, second))
+    return [int(value) for value in pair] if whole else list(pair)
+
+
+def _in_bounds(one: Declared, *values: float) -> Iterator[float]:
+    above = one.rule.above if one.rule.above is not None else -math.inf
+    yield from (value if value > above else above + value for value in values)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it; a text in quotes is the same in JSON."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    return json.dumps(value, ensure_ascii=False)
