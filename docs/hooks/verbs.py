@@ -51,7 +51,7 @@ def settings_table(settings: Iterable[Declared]) -> str:
 
     "or several": a list, `a,b,c` or FROM:TO:COUNT makes several cases.
     """
-    lines = ["| setting | expected | default | |", "|---|---|---|---|"]
+    lines = ["| setting | expected | default | meaning |", "|---|---|---|---|"]
     for one in settings:
         rule = one.rule
         silent = any(one.default is value for value in (None, False, MISSING))
@@ -67,7 +67,7 @@ def settings_table(settings: Iterable[Declared]) -> str:
 
 def quantities_table(quantities: Iterable[Quantity]) -> str:
     """One line for each quantity: its columns, its symbol, its kind, what it is."""
-    lines = ["| columns | kind | |", "|---|---|---|"]
+    lines = ["| columns | kind | meaning |", "|---|---|---|"]
     for one in quantities:
         names = ", ".join(f"`{name}`" for name in one.columns)
         cells = (f"{names} {one.symbol}", one.kind, one.meaning)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 
 import pytest
+from accessible import CHROMIUM, open_browser, violations_in_all_looks
 from docs.sessions import ROOT
 
 import attnlaw
 
 # Links that a reader may follow; everything else would be fetched by the page itself.
 FOLLOWED = {("a", "href")}
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 FETCHED = ("src", "srcset", "href", "poster", "data", "action")
 
 
@@ -81,10 +80,22 @@ def test_examples_of_docstrings_are_code(site):
     assert text.count('<span class="gp">&gt;&gt;&gt; </span>') > 20
 
 
-@pytest.mark.skipif(
+needs_chromium = pytest.mark.skipif(
     CHROMIUM is None,
     reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
 )
+
+
+@needs_chromium
+def test_the_home_page_has_no_violations(site):
+    pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
+    with open_browser() as browser:
+        # The theme's script names blocks of code, and makes those that scroll reachable.
+        found = violations_in_all_looks(browser, (site / "index.html").as_uri(), "pre[id]")
+    assert found == {"light": [], "dark": [], "phone": []}
+
+
+@needs_chromium
 def test_a_reader_searches_from_the_disk_with_the_network_cut(site):
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     seen = []

@@ -99,7 +99,7 @@ def _tensors(source: Source, tensors: pl.DataFrame, names: Sequence[str]) -> Sec
         more = f"<p class='note'>{rest} more in diff_tensors.parquet.</p>" if rest > 0 else ""
         body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
         told = body if lines else "<p>Every tensor is identical.</p>"
-        blocks.append(f'{title}<div class="card wide meanings">{told}{more}</div>')
+        blocks.append(f'{title}<div class="card wide meanings" tabindex="0">{told}{more}</div>')
     html = (
         '<section id="tensors" aria-labelledby="tensors-title">'
         '<h2 id="tensors-title">Stored tensors, worst first</h2>'

@@ -141,7 +141,7 @@ def meanings(verb: Verb[Any, Any], own: pl.DataFrame, several: bool) -> Section 
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("quantity", "what it is", "found"))
     html = (
         f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{escape(title)}'
-        f'</h2><div class="card wide meanings"><table><thead><tr>{heads}</tr></thead>'
+        f'</h2><div class="card wide meanings" tabindex="0"><table><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div></section>"
     )
     return Section(anchor, verb.title if several else "Quantities", html)

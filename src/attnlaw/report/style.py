@@ -172,7 +172,9 @@ def inline_svg(chart: Any, name: str) -> str:
     # Vega numbers its ids through all charts of a process; here each chart counts its own.
     ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
     own = re.sub(r"<[^>]*>", lambda tag: _own(tag[0], ids), drawn)
-    return DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', own)
+    told = DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', own)
+    # The page tells what the whole drawing is; groups of marks without a name would be told as nothing.
+    return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", told)
 
 
 # Points below a panel on a page that a row of a legend may take, and those of a letter of it.

@@ -122,7 +122,9 @@ def _atlas(summary: dict[str, Any], opened: bool) -> str:
     entry = summary.get("atlas")
     if not entry:
         return ""
-    heads = "".join(f'<th scope="col">{head}</th>' for head in ("", "here", "trained", "lie below", "fresh"))
+    heads = "".join(
+        f'<th scope="col">{head}</th>' for head in ("quantity", "here", "trained", "lie below", "fresh")
+    )
     rows = "".join(
         f'<tr><th scope="row">{escape(label)}</th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
@@ -131,7 +133,7 @@ def _atlas(summary: dict[str, Any], opened: bool) -> str:
     )
     return (
         f'<details class="atlas"{" open" if opened else ""}><summary>Beside other models</summary>'
-        '<div class="wide"><table>'
+        '<div class="wide" tabindex="0"><table>'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{_notes([ranges_of(entry)])}</details>"
     )
 
@@ -160,7 +162,8 @@ def _proxies(names: list[str], models: list[dict[str, Any]], short: Mapping[str,
     note = f'<p class="note" id="shapes">{DIFFER.format(facts=", ".join(differ))}</p>' if differ else ""
     return (
         f'<figure class="card"><p class="meaning">{escape(models[0]["meaning"] or "")}</p>{note}'
-        f'<div class="beside"><div class="wide"><table><thead><tr><th scope="col">log10 of</th>{heads}</tr>'
+        '<div class="beside"><div class="wide" tabindex="0"><table><thead><tr>'
+        f'<th scope="col">log10 of</th>{heads}</tr>'
         f"</thead><tbody>{rows}</tbody></table></div>{drawn}</div></figure>"
     )
 

@@ -167,7 +167,10 @@ function viridis(t) {
 }
 
 const rgb = (channels) => `rgb(${channels.join(" ")})`;
-const inkOn = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#101010" : "#ffffff");
+// Black or white, whichever has the larger contrast: at least 4.58 on any colour.
+const linear = (channel) => (channel <= 10 ? channel / 3294 : ((channel / 255 + 0.055) / 1.055) ** 2.4);
+const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+const inkOn = (channels) => (luminance(channels) > 0.179 ? "#000000" : "#ffffff");
 
 // One colour scale for all shown values: {color(value) -> [fill, ink], low, high} or the categories.
 function colorScale(quantity, values) {

@@ -1,0 +1,19 @@
+"""Names that parts of the theme's pages lack: axe-core would find them."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import Any
+
+SEARCH = 'data-md-component="search" role="dialog"'
+SECTION = re.compile(r'data-md-level="1" aria-labelledby="__nav_(\d+)_label"')
+
+
+def on_post_page(output: str, config: Any, **_: Any) -> str:
+    """The search and the sections of the navigation bear names."""
+    sections = [next(iter(one)) for one in config.nav]
+    named = SECTION.sub(
+        lambda found: f'data-md-level="1" aria-label="{escape(sections[int(found[1]) - 1])}"', output
+    )
+    return named.replace(SEARCH, f'{SEARCH} aria-label="Search"')

@@ -1,0 +1,63 @@
+"""axe-core on pages in a real browser: what keeps a reader with a screen reader, a keyboard or weak eyes out.
+
+`axe-playwright-python` ships axe-core inside its wheel, so that no network is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+# How a page is looked at, and which rules of axe-core are asked: a dark theme changes colours and nothing
+# else, the width of a phone everything but colours.
+CONTRAST = "color-contrast"
+LOOKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "light": ({"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}, {}),
+    "dark": ({"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"}, {"runOnly": [CONTRAST]}),
+    "phone": (
+        {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
+        {"rules": {CONTRAST: {"enabled": False}}},
+    ),
+}
+
+
+@contextmanager
+def open_browser() -> Iterator[Any]:
+    """chromium, closed at the end."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def violations(page: Any, asked: Mapping[str, Any] | None = None) -> list[str]:
+    """What axe-core finds on a page that is loaded: the rule, and the first place that breaks it."""
+    source = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page.evaluate(f"{source}; undefined")  # past the page's policy, which allows no script but its own
+    found = page.evaluate(
+        "(asked) => axe.run(document, asked)", {"resultTypes": ["violations"], **(asked or {})}
+    )
+    return [
+        f"{one['id']} ({one['help']}): {len(one['nodes'])}, such as {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+    ]
+
+
+def violations_in_all_looks(browser: Any, address: str, ready: str = "body") -> dict[str, list[str]]:
+    """What axe-core finds on the page of an address, with the network cut, once `ready` is there."""
+    found = {}
+    for look, (options, asked) in LOOKS.items():
+        context = browser.new_context(offline=True, reduced_motion="reduce", **options)
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector(ready, state="attached")
+        found[look] = violations(page, asked)
+        context.close()
+    return found
