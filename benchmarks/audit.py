@@ -239,7 +239,9 @@ def measure_side(made: Callable[[str], Callable[[], object]], folder: str) -> No
     found = run()
     ended = time.perf_counter()
     figures = {"after": ended - imported, "with": ended - started, "cpu": time.process_time() - worked}
-    if isinstance(found, float):
+    if isinstance(found, dict):
+        figures |= found
+    elif isinstance(found, float):
         figures["found"] = found
     print(json.dumps(figures | {"peak": peak_megabytes()}))
 

@@ -1,15 +1,16 @@
-"""Run every benchmark, print the table of all claims, and write it to docs/benchmarks.md; to README.md the
+"""Run benchmarks and renew their rows in the table of all claims: in docs/benchmarks.md, and in README.md the
 rows that have a peer.
 
     python benchmarks/table.py [NAME...]      (default: all of SCRIPTS)
 
 Each benchmark runs its own side and its peer's in one go, on this machine, one after the other. Run it on a
-machine with nothing else to do; exits with status 1 when a claim does not hold. With names, only those run
-and only the table on the screen is made.
+machine with nothing else to do; exits with status 1 when a claim does not hold. Rows are kept in
+benchmarks/measured.json with the day and the version that they are of: with names, only those are renewed.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import platform
@@ -18,6 +19,7 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = (
@@ -34,9 +36,12 @@ SCRIPTS = (
     "margins",
     "study",
     "report",
+    "paths",
+    "logits",
 )
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
+MEASURED = ROOT / "benchmarks" / "measured.json"
 # Where the table stands in README.md and docs/benchmarks.md.
 START, END = "<!-- measured -->\n", "<!-- end of measured -->"
 
@@ -61,29 +66,52 @@ def write_between(file: Path, table: str, marks: tuple[str, str] = (START, END))
     file.write_text(f"{before}{marks[0]}{table}{marks[1]}{after}", encoding="utf-8")
 
 
+def line(row: dict[str, Any]) -> str:
+    bound = "at least" if row["least"] else "at most"
+    missed = "" if row["holds"] else ", MISSED"
+    return (
+        f"| {row['task']} | {row['ours']} | {row['peer']} | **{number(row['measured'])}** | "
+        f"{bound} {number(row['goal'])}{missed} |"
+    )
+
+
+def kept() -> dict[str, dict[str, Any]]:
+    """Of each benchmark that was run its rows, with the day, the version and the machine."""
+    return json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
+
+
+def keep(name: str, rows: list[dict[str, Any]]) -> None:
+    """Put the rows of a benchmark in the place of those that it had."""
+    found = kept() | {name: {"day": datetime.date.today().isoformat(), "machine": machine(), "rows": rows}}
+    ordered = {own: found[own] for own in SCRIPTS if own in found}
+    MEASURED.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+def write() -> None:
+    """Write both tables from the rows that are kept."""
+    found = kept()
+    rows = [row for own in found.values() for row in own["rows"]]
+    machines = list(dict.fromkeys(f"{own['machine']} {own['day']}." for own in found.values()))
+    never = [name for name in SCRIPTS if name not in found]
+    told = [*machines, *([f"Not run for this table: {', '.join(never)}."] if never else [])]
+    text = "\n".join(told) + f"\n\n{HEAD}" + "\n".join(map(line, rows)) + "\n"
+    write_between(ROOT / "docs" / "benchmarks.md", text)
+    compared = [line(row) for row in rows if row["peer"] != ALONE]
+    write_between(ROOT / "README.md", HEAD + "\n".join(compared) + "\n")
+
+
 def main() -> int:
-    chosen = sys.argv[1:] or list(SCRIPTS)
     status = 0
     with tempfile.TemporaryDirectory() as folder:
-        claims = Path(folder) / "claims.jsonl"
-        claims.touch()
-        for name in chosen:
+        for name in sys.argv[1:] or SCRIPTS:
             print(f"== {name}", flush=True)
+            claims = Path(folder) / f"{name}.jsonl"
             script = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py")]
             status |= subprocess.run(script, env={**os.environ, "ATTNLAW_CLAIMS": str(claims)}).returncode
-        rows = [json.loads(line) for line in claims.read_text().splitlines()]
-    lines = [
-        f"| {row['task']} | {row['ours']} | {row['peer']} | **{number(row['measured'])}** | "
-        f"{'at least' if row['least'] else 'at most'} {number(row['goal'])}"
-        f"{'' if row['holds'] else ', MISSED'} |"
-        for row in rows
-    ]
-    text = f"{machine()}\n\n{HEAD}" + "\n".join(lines) + "\n"
-    print(text)
-    if set(chosen) == set(SCRIPTS):
-        write_between(ROOT / "docs" / "benchmarks.md", text)
-        compared = [line for row, line in zip(rows, lines, strict=True) if row["peer"] != ALONE]
-        write_between(ROOT / "README.md", HEAD + "\n".join(compared) + "\n")
+            if claims.exists():
+                keep(name, [json.loads(row) for row in claims.read_text().splitlines()])
+    write()
+    print((ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"))
     return int(status != 0)
 
 
