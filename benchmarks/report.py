@@ -1,6 +1,7 @@
-"""A report of 32 layers and 32 heads: its size, and the time until it answers in chromium.
+"""A report of 32 layers and 32 heads: its size, what writing it costs, and the time until it answers in chromium.
 
-Limits: 15 MB and 3 s (median of five loads of the page from disk, in a new browser context each).
+Limits: 15 MB, 10 CPU seconds, and 3 s of a wall clock (median of five loads of the page from disk, in a new
+browser context each).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from attnlaw.report.audited import SCHEMAS, AuditRows
 from attnlaw.report.page import audit_page
 
 DEPTH, HEADS, HEAD_WIDTH, HIDDEN, INNER = 32, 32, 128, 4096, 11008
-MEGABYTES, SECONDS, LOADS = 15.0, 3.0, 5
+MEGABYTES, WRITTEN, SECONDS, LOADS = 15.0, 10.0, 3.0, 5
 
 
 def rows() -> AuditRows:
@@ -63,7 +64,7 @@ def rows() -> AuditRows:
     shares = dict.fromkeys(("share_qk", "share_vo", "share_ffn"), 0.33)
     tables = {"matrices": matrices, "spectra": spectra, "fits": fits, "curves": curves}
     tables["layers"] = [layer | shares for layer in layers]
-    made = {name: frame(tables[name], schema) for name, schema in SCHEMAS.items()}
+    made = {name: frame(tables.get(name, []), schema) for name, schema in SCHEMAS.items()}
     return AuditRows((_summary(len(matrices)),), made)
 
 
@@ -112,13 +113,16 @@ def main() -> int:
     audit = rows()
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
-        start = time.perf_counter()
+        start = time.process_time()
         page.write_text(audit_page(audit), encoding="utf-8")
-        written = time.perf_counter() - start
+        written = time.process_time() - start
         megabytes = page.stat().st_size / 1e6
         claims = Claims()
         task = f"report of {audit.matrices.height} matrices (32 layers, 32 heads)"
-        claims.add(f"{task}, MB", f"written in {written:.1f} s", "no peer", megabytes, MEGABYTES, least=False)
+        claims.add(f"{task}, MB", f"{megabytes:.1f} MB", "no peer", megabytes, MEGABYTES, least=False)
+        claims.add(
+            f"{task}, CPU seconds to write it", f"{written:.1f} s", "no peer", written, WRITTEN, least=False
+        )
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
         if chromium is None:
             print("time to interactive: left out, no chromium; enable it with: apt-get install chromium")
