@@ -1,4 +1,4 @@
-"""A report of 32 layers and 32 heads: its size, what writing it costs, and the time until it answers in chromium.
+"""A report of 32 layers and 32 heads: its size, what writing it costs, and when it answers in chromium.
 
 Limits: 15 MB, 10 CPU seconds, and 3 s of a wall clock (median of five loads of the page from disk, in a new
 browser context each).

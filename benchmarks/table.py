@@ -91,9 +91,12 @@ def write() -> None:
     """Write both tables from the rows that are kept."""
     found = kept()
     rows = [row for own in found.values() for row in own["rows"]]
-    machines = list(dict.fromkeys(f"{own['machine']} {own['day']}." for own in found.values()))
-    never = [name for name in SCRIPTS if name not in found]
-    told = [*machines, *([f"Not run for this table: {', '.join(never)}."] if never else [])]
+    runs: dict[str, list[str]] = {}
+    for name, own in found.items():
+        runs.setdefault(f"{own['day']}. {own['machine']}", []).append(name)
+    told = [f"- {', '.join(names)}: {run}" for run, names in runs.items()]
+    if never := [name for name in SCRIPTS if name not in found]:
+        told.append(f"- not run for this table: {', '.join(never)}")
     text = "\n".join(told) + f"\n\n{HEAD}" + "\n".join(map(line, rows)) + "\n"
     write_between(ROOT / "docs" / "benchmarks.md", text)
     compared = [line(row) for row in rows if row["peer"] != ALONE]
