@@ -87,6 +87,27 @@ def test_rxnfp_fine_tuned_against_the_oracle():
     assert_rows_equal(found, expected)
 
 
+def test_two_layers_of_whisper_with_cross_attention_against_the_oracle(tmp_path):
+    import torch
+
+    whole = torch.load(
+        real_checkpoint("whisper-tiny.en") / "tiny.en.pt", map_location="cpu", weights_only=True
+    )
+    state = {
+        name: tensor
+        for name, tensor in whole["model_state_dict"].items()
+        if ".blocks." not in name or ".blocks.0." in name
+    }
+    dims = whole["dims"] | {"n_audio_layer": 1, "n_text_layer": 1}
+    torch.save({"dims": dims, "model_state_dict": state}, tmp_path / "tiny.pt")
+    layers = oracle.whisper({name: tensor.double().numpy() for name, tensor in state.items()}, 1, 1, 6)
+    expected = oracle.evaluate(layers, range(2), 384, 1.13)
+    found = audit(tmp_path / "tiny.pt", jobs=1)
+    assert "cross attention" in found.summary["extensions"]
+    assert_equal(found, expected)
+    assert_rows_equal(found, expected)
+
+
 def test_minilm_against_the_oracle():
     folder = real_checkpoint("minilm")
     expected = oracle.evaluate(
@@ -97,6 +118,7 @@ def test_minilm_against_the_oracle():
     assert_rows_equal(found, expected)
 
 
+@pytest.mark.long
 def test_whisper_with_cross_attention_against_the_oracle():
     folder = real_checkpoint("whisper-tiny.en")
     state = torch_state(folder / "tiny.en.pt", "model_state_dict")
