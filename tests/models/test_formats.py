@@ -273,7 +273,7 @@ def test_a_format_is_a_file_and_a_line(tmp_path: Path, monkeypatch: pytest.Monke
     for source in (tmp_path / "block.npz", tmp_path):
         model = open_model(source, heads=2)
         assert np.array_equal(model.read(model.layers[0].attention.output), np.eye(4))
-    with pytest.raises(InputError, match=r"b\.x: a \.x file needs the package no_such_package.*attnlaw\[x\]"):
+    with pytest.raises(InputError, match=r"b\.x: a \.x file needs no_such_package.*attnlaw\[x\]"):
         Format((".x",), "toy_format:Lacking", extra="x").open(tmp_path / "b.x")
 
 

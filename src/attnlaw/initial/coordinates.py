@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.base.declare import Progress, silent
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting, needing
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.shown import Shown
 from attnlaw.initial.tokens import Tokens
@@ -51,10 +51,8 @@ def coordinate_check(
     """The change of logits after `steps` of SGD at a width, of which no matrix is ever drawn."""
     if width % HEAD_WIDTH:
         raise BadSetting("width", f"expected a multiple of {HEAD_WIDTH}, the width of a head", width)
-    try:
+    with needing("a step of training", "lens"):
         from attnlaw.initial.lazy_model import lazy_model
-    except ImportError as error:
-        raise InputError("steps need torch and transformers: pip install 'attnlaw[lens]'") from error
     std, rates = _scales(width, parametrisation, rate)
     tokens, changes = Tokens(IDS), []
     for draw in range(draws):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.base.declare import Progress, silent
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import needing
 from attnlaw.initial.architecture import Architecture
 from attnlaw.initial.records import GradientLaw, MatrixGradient, spread_of
 from attnlaw.initial.tokens import Tokens
@@ -34,10 +34,8 @@ def gradient_law(
 
     L is the mean loss of the next token (BERT: of every token itself). Needs torch and transformers.
     """
-    try:
+    with needing("the law of gradients", "lens"):
         from attnlaw.initial.lazy_model import lazy_model
-    except ImportError as error:
-        raise InputError("gradients need torch and transformers: pip install 'attnlaw[lens]'") from error
     drawn: dict[str, list[float]] = {}
     for draw in range(draws):
         progress(draw, draws)

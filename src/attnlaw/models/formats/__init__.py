@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import needing
 from attnlaw.models.tensors import Tensors
 
 
@@ -29,16 +30,10 @@ class Format:
     def open(self, path: Path) -> Tensors:
         """The tensors of one file."""
         module, _, name = self.reader.partition(":")
-        try:
+        with needing(f"{path}: a {path.suffix} file", self.extra) if self.extra else nullcontext():
             reader: Callable[[Path], Tensors] = getattr(import_module(module), name)
-            return reader(path)
-        except ImportError as error:
-            if self.extra is None:
-                raise
-            raise InputError(
-                f"{path}: a {path.suffix} file needs the package {error.name or self.extra}; "
-                f"install it with: pip install 'attnlaw[{self.extra}]'"
-            ) from error
+            found: Tensors = reader(path)
+        return found
 
 
 # Best first. Optimizer states and training arguments match none of the patterns.

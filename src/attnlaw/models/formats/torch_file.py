@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, needing
 from attnlaw.models.formats.fairseq import current_name, fairseq_sizes
 from attnlaw.models.formats.pickle_screen import Suspect, screen_file
 from attnlaw.models.formats.plain import plain_entries
@@ -81,10 +81,8 @@ class TorchFile(Tensors):
 
 def import_torch(reason: str) -> Any:
     """The torch module, or one line on how to get it."""
-    try:
+    with needing(reason, "torch"):
         import torch
-    except ImportError as error:
-        raise InputError(f"{reason} needs PyTorch; install it with: pip install 'attnlaw[torch]'") from error
     return torch
 
 
