@@ -38,6 +38,7 @@ SCRIPTS = (
     "report",
     "paths",
     "logits",
+    "lab",
 )
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"

@@ -80,6 +80,7 @@ _PUBLIC: dict[str, str] = {
     "simulate_ensemble": "attnlaw.regression.learners",
     "simulate_index": "attnlaw.implicit.single_index",
     "simulate_ridge": "attnlaw.regression.simulate",
+    "spectrum_at": "attnlaw.auditing.place",
     "state_evolution": "attnlaw.learning.state_evolution",
     "thresholds": "attnlaw.learning.thresholds",
     "train_completion": "attnlaw.implicit.completion",

@@ -59,6 +59,8 @@ class Setting:
     where: tuple[str, str] | None = None  # (setting, attribute of its chosen variant) that makes it count
     local: bool = False  # how this machine works (threads): changes no number, is in no row and no study
     metavar: str | None = None
+    usual: tuple[float, float] | None = None  # what a slider of it spans; others are as good
+    lab: Any = None  # the value that the lab starts with, where that is not the default
 
     @property
     def rivals(self) -> tuple[str, ...]:

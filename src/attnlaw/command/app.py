@@ -29,6 +29,7 @@ OVER_VERBS = {
         "A paper's figures: run, drawn, published numbers beside ours.",
     ),
     "report": ("attnlaw.command.report", "Write report.html from saved rows; nothing is computed anew."),
+    "lab": ("attnlaw.command.lab", "Theory under sliders, in a browser on this machine."),
 }
 Body = Callable[[dict[str, Any]], int]
 

@@ -20,8 +20,12 @@ LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of
 class ProblemSettings(Settings):
     """What is learned, from how much data, by whom."""
 
-    alpha: float = setting(0.2, "Samples over d²: α = n/d².", symbol="α", above=0, many=True, panel=PROBLEM)
-    tokens: int = setting(1, "Tokens per sample.", symbol="T", least=1, many=True, panel=PROBLEM)
+    alpha: float = setting(
+        0.2, "Samples over d²: α = n/d².", symbol="α", above=0, many=True, panel=PROBLEM, usual=(0.02, 2)
+    )
+    tokens: int = setting(
+        1, "Tokens per sample.", symbol="T", least=1, many=True, panel=PROBLEM, usual=(1, 8)
+    )
     output: str = setting(
         "linear",
         "What labels show of the scores: linear, softmax (of rows), or hardmax (bayes only).",
@@ -34,6 +38,7 @@ class ProblemSettings(Settings):
         "Inverse temperature of the softmax.",
         symbol="β",
         above=0,
+        usual=(0.1, 10),
         where=("output", "tempered"),
         many=True,
         panel=PROBLEM,
@@ -75,6 +80,7 @@ class ProblemSettings(Settings):
         symbol="κ₀",
         least=1e-9,
         most=1e9,
+        usual=(0.05, 1.5),
         unless=("target_exponent", "target_eigenvalues"),
         many=True,
         panel=PROBLEM,
@@ -83,6 +89,7 @@ class ProblemSettings(Settings):
         None,
         "One eigenvalue (untied: singular value) of the target outside its bulk.",
         above=0,
+        usual=(0.5, 10),
         many=True,
         panel=PROBLEM,
     )
@@ -91,6 +98,7 @@ class ProblemSettings(Settings):
         "Instead of a rank: eigenvalues k^−γ, k = 1..d; up to γ = 1/2 their second moment diverges.",
         symbol="γ",
         above=0.5,
+        usual=(0.6, 3),
         unless="target_eigenvalues",
         many=True,
         panel=PROBLEM,
@@ -100,6 +108,7 @@ class ProblemSettings(Settings):
         "The d of the target's exponent.",
         least=1,
         most=10**7,
+        usual=(100, 1_000_000),
         needs="target_exponent",
         many=True,
         panel=PROBLEM,
@@ -112,12 +121,15 @@ class ProblemSettings(Settings):
         panel=PROBLEM,
         metavar="FILE",
     )
-    noise: float = setting(0.0, "Label noise, a variance.", symbol="Δ", least=0, many=True, panel=PROBLEM)
+    noise: float = setting(
+        0.0, "Label noise, a variance.", symbol="Δ", least=0, many=True, panel=PROBLEM, usual=(0, 2)
+    )
     weight_decay: float = setting(
         0.1,
         "Penalty: λ̃ = √κ λ on factors W of ratio κ (factorized; untied 2√κ λ), λ on S (direct).",
         symbol="λ",
         least=0,
+        usual=(0, 2),
         where=("student", "penalised"),
         many=True,
         panel=PROBLEM,
@@ -127,6 +139,7 @@ class ProblemSettings(Settings):
         "Width of the factors, κ = m/d, where it is less than the rank that they would learn.",
         symbol="κ",
         above=0,
+        usual=(0.05, 1),
         where=("student", "factored"),
         many=True,
         panel=PROBLEM,
@@ -137,6 +150,7 @@ class ProblemSettings(Settings):
         "not one-pass SGD).",
         symbol="t",
         above=0,
+        usual=(0.01, 100),
         where=("student", "flowing"),
         many=True,
         panel=PROBLEM,

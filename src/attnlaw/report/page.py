@@ -188,7 +188,7 @@ def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, 
             "title": escape(title),
             "lead": escape(lead),
             "version": escape(__version__),
-            "style": _template("page.css"),
+            "style": colours() + _template("page.css"),
             "navigation": links,
             "sections": "\n".join(part.html for part in parts),
             "data": inert_json(data),
@@ -196,6 +196,11 @@ def page(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, 
             "script_hash": digest,
         },
     )
+
+
+def colours() -> str:
+    """The variables that stand for the colours of charts inside a page, as CSS."""
+    return _template("colours.css")
 
 
 def explorer_section(title: str, constant: str = "") -> Section:

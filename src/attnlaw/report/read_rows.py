@@ -49,12 +49,24 @@ def read_command(folder: Path, name: str) -> Saved:
             yield read_table(place, remedy, {"case": pl.Int64()})
 
     path = folder / ROWS
-    rows = read_table(path, remedy, TEXTS).with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
+    rows = _placed(read_table(path, remedy, TEXTS))
     saved = _checked(folder, rows, _Written(path, "case", tables, remedy))
     first = next((table for source in saved.sources for table in source.tables.values()), None)
     if rows.height > 1 or first is None or not first.height:
         return saved
     return replace(saved, listed=first.drop("case"))
+
+
+def rows_in_hand(rows: pl.DataFrame, tables: Mapping[str, pl.DataFrame], name: str) -> Saved:
+    """The same of rows that were never written."""
+    here = Path(name)
+    written = _Written(here, "case", lambda table, own: iter([tables[table]] if table in tables else []), "")
+    return _checked(here, _placed(rows), written)
+
+
+def _placed(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with their places, by which tables know them."""
+    return rows.with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
 
 
 def read_study(folder: Path) -> Saved:

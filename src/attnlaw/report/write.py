@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -31,7 +30,7 @@ from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
 from attnlaw.report.paper import save_figure, save_figures
 from attnlaw.report.read import read_saved
-from attnlaw.report.read_rows import read_command
+from attnlaw.report.read_rows import rows_in_hand
 from attnlaw.report.saved import Saved
 from attnlaw.report.source import endings
 
@@ -113,17 +112,21 @@ def draw(done: Done, path: Path) -> None:
 
 def figures_in_hand(done: Done) -> list[Figure]:
     """The figures of what was found, before anything is written."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name, data in _files(done, drawn=len(done[0][1]) == 1).items():
-            (Path(folder) / name).write_bytes(data)
-        return figures_of(read_command(Path(folder), done[0][0].name).sources)
+    rows, tables = _frames(done, drawn=len(done[0][1]) == 1)
+    return figures_of(rows_in_hand(rows, tables, done[0][0].name).sources)
 
 
-def _files(done: Done, drawn: bool = False) -> dict[str, bytes]:
-    """Rows and tables as files; `case` is the place of a row. `drawn`: also tables for a figure alone."""
+def _files(done: Done) -> dict[str, bytes]:
+    """Rows and tables as files."""
+    rows, tables = _frames(done)
+    return {ROWS: parquet(rows)} | {f"{name}.parquet": parquet(table) for name, table in tables.items()}
+
+
+def _frames(done: Done, drawn: bool = False) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+    """Rows, and tables by name; `case` is the place of a row. `drawn`: also tables for a figure alone."""
     every = [(verb, *pair) for verb, pairs in done for pair in pairs]
     kinds = {name: kind for verb, _ in done for name, kind in verb.schema.items()}
-    files = {ROWS: parquet(frame((_row(*one) for one in every), schema_of(kinds)))}
+    tables = {}
     for verb, _ in done:
         for table in verb.tables:
             parts = [
@@ -133,8 +136,8 @@ def _files(done: Done, drawn: bool = False) -> dict[str, bytes]:
                 if (part := (table.drawn if drawn and table.drawn else table.rows)(found)) is not None
             ]
             if parts:
-                files[f"{table.name}.parquet"] = parquet(pl.concat(parts, how="diagonal_relaxed"))
-    return files
+                tables[table.name] = pl.concat(parts, how="diagonal_relaxed")
+    return frame((_row(*one) for one in every), schema_of(kinds)), tables
 
 
 def _row(verb: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:

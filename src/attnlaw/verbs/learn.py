@@ -39,6 +39,7 @@ class Learn(ProblemSettings):
         "Also the sample ratios where learning changes (hardmax labels never reveal the target: none).",
         where=("output", "revealing"),
         panel=RUN,
+        lab=True,
     )
     spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
 
@@ -55,6 +56,8 @@ class Simulate(Learn):
         many=True,
         panel=RUN,
         metavar="D",
+        usual=(10, 100),
+        lab=40,
     )
     sensing: str = setting(
         "tokens",
@@ -70,8 +73,9 @@ class Simulate(Learn):
         least=1,
         panel=RUN,
         metavar="K",
+        usual=(1, 32),
     )
-    seed: int = setting(0, "Seed of the simulation.", least=0, panel=RUN)
+    seed: int = setting(0, "Seed of the simulation.", least=0, panel=RUN, usual=(0, 20))
 
 
 MEASURED = (

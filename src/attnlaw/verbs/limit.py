@@ -32,7 +32,9 @@ class Limit(Settings):
     variance of the score p_ii, the randomness of the inputs included (arXiv 2506.00846).
     """
 
-    tokens: int = setting(4, "Random tokens.", symbol="s", least=1, unless=GIVEN, many=True, panel=TOKENS)
+    tokens: int = setting(
+        4, "Random tokens.", symbol="s", least=1, unless=GIVEN, many=True, panel=TOKENS, usual=(1, 32)
+    )
     activation: str = setting(
         "identity",
         "psi in the random tokens psi(W h).",
@@ -61,9 +63,11 @@ class Limit(Settings):
         metavar="FILE",
         panel=TOKENS,
     )
-    token: int = setting(1, "The token whose output is read, from 1.", symbol="i", least=1, panel=TOKENS)
+    token: int = setting(
+        1, "The token whose output is read, from 1.", symbol="i", least=1, panel=TOKENS, usual=(1, 8)
+    )
 
-    heads: int = setting(2, "Heads.", symbol="H", least=1, most=MOST, many=True, panel=LAYER)
+    heads: int = setting(2, "Heads.", symbol="H", least=1, most=MOST, many=True, panel=LAYER, usual=(1, 64))
     width: float = setting(
         math.inf,
         "Width; inf is the limit.",
@@ -74,6 +78,8 @@ class Limit(Settings):
         many=True,
         cases=(16, 64, 256, 1024, math.inf),
         panel=LAYER,
+        usual=(4, 4096),
+        lab=64,
     )
     head_width: int | None = setting(
         None, "Width of a head, else the layer's.", symbol="n_H", least=1, most=MOST, many=True, panel=LAYER
@@ -81,12 +87,26 @@ class Limit(Settings):
     mask: str = setting("none", "Which tokens a token sees.", choices=MASKS, many=True, panel=LAYER)
     scaling: str = setting("1/sqrt(n)", "Of the scores.", choices=SCALINGS, many=True, panel=LAYER)
     depth: int = setting(
-        1, "Layers; the law is that of the last one's output.", least=1, most=MOST, many=True, panel=LAYER
+        1,
+        "Layers; the law is that of the last one's output.",
+        least=1,
+        most=MOST,
+        many=True,
+        panel=LAYER,
+        usual=(1, 8),
     )
     residual: bool = setting(False, "Add each layer's input to its output.", panel=LAYER)
     normalise: bool = setting(False, "RMSNorm before each layer.", panel=LAYER)
 
-    draws: int = setting(50_000, "Draws for each width.", least=BATCHES, most=MOST_DRAWS, panel=LAW)
+    draws: int = setting(
+        50_000,
+        "Draws for each width.",
+        least=BATCHES,
+        most=MOST_DRAWS,
+        panel=LAW,
+        usual=(1000, 100_000),
+        lab=5000,
+    )
     other_scaling: str | None = setting(
         None, "Also the distance to the limit of this scaling.", choices=SCALINGS, panel=LAW
     )
@@ -96,7 +116,7 @@ class Limit(Settings):
     kernel: bool = setting(
         False, "Also the paper's distance: kernel estimates from a draw for each variance.", panel=LAW
     )
-    seed: int = setting(0, "Seed; equal seeds repeat the table.", least=0, panel=LAW)
+    seed: int = setting(0, "Seed; equal seeds repeat the table.", least=0, panel=LAW, usual=(0, 20))
 
     def check(self) -> None:
         finite = self.width != math.inf

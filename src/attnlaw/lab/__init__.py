@@ -1,0 +1,14 @@
+"""The lab: theory that moves under a slider. A page for every verb, in a browser, served on this machine.
+
+| file | idea |
+|---|---|
+| `controls` | declared settings -> sliders, choices, switches, texts |
+| `states` | what controls say -> settings, and the words that repeat them in Python and on the command line |
+| `shown` | results -> HTML: charts, a table, those words |
+| `training` | a simulation in the background, which can be stopped |
+| `heads` | a head of a model, laws over its spectrum |
+| `pages/` | the marimo apps: they hold what is on the page, and nothing else |
+| `serve` | all pages on 127.0.0.1 |
+
+marimo lives here only.
+"""

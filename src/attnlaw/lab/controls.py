@@ -1,0 +1,132 @@
+"""Declared settings as controls: what a slider spans, which choices there are. No control knows a verb."""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass
+from typing import Any
+
+from attnlaw.base.settings import Declared, Settings, declared
+
+STEPS = 100  # of a slider between its ends, at most
+PER_DECADE = 25  # of a slider whose ends are far apart
+FAR = 50.0  # high over low from which steps are even in the logarithm
+DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Control:
+    """One setting on a page: `kind` is one of `KINDS`, `steps` of a slider, `options` of a choice.
+
+    `optional`: it may be left out, and is so at first.
+    """
+
+    name: str
+    label: str
+    help: str
+    panel: str
+    kind: str
+    value: Any
+    steps: tuple[float, ...] = ()
+    options: tuple[str, ...] = ()
+    optional: bool = False
+
+
+def controls(settings: type[Settings], but: tuple[str, ...] = ()) -> list[Control]:
+    """The controls of a record of settings, in its order, without those of some names."""
+    known = declared(settings)
+    return [control(one) for name, one in known.items() if name not in but and not one.rule.local]
+
+
+def control(one: Declared) -> Control:
+    """The control of a setting."""
+    kind = next(kind for kind, fits in KINDS.items() if fits(one))
+    optional = one.default is None
+    value = _start(one)
+    common = (one.name, one.label, one.rule.help, one.rule.panel, kind)
+    if kind == "slider":
+        steps = slider_steps(one)
+        return Control(*common, _nearest(steps, value), tuple(steps), optional=optional)
+    return Control(*common, value, options=tuple(one.rule.choices or ()), optional=optional)
+
+
+KINDS: dict[str, Callable[[Declared], bool]] = {
+    "switch": lambda one: one.kinds == (bool,),
+    "choice": lambda one: one.rule.choices is not None,
+    "slider": lambda one: bool(one.kinds) and one.is_number,
+    "text": lambda one: True,
+}
+
+
+def slider_steps(one: Declared) -> list[float]:
+    """The values that a slider takes, its start among them: even, or even in the logarithm.
+
+    >>> from attnlaw.base.settings import Setting
+    >>> share = Declared("p", Setting("", above=0, most=1), (float,), 0.5)
+    >>> slider_steps(share)[:2], slider_steps(share)[-1], len(slider_steps(share))
+    ([0.01, 0.02], 1.0, 100)
+    >>> slider_steps(Declared("n", Setting("", least=1), (int,), 100))[:3]
+    [10, 11, 12]
+    """
+    low, high = _span(one)
+    if low > 0 and high / low >= FAR:
+        count = math.ceil(PER_DECADE * math.log10(high / low))
+        values = [_rounded(low * (high / low) ** (i / count)) for i in range(count + 1)]
+    else:
+        step = _round_step((high - low) / STEPS)
+        inner = range(math.ceil(low / step), math.floor(high / step) + 1)
+        values = [low, *(round(i * step, 12) for i in inner), high]
+    if float not in one.kinds:
+        values = [round(value) for value in values]
+    start = _start(one)
+    if isinstance(start, int | float) and math.isfinite(start):
+        values.append(start)
+    above = one.rule.above
+    steps: list[float] = []
+    for value in dict.fromkeys(values):
+        if above is None or value > above:
+            insort(steps, value)
+    return steps
+
+
+def _round_step(least: float) -> float:
+    """The smallest of 1, 2, 5, 10, ... times a power of ten that is not less.
+
+    >>> _round_step(0.0145), _round_step(0.02)
+    (0.02, 0.02)
+    """
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
+
+
+def _span(one: Declared) -> tuple[float, float]:
+    """The ends of a slider: those that are declared, else those of its bounds, else around its default."""
+    rule = one.rule
+    if rule.usual is not None:
+        return rule.usual
+    start = _start(one)
+    middle = float(start) if isinstance(start, int | float) and math.isfinite(start) else 0.0
+    low = rule.least if rule.least is not None else rule.above
+    if low is not None and rule.most is not None and rule.most <= FAR * max(abs(low), 1.0):
+        return low, rule.most
+    around = (middle / 10, middle * 10) if middle > 0 else (0.0, 1.0 if float in one.kinds else 10.0)
+    return max(around[0], low or 0.0), min(around[1], rule.most or math.inf)
+
+
+def _start(one: Declared) -> Any:
+    if one.rule.lab is not None:
+        return one.rule.lab
+    return None if one.default is MISSING else one.default
+
+
+def _nearest(steps: list[float], value: Any) -> float:
+    """The step where a slider stands at first: in the middle where nothing says another."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return steps[len(steps) // 2]
+    return min(steps, key=lambda step: abs(step - value))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

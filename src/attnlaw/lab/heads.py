@@ -1,0 +1,155 @@
+"""The page of an audit: a matrix of a model, chosen by its place, with laws over its spectrum."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import polars as pl
+
+from attnlaw.auditing.place import is_saved, measured
+from attnlaw.auditing.quantities import MATRICES
+from attnlaw.auditing.rows import spectrum_of
+from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Outcome, with_error
+from attnlaw.base.shown import cell
+from attnlaw.fits.fit import FITTERS, Fit, fit_law
+from attnlaw.fits.values import positive_values
+from attnlaw.lab.controls import Control
+from attnlaw.lab.shown import table_html, words_html
+from attnlaw.models.network import KINDS
+from attnlaw.report.overlay import laws_over
+from attnlaw.report.style import inline_svg
+from attnlaw.spectra.spectrum import Spectrum
+
+MATRIX, OVER = "Matrix", "Laws over it"
+CHOSEN = ("model", "stack", "kind", "layer", "head", "expert")
+AT_FIRST = ("random", "heavy-tailed", "learned")
+TOLD = (
+    "spectral_norm",
+    "frobenius_norm",
+    "stable_rank",
+    "effective_rank",
+    "condition",
+    "random_p_value",
+    "outliers",
+)
+# As maps of heads have them; a lognormal is compared with the power law and stands in no map.
+COLOURS = {"random": 7, "power-law": 5, "lognormal": 3, "heavy-tailed": 1, "learned": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """The matrices of a model with their spectra, and where they come from."""
+
+    source: str
+    matrices: pl.DataFrame
+    spectra: pl.DataFrame
+
+    @classmethod
+    def opened(cls, source: str) -> Audited:
+        """What an audit wrote, or a checkpoint, which is measured now."""
+        return cls(source, *measured(source))
+
+    @property
+    def controls(self) -> list[Control]:
+        """A control for each part of a place that varies, and a switch for each law."""
+        found = []
+        for name in CHOSEN:
+            values = self.matrices[name].drop_nulls().unique(maintain_order=True).to_list()
+            if len(values) > 1:
+                found.append(_control(name, values))
+        laws = [Control(law, law, "", OVER, "switch", law in AT_FIRST) for law in FITTERS]
+        return found + laws
+
+    def state(self, values: Mapping[str, Any]) -> Laid:
+        """The matrix and the laws that the controls tell."""
+        asked = {name: values[name] for name in CHOSEN if name in values}
+        rows = self.matrices.with_row_index("_row")
+        for name, value in asked.items():
+            rows = rows.filter(pl.col(name).is_null() | (pl.col(name) == value))
+        if not rows.height:
+            raise InputError(f"there is no {', '.join(f'{name} {value}' for name, value in asked.items())}")
+        row = rows.row(0, named=True)
+        kept = self.spectra["singular_values"][row["_row"]]
+        if kept is None:
+            raise InputError("its spectrum was approximated and has no values; audit it exactly")
+        laws = [law for law in FITTERS if values.get(law)]
+        return Laid(self.source, row, spectrum_of(row, kept), laws)
+
+
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """One matrix with some laws."""
+
+    source: str
+    row: Mapping[str, Any]
+    spectrum: Spectrum
+    laws: Sequence[str]
+
+    @property
+    def place(self) -> dict[str, Any]:
+        named = ["model"] if is_saved(self.source) else []
+        return {name: self.row[name] for name in (*named, *CHOSEN[1:]) if self.row[name] is not None}
+
+    def fits(self) -> dict[str, Fit]:
+        return {law: fit_law(self.spectrum, law) for law in self.laws}
+
+    def as_python(self) -> str:
+        place = ", ".join(f"{name}={value!r}" for name, value in self.place.items())
+        return (
+            "import attnlaw\n\n"
+            f"spectrum = attnlaw.spectrum_at({self.source!r}, {place})\n"
+            f"fits = {{law: attnlaw.fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
+        )
+
+    def as_command(self) -> str:
+        """Its laws, among those of its layer and kind: a command has no word for a head."""
+        model = self.row["model"] if is_saved(self.source) else self.source
+        words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
+        words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
+        return shlex.join([*words, "--json"])
+
+
+def _control(name: str, values: list[Any]) -> Control:
+    if all(isinstance(value, int) for value in values):
+        return Control(name, name, "", MATRIX, "slider", values[0], steps=tuple(sorted(values)))
+    return Control(name, name, "", MATRIX, "choice", values[0], options=tuple(values))
+
+
+def laid_html(laid: Laid) -> str:
+    """What the page shows: the spectrum under its laws, what they say, the numbers of the matrix, words."""
+    fits = laid.fits()
+    curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
+    chart = laws_over(positive_values(laid.spectrum), curves, COLOURS, "singular value")
+    place = ", ".join(
+        KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in laid.place.items()
+    )
+    figure = (
+        f'<figure class="lab-card" role="group" aria-label="Spectrum"><h2>{escape(place)}</h2>'
+        f"{inline_svg(chart, 'lab0')}<figcaption>Bars: the singular values that are not zero, as a density. "
+        "Lines: laws fitted to them; a law of tails is drawn where the tail begins.</figcaption></figure>"
+    )
+    parts = [figure, _laws_html(fits), _matrix_html(laid.row), words_html(laid)]
+    return f'<div class="lab lab-found">{"".join(parts)}</div>'
+
+
+def _laws_html(fits: Mapping[str, Fit]) -> str:
+    rows = []
+    for law, fit in fits.items():
+        known = {name: value for name, value in fit.parameters.items() if value is not None}
+        told = ", ".join(f"{name} {with_error(value, fit.errors.get(name))}" for name, value in known.items())
+        ending = "" if fit.outcome == Outcome.DONE else str(fit.outcome)
+        remark = ": ".join(filter(None, [ending, fit.remark]))
+        cells = {"parameters": told, "ks": cell(fit.ks), "p_value": cell(fit.p_value), "remark": remark}
+        rows.append([("", law), *((f"{law}-{name}", text) for name, text in cells.items())])
+    return table_html(("law", "parameters", "KS distance", "p-value", "remark"), rows)
+
+
+def _matrix_html(row: Mapping[str, Any]) -> str:
+    known = [one for one in MATRICES if one.name in TOLD and cell(row.get(one.name))]
+    rows = [[("", one.label), (one.name, cell(row[one.name])), ("", one.meaning)] for one in known]
+    return table_html(("quantity", "value", "meaning"), rows)

@@ -1,0 +1,57 @@
+"""The page of an audit: choose a matrix, lay laws over its spectrum."""
+
+import marimo
+
+app = marimo.App(width="full", app_title="attnlaw lab")
+
+
+@app.cell
+def _():
+    import marimo as mo
+
+    from attnlaw.base.errors import InputError
+    from attnlaw.lab import heads, shown, widgets
+    from attnlaw.lab.desk import Desk
+
+    told = mo.app_meta().request.meta["attnlaw"]
+    return Desk, InputError, heads, mo, shown, told, widgets
+
+
+@app.cell
+def _(Desk, mo, told):
+    mo.Html(Desk.of(**told).head_html())
+    return
+
+
+@app.cell
+def _(InputError, heads, mo, shown, told):
+    try:
+        audited, _error = heads.Audited.opened(told["path"]), ""
+    except InputError as error:
+        audited, _error = None, shown.error_html(error)
+    mo.Html(_error)
+    return (audited,)
+
+
+@app.cell
+def _(audited, mo, widgets):
+    mo.stop(audited is None)
+    controls = widgets.widgets(audited.controls)
+    mo.Html(widgets.aside_html(audited.controls, controls))
+    return (controls,)
+
+
+@app.cell
+def _(InputError, audited, controls, heads, mo, shown, widgets):
+    def _page():
+        try:
+            return heads.laid_html(audited.state(widgets.values_of(controls.value)))
+        except InputError as error:
+            return shown.error_html(error)
+
+    mo.Html(_page())
+    return
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,135 @@
+"""The page of any verb: controls of its settings, its charts and numbers, its simulation."""
+
+import marimo
+
+app = marimo.App(width="full", app_title="attnlaw lab")
+
+
+@app.cell
+def _():
+    import marimo as mo
+
+    from attnlaw.base.errors import InputError
+    from attnlaw.lab import shown, widgets
+    from attnlaw.lab.desk import Desk
+    from attnlaw.lab.training import Training
+
+    desk = Desk.of(**mo.app_meta().request.meta["attnlaw"])
+    return Desk, InputError, Training, desk, mo, shown, widgets
+
+
+@app.cell
+def _(desk, mo, widgets):
+    controls = widgets.widgets(desk.controls, slow=desk.verb.draws)
+    mo.Html(widgets.aside_html(desk.controls, controls))
+    return (controls,)
+
+
+@app.cell
+def _(desk, mo):
+    mo.Html(desk.head_html())
+    return
+
+
+@app.cell
+def _():
+    now, runs = {}, []  # what the start button reads when it is pressed, and what it started
+    return now, runs
+
+
+@app.cell
+def _(controls, desk, mo, now, shown, widgets):
+    values = widgets.values_of(controls.value)
+    now["values"] = values
+    mo.Html(shown.idle_style(desk.idle(values)))
+    return (values,)
+
+
+@app.cell
+def _(mo):
+    trained, set_trained = mo.state(None)
+    return set_trained, trained
+
+
+@app.cell
+def _(InputError, desk, shown, trained, values):
+    def _found():
+        """What the page shows, or the mistake in its settings."""
+        try:
+            state, run = desk.state(values), trained()
+            if run is None or run.state.given != state.given:
+                return shown.Found(state, shown.solve(state))
+            return shown.Found(run.state, shown.solve(state), run.pairs)
+        except InputError as error:
+            return error
+
+    found = _found()
+    return (found,)
+
+
+@app.cell
+def _(found, mo, shown):
+    mo.Html(shown.charts_html(found))
+    return
+
+
+@app.cell
+def _(desk, mo, widgets):
+    beside = widgets.widgets(desk.beside, slow=True)
+    start, stop = mo.ui.run_button(label="Start"), mo.ui.run_button(label="Stop")
+    _title = f"<h2>{desk.verb.beside.title}</h2>" if desk.beside else ""
+    _panels = f"{_title}{widgets.panels_html(desk.beside, beside)}{start} {stop}"
+    mo.Html(f'<div class="lab lab-card lab-training">{_panels}</div>' if desk.beside else "")
+    return beside, start, stop
+
+
+@app.cell
+def _(beside, now, widgets):
+    now["beside"] = widgets.values_of(beside.value)
+    return
+
+
+@app.cell
+def _(InputError, Training, desk, mo, now, runs, shown, start, stop):
+    def _pressed():
+        """A clock while students are trained, and what went wrong."""
+        if stop.value or start.value:
+            for run in runs:
+                run.stop()
+        if not start.value:
+            return None, ""
+        try:
+            runs[:] = [Training(desk.state(now["values"], now["beside"]))]
+        except InputError as error:
+            return None, shown.error_html(error)
+        return mo.ui.refresh(default_interval="0.5s"), ""
+
+    clock, _error = _pressed()
+    mo.Html(_error)
+    return (clock,)
+
+
+@app.cell
+def _(clock, mo, runs, set_trained, shown):
+    def _status():
+        if not runs:
+            return ""
+        run = runs[-1]
+        if run.is_over and run.found is not None:
+            set_trained(run)
+        ticking = clock is not None and not run.is_over and not run.is_stopped
+        hidden = f'<div class="lab-clock">{clock}</div>' if ticking else ""
+        return f"{shown.training_html(run)}{hidden}"
+
+    mo.Html(_status())
+    return
+
+
+@app.cell
+def _(found, mo, shown):
+    mo.Html(shown.numbers_html(found))
+    return
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,116 @@
+"""The pages on this machine: 127.0.0.1 alone answers, and no page asks another machine for anything."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnlaw.auditing.place import is_saved
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.lab.desk import pages, places
+from attnlaw.verbs import verb
+
+HOST = "127.0.0.1"
+PAGES = Path(__file__).parent / "pages"
+# The page of any verb, and those that are a verb's own.
+ANY, OWN = "verb.py", {"audit": "audit.py"}
+SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", "lab.css"))
+
+
+class Application:
+    """All pages as one ASGI application; `path` is what the page that was asked for is opened with."""
+
+    def __init__(self, page: str, path: str | None = None) -> None:
+        import marimo
+
+        self.page, self.path = page, path
+        self.apps = {
+            name: marimo.create_asgi_app(quiet=True, include_code=False, html_head=_head())
+            .with_app(path=f"/{name}", root=str(PAGES / OWN.get(name, ANY)))
+            .build()
+            for name in dict.fromkeys([page, *pages()])
+        }
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        from starlette.responses import PlainTextResponse, RedirectResponse
+
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").rpartition(":")[0]
+        name = scope["path"].strip("/").partition("/")[0]
+        if host not in (HOST, "localhost"):  # a name of elsewhere that was made to lead here
+            await PlainTextResponse("not here", 400)(scope, receive, send)
+        elif name in self.apps:
+            told = {"name": name, "path": self.path if name == self.page else None}
+            await self.apps[name](scope | {"meta": {"attnlaw": told}}, receive, send)
+        else:
+            await RedirectResponse(f"/{self.page}/")(scope, receive, send)
+
+    async def close(self) -> None:
+        """End the kernels of pages that are still open: Python would wait for their threads."""
+        for app in self.apps.values():
+            for route in app.routes:
+                state = getattr(getattr(route, "app", None), "state", None)
+                if hasattr(state, "session_manager"):
+                    await state.session_manager.shutdown()
+
+
+def _head() -> str:
+    from attnlaw.report.page import colours
+
+    # Under a class of their own: marimo has variables of the same names.
+    own = colours().replace(":root", ".lab")
+    style = f"{own}\n{STYLE.read_text(encoding='utf-8')}"
+    return f"<style>{style}</style><script>{SCRIPT.read_text(encoding='utf-8')}</script>"
+
+
+def require_path(page: str, path: str | None) -> None:
+    """A `BadSetting` for a page that cannot be without a path, or has no use for one."""
+    needs = page not in pages()
+    if needs and path is None:
+        raise BadSetting("path", f"is missing: give what {page} is to look at")
+    if path is None:
+        return
+    if not needs:
+        raise BadSetting("path", f"but {page} looks at no file; leave it out", path)
+    one = verb(page)
+    if one.refuse is not None and not is_saved(path):
+        for case in one.cases({places(one)[0]: path}):
+            one.refuse(case)
+
+
+def listening(port: int | None) -> socket.socket:
+    """A socket at the port, or at any that is free."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((HOST, port or 0))
+    except OSError as error:
+        found.close()
+        raise InputError(f"port {port}: cannot be used ({error.strerror}); choose another") from error
+    return found
+
+
+def server(page: str, path: str | None, ready: Callable[[], None] = lambda: None) -> Any:
+    """A server of the pages, which calls `ready` once they answer; at its end it waits for no open page."""
+    import uvicorn
+
+    app = Application(page, path)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await app.close()
+            await super().shutdown(sockets)
+
+    return Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+
+
+def serve(page: str, path: str | None, port: int | None, ready: Callable[[str], None]) -> None:
+    """Serve the pages until Ctrl-C; `ready` is told the address."""
+    place = listening(port)
+    address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
+    server(page, path, lambda: ready(address)).run([place])

@@ -1,0 +1,150 @@
+"""Results as the HTML of a page: its charts, a table of its quantities, the words that repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from attnlaw.base.declare import Verb, silent
+from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.estimate import Outcome
+from attnlaw.base.shown import cell
+from attnlaw.lab.states import State
+from attnlaw.lab.training import Training
+from attnlaw.report.style import inline_svg
+from attnlaw.report.write import figures_in_hand
+
+Pairs = Sequence[tuple[Any, Any]]
+Done = list[tuple[Verb[Any, Any], Pairs]]
+
+
+def solve(state: State) -> Pairs:
+    """The cases of a state with their results; the first `InputError` that one met."""
+    cases = state.cases()
+    pairs = []
+    for case, found in zip(cases, state.verb.run(cases, silent), strict=True):
+        if isinstance(found, InputError):
+            raise found
+        pairs.append((case, found))
+    return pairs
+
+
+@dataclass(frozen=True)
+class Found:
+    """A state with its results, and those of the simulation beside it."""
+
+    state: State
+    pairs: Pairs
+    trained: Pairs = ()
+
+    @property
+    def done(self) -> Done:
+        """The verb with its results, then the verb beside it."""
+        own: Done = [(self.state.verb, self.pairs)]
+        beside = self.state.verb.beside
+        return own if beside is None or not self.trained else [*own, (beside, self.trained)]
+
+
+def charts_html(found: Found | InputError) -> str:
+    """The charts that the verb declares, as far as its results allow; or the mistake in its settings."""
+    if isinstance(found, InputError):
+        return error_html(found)
+    drawn = []
+    for place, figure in enumerate(figures_in_hand(found.done)):
+        svg = inline_svg(figure.draw(), f"lab{place}")
+        named = f'<figure class="lab-card" role="group" aria-label="{escape(figure.title)}">'
+        caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
+        drawn.append(f"{named}<h2>{escape(figure.title)}</h2>{svg}{caption}</figure>")
+    return f'<div class="lab lab-charts">{"".join(drawn)}</div>'
+
+
+def numbers_html(found: Found | InputError) -> str:
+    """The quantities, how results ended, and the words that repeat them."""
+    if isinstance(found, InputError):
+        return ""
+    parts = [quantities_html(found.done), remarks_html(found.done), words_html(found.state)]
+    return f'<div class="lab lab-found">{"".join(parts)}</div>'
+
+
+def quantities_html(done: Done) -> str:
+    """A row for each quantity, a column for each case, then one for what was trained."""
+    verb, pairs = done[0]
+    columns = [(_heading(verb, pairs, case), verb, found) for case, found in pairs]
+    columns += [(other.title, other, found) for other, own in done[1:] for _, found in own]
+    values = [of.values(found) for _, of, found in columns]
+    rows = []
+    for one in verb.quantities:
+        cells = [cell(own.get(one.name)) for own in values]
+        if not one.quiet and any(cells):
+            rows.append([("", one.label), *((one.name, text) for text in cells), ("", one.meaning)])
+    return table_html(["quantity", *(title for title, _, _ in columns), "meaning"], rows)
+
+
+def table_html(titles: Iterable[str], rows: Iterable[Sequence[tuple[str, str]]]) -> str:
+    """A table: each cell its name, under which it is found again, and its text; the first heads its row."""
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in titles)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first[1])}</th>'
+        + "".join(f'<td data-quantity="{escape(name)}">{escape(text)}</td>' for name, text in cells)
+        + "</tr>"
+        for first, *cells in rows
+    )
+    return f'<table class="lab-card lab-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _heading(verb: Verb[Any, Any], pairs: Pairs, case: Any) -> str:
+    """What tells a case from the others."""
+    rows = [one.row() for one, _ in pairs]
+    varied = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
+    return ", ".join(f"{verb.label(name)} {cell(case.row()[name])}" for name in varied) or "theory"
+
+
+def remarks_html(done: Done) -> str:
+    """How results ended, where that is worth a word."""
+    told = []
+    for _, own in done:
+        for _, found in own:
+            status, remark = str(getattr(found, "outcome", Outcome.DONE)), getattr(found, "remark", None)
+            if remark or status != Outcome.DONE:
+                told.append(": ".join(filter(None, [status, remark])))
+    return "".join(f'<p class="lab-remark">{escape(text)}</p>' for text in dict.fromkeys(told))
+
+
+def words_html(state: Any) -> str:
+    """The two texts that repeat a state, each with a button that copies it (script.js)."""
+    return "".join(
+        f'<section class="lab-card lab-words"><h2>{title}</h2>'
+        f'<button type="button" data-copies="{key}">Copy as {title}</button>'
+        f'<pre tabindex="0" data-words="{key}"><code>{escape(text)}</code></pre></section>'
+        for key, title, text in (
+            ("python", "Python", state.as_python()),
+            ("command", "command", state.as_command()),
+        )
+    )
+
+
+def error_html(error: InputError) -> str:
+    """A mistake in one line, spelled as the labels of the page are."""
+    told = error.told(lambda name: name.replace("_", " ")) if isinstance(error, BadSetting) else str(error)
+    return f'<p class="lab lab-error" role="alert">{escape(told)}</p>'
+
+
+def idle_style(idle: Iterable[str]) -> str:
+    """Controls that play no part step back; they are not drawn anew, or a slider in hand would be lost."""
+    return f"<style>{''.join(f'.lab-{name}{{opacity:.4}}' for name in sorted(idle))}</style>"
+
+
+def training_html(run: Training) -> str:
+    """How far a simulation is."""
+    if run.error is not None:
+        return f'<p class="lab lab-error" role="alert">{escape(run.error)}</p>'
+    title = escape(run.verb.title.lower())
+    far = f"{run.done} of {run.total}"
+    if run.is_stopped:
+        return f'<p role="status">{title}: stopped after {far}</p>'
+    if run.is_over:
+        return f'<p role="status">{title}: done</p>'
+    bar = f'<progress aria-label="{title}" value="{run.done}" max="{run.total or 1}"></progress>'
+    return f'<p role="status">{title}: {bar} {far}</p>'

@@ -1,0 +1,107 @@
+"""The state of a page: what its controls say as settings of a verb, and the words that repeat it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attnlaw.base.declare import Verb
+from attnlaw.base.errors import as_option
+from attnlaw.base.settings import Settings, declared
+
+
+@dataclass(frozen=True)
+class State:
+    """A verb with what was given to it, and what was given to the verb beside it, where that runs too."""
+
+    verb: Verb[Any, Any]
+    given: Mapping[str, Any]
+    beside: Mapping[str, Any] | None = None
+
+    def cases(self) -> list[Any]:
+        """Its cases; a `BadSetting` where they cannot be."""
+        return self.verb.cases(self.given)
+
+    def beside_cases(self) -> list[Any]:
+        """Those of the verb beside it."""
+        assert self.verb.beside is not None
+        return self.verb.beside.cases(dict(self.given) | dict(self.beside or {}))
+
+    def as_command(self) -> str:
+        """The command whose numbers are those of the page."""
+        known = declared(self.verb.settings)
+        more = {} if self.beside is None or self.verb.beside is None else declared(self.verb.beside.settings)
+        words = ["attnlaw", self.verb.name]
+        for name, value in {**self.given, **(self.beside or {})}.items():
+            rule = (known | more)[name].rule
+            if value is True:
+                words.append(as_option(name))
+            else:
+                words += [_word(value)] if rule.positional else [as_option(name), _word(value)]
+        return shlex.join(words)
+
+    def as_python(self) -> str:
+        """The same in Python."""
+        lines = ["import attnlaw", "", f"found = attnlaw.{self.verb.name}({_arguments(self.given)})"]
+        if self.beside is not None and self.verb.beside is not None:
+            given = dict(self.given) | dict(self.beside)
+            lines[1:1] = ["from attnlaw.verbs import verb"]
+            lines.append(f"trained = verb({self.verb.beside.name!r})({_arguments(given)})")
+        return "\n".join(lines)
+
+
+def read(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the controls of a page say: settings that play a part, without those at their defaults.
+
+    A setting that is infinite by default is given beside that: a finite value is compared with the limit.
+    """
+    known, unused = declared(settings), idle(settings, values)
+    told = {}
+    for name, value in values.items():
+        one = known[name]
+        if value is None or value == "" or name in unused:
+            continue
+        if one.default == math.inf and one.rule.many and value != math.inf:
+            told[name] = [value, math.inf]
+        elif value != one.default:
+            told[name] = value
+    return told
+
+
+def idle(settings: type[Settings], values: Mapping[str, Any]) -> set[str]:
+    """The settings that play no part, whatever their controls say."""
+    known = declared(settings)
+    given = {name for name, value in values.items() if value not in (None, "")}
+    found = set()
+    for name in values:
+        rule = known[name].rule
+        if rule.where is not None:
+            owner, attribute = rule.where
+            chosen = values.get(owner, known[owner].default)
+            if not getattr((known[owner].rule.choices or {})[chosen], attribute):
+                found.add(name)
+        if (rule.needs and rule.needs not in given) or given & set(rule.rivals):
+            found.add(name)
+    return found
+
+
+def _word(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _arguments(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_literal(value)}" for name, value in given.items())
+
+
+def _literal(value: Any) -> str:
+    """A value as Python reads it; infinity as text, which settings take for the number.
+
+    >>> _literal([16, math.inf]), _literal("a")
+    ("[16, 'inf']", "'a'")
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_literal, value))}]"
+    return repr("inf") if value == math.inf else repr(value)

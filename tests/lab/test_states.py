@@ -1,0 +1,140 @@
+"""Whatever a page shows is repeated, number by number, by its Python and by its command."""
+
+import json
+import shlex
+import time
+
+import pytest
+from command.in_process import invoke
+
+import attnlaw
+from attnlaw.base.errors import InputError
+from attnlaw.base.shown import cell
+from attnlaw.lab import heads, shown
+from attnlaw.lab.desk import Desk
+from attnlaw.lab.training import Training
+
+EXAMPLE = "examples/tiny-decoder"
+STATES = {
+    "learn": [
+        {"thresholds": True, "alpha": 0.317, "noise": 0.5},
+        {"target_spike": 6.0, "weight_decay": 0.3, "tokens": 2, "output": "softmax", "beta": 2.0},
+        {"target_exponent": 1.2, "target_dimension": 1000, "target_rank": 0.3, "student": "direct"},
+    ],
+    "limit": [{"width": 16, "heads": 3, "depth": 2, "draws": 500, "residual": True}],
+    "dynamics": [{"times": "0.01:0.1:4", "alpha": None}],
+}
+CASES = [(name, values) for name, several in STATES.items() for values in several]
+
+
+def shown_of(state):
+    """The cells of the page, by quantity, a list over cases."""
+    pairs = shown.solve(state)
+    return {
+        one.name: [cell(state.verb.values(found)[one.name]) for _, found in pairs]
+        for one in state.verb.quantities
+        if not one.quiet
+    }
+
+
+def words_of(text):
+    return shlex.split(text)[1:]
+
+
+def ran(text):
+    names = {}
+    exec(text, names)
+    return names
+
+
+@pytest.mark.parametrize(("name", "values"), CASES)
+def test_a_state_is_repeated_by_its_words(name, values):
+    desk = Desk.of(name)
+    state = desk.state({key: value for key, value in values.items() if value is not None})
+    page = shown_of(state)
+    assert any(any(cells) for cells in page.values())
+
+    python = ran(state.as_python())["found"]
+    several = python if isinstance(python, list) else [python]
+    for quantity, cells in page.items():
+        assert [cell(state.verb.values(one)[quantity]) for one in several] == cells
+
+    told = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
+    told = told if isinstance(told, list) else [told]
+    rows = [state.verb.json(*pair) for pair in shown.solve(state)]
+    for ours, theirs in zip(rows, told, strict=True):
+        assert json.loads(json.dumps(ours["quantities"])) == theirs["quantities"]
+        assert ours["settings"] == theirs["settings"]
+
+
+def test_trained_students_are_repeated_too():
+    desk = Desk.of("learn")
+    state = desk.state({"noise": 0.5}, {"simulate": 10, "seeds": 2, "seed": 3, "sensing": "goe"})
+    run = Training(state)
+    run.wait()
+    (found,) = run.found
+    assert ran(state.as_python())["trained"].estimation_error == found.estimation_error
+    _, theirs = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
+    assert theirs["quantities"]["estimation_error"]["value"] == found.estimation_error.value
+    page = shown.numbers_html(shown.Found(state, shown.solve(state), run.pairs))
+    assert cell(found.estimation_error) in page
+    assert "weight at zero: predicted" in shown.charts_html(shown.Found(state, shown.solve(state), run.pairs))
+
+
+def test_training_stops_when_it_is_told_to():
+    run = Training(Desk.of("learn").state({}, {"simulate": 100, "seeds": 32}))
+    while not run.total:
+        time.sleep(0.01)
+    run.stop()
+    run.wait(30)
+    assert run.is_over
+    assert run.found is None
+    assert run.error is None
+    assert "stopped after" in shown.training_html(run)
+
+
+def test_what_cannot_be_is_one_line():
+    desk = Desk.of("learn")
+    with pytest.raises(InputError, match="whole"):
+        Training(desk.state({"target_rank": 0.123}, {"simulate": 10}))
+    with pytest.raises(InputError) as error:
+        shown.solve(desk.state({"output": "softmax"}))
+    assert shown.error_html(error.value) == (
+        '<p class="lab lab-error" role="alert">tokens: found 1, expected at least 2 with output softmax: '
+        "a row of one entry is always 1 and shows nothing</p>"
+    )
+    assert "&lt;b&gt;" in shown.error_html(InputError("<b>"))
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_head_is_repeated_by_its_words(saved, tmp_path):
+    source = EXAMPLE
+    if saved:
+        source = str(attnlaw.audit(EXAMPLE).save(tmp_path / "audited"))
+    audited = heads.Audited.opened(source)
+    first = {one.name: one.value for one in audited.controls}
+    laid = audited.state(first | {"kind": "vo", "layer": 2, "head": 1, "power-law": True})
+    fits = laid.fits()
+    assert list(fits) == ["random", "power-law", "heavy-tailed", "learned"]
+    again = ran(laid.as_python())["fits"]
+    assert {law: one.parameters for law, one in again.items()} == {
+        law: one.parameters for law, one in fits.items()
+    }
+    told = json.loads(invoke(*words_of(laid.as_command())).stdout)
+    (row,) = (row for row in told["tables"]["fits"] if row["head"] == 1)
+    assert row["random_p_value"] == fits["random"].p_value
+    assert row["kappa"]["value"] == fits["heavy-tailed"].parameters["kappa"]
+    page = heads.laid_html(laid)
+    assert cell(fits["random"].p_value) in page
+    assert "VO, layer 2, head 1" in page
+
+
+def test_a_matrix_without_heads_needs_none():
+    audited = heads.Audited.opened(EXAMPLE)
+    first = {one.name: one.value for one in audited.controls}
+    laid = audited.state(first | {"kind": "ffn_in", "layer": 1, "head": 3})
+    assert laid.place == {"kind": "ffn_in", "layer": 1}
+    same = attnlaw.spectrum_at(EXAMPLE, layer=1, kind="ffn_in")
+    assert (same.values == laid.spectrum.values).all()
+    with pytest.raises(InputError, match="found 4 matrices, expected one"):
+        attnlaw.spectrum_at(EXAMPLE, layer=1, kind="qk")
