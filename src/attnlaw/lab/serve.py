@@ -26,7 +26,7 @@ class Application:
         import marimo
 
         self.page, self.path = page, path
-        self.apps = {
+        self.apps: dict[str, Any] = {
             name: marimo.create_asgi_app(quiet=True, include_code=False, html_head=_head())
             .with_app(path=f"/{name}", root=str(PAGES / OWN.get(name, ANY)))
             .build()
@@ -50,7 +50,7 @@ class Application:
         """End the kernels of pages that are still open: Python would wait for their threads."""
         for app in self.apps.values():
             for route in app.routes:
-                state = getattr(getattr(route, "app", None), "state", None)
+                state: Any = getattr(getattr(route, "app", None), "state", None)
                 if hasattr(state, "session_manager"):
                     await state.session_manager.shutdown()
 
