@@ -14,8 +14,8 @@ from attnlaw.verbs import VERBS
 class Lab(Settings):
     """Theory under sliders, in a browser, on this machine alone; Ctrl-C ends it. Needs the extra lab.
 
-    learn and limit need no path; audit takes what `attnlaw audit --out` wrote, or a checkpoint. So do the
-    other verbs: their sliders are their settings.
+    Pages of theory (learn, limit, dynamics) need no path. That of audit takes what `attnlaw audit --out`
+    wrote, or a checkpoint, those of other verbs what their commands take.
     """
 
     page: str = setting(
