@@ -1,0 +1,112 @@
+"""marimo for real: its server runs a notebook, chromium shows it, others are out of reach."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from report.test_browser import CHROMIUM
+
+import attnlaw
+from attnlaw.base.shown import cell
+from attnlaw.lab.serve import HOST, listening
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+NOTEBOOK = """
+import marimo
+
+app = marimo.App()
+
+
+@app.cell
+def _():
+    import attnlaw
+    import attnlaw.base.progress as progress
+
+    prediction = attnlaw.learn(alpha=0.3, noise=0.5, target_spike=6)
+    prediction
+    return attnlaw, prediction, progress
+
+
+@app.cell
+def _(prediction):
+    prediction.plot()
+    return
+
+
+@app.cell
+def _(attnlaw):
+    curve = attnlaw.learn(alpha=[0.1, 0.2, 0.4], noise=0.5)
+    curve
+    return (curve,)
+
+
+@app.cell
+def _(curve):
+    curve.plot()
+    return
+
+
+@app.cell
+def _(progress):
+    progress.WAIT = 0.0
+    watch = progress.watched("work")
+    watch(1, 3)
+    return
+"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """Where `marimo run` shows the notebook."""
+    path = tmp_path_factory.mktemp("marimo") / "results.py"
+    path.write_text(NOTEBOOK, encoding="utf-8")
+    with listening(None) as place:
+        port = place.getsockname()[1]
+    words = ["run", str(path), "--headless", "--no-token", "--host", HOST, "--port", str(port)]
+    server = subprocess.Popen([sys.executable, "-m", "marimo", *words], stdout=subprocess.DEVNULL)
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+            break
+        time.sleep(0.1)
+    yield f"http://{HOST}:{port}/"
+    server.terminate()
+    try:
+        server.wait(20)
+    except subprocess.TimeoutExpired:
+        server.kill()
+
+
+def test_results_are_tables_and_charts(address, tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api")
+    asked = []
+
+    def guard(route):
+        if route.request.url.startswith(address):
+            route.continue_()
+        else:
+            asked.append(route.request.url)
+            route.abort()
+
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1100, "height": 1600})
+        page.set_default_timeout(90_000)
+        page.route("**/*", guard)
+        page.goto(address)
+        page.wait_for_selector("text=1 of 3")
+        page.wait_for_function("document.querySelectorAll('img[src^=\"data:image/svg\"]').length === 2")
+        widths = page.evaluate("[...document.querySelectorAll('img')].map((one) => one.naturalWidth)")
+        words = page.inner_text("body")
+        bar = page.locator("progress").first.evaluate("one => [one.value, one.max]")
+        page.screenshot(path=tmp_path / "marimo.png", full_page=True)
+        browser.close()
+    assert asked == []
+    assert bar == [1, 3]
+    assert min(widths) > 200
+    for alpha, noise in ((0.3, 0.5), (0.4, 0.5)):
+        spike = {"target_spike": 6} if alpha == 0.3 else {}
+        assert cell(attnlaw.learn(alpha=alpha, noise=noise, **spike).estimation_error) in words
+    assert "|Ŝ − S*|²/d" in words
