@@ -33,7 +33,7 @@ def moments(lengths: np.ndarray, squares: np.ndarray) -> np.ndarray:
     ],
 )
 def test_the_row_has_the_law_of_the_row_of_all_tokens(width, token, scores, shared, head_width):
-    """56 moments of each case's seven; one of all 112 passes 4.5 standard errors with a chance of 0.001."""
+    """Seven moments in 16 cases: one of the 112 passes 4.5 standard errors with a chance of 0.001."""
     layer = AttentionLayer(
         RandomInputs(5, shared=shared), heads=2, width=width, head_width=head_width, scores=scores
     )
