@@ -16,6 +16,7 @@ from mkdocs.exceptions import PluginError
 
 FOUND = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL)
 LETTER = re.compile(r"<mi>(&#x[0-9A-F]+;|[^<&])</mi>")
+FENCE = re.compile(r"<mo>(&#x02016;|&#x0007C;)</mo>")  # bars of norms grow where they are told to
 UNKNOWN = re.compile(r"<m[io]>(\\[A-Za-z]*|&amp;|&)</m[io]>")
 
 
@@ -49,7 +50,7 @@ def mathml(latex: str, display: bool) -> str:
     unknown = UNKNOWN.search(drawn)
     if unknown:
         raise ValueError(f"${latex}$: {unknown[1]} is not known to latex2mathml")
-    return LETTER.sub(_relation, drawn)
+    return FENCE.sub(r'<mo stretchy="false">\1</mo>', LETTER.sub(_relation, drawn))
 
 
 def _relation(letter: re.Match[str]) -> str:

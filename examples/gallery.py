@@ -1,0 +1,201 @@
+"""A picture for every verb and study, with the command that drew it: docs/gallery/*.png and docs/gallery.md.
+
+    python examples/gallery.py [NAME...]
+
+Without names every picture is drawn anew, in about a quarter of an hour on one core; with names those alone,
+and the page is written from the pictures that are there. Needs the `test` extra.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnlaw.report.style import drawer
+from attnlaw.study.papers import PAPERS
+
+ROOT = Path(__file__).parents[1]
+PAGE, PICTURES = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"
+PIXELS_PER_INCH = 130
+COLOURS = 96  # of a picture: enough for a map, and a third of its bytes
+MODEL = "examples/tiny-decoder"
+TEXT = "--text 'the cat sat on the mat and the cat slept'"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The figure `figure` of what `command --out DIR` writes, and the page that tells of it."""
+
+    name: str
+    command: str
+    figure: str
+    page: str
+    about: str = ""
+
+    @property
+    def shown(self) -> str:
+        return f"attnlaw {self.command} --out DIR --figures png"
+
+
+VERBS = (
+    Picture("audit", f"audit {MODEL}", "contributions", "audit.md"),
+    Picture("audit-heads", f"audit {MODEL}", "heads", "audit.md"),
+    Picture("audit-balance", f"audit {MODEL}", "balance", "what-training-prefers.md"),
+    Picture("fit", f"fit {MODEL}", "laws", "fit.md"),
+    Picture("lens", f"lens {MODEL} {TEXT}", "lens_map", "lens.md"),
+    Picture("lens-heads", f"lens {MODEL} {TEXT} --only heads", "head_betas", "lens.md"),
+    Picture(
+        "lens-entrywise",
+        f"lens {MODEL} {TEXT} --only entrywise --entrywise 1,2,4,8,16",
+        "entrywise",
+        "lens.md",
+    ),
+    Picture(
+        "margins", f"margins {MODEL} --file examples/sentences.txt --kappa", "margins_distances", "margins.md"
+    ),
+    Picture(
+        "margins-kappa",
+        f"margins {MODEL} --file examples/sentences.txt --kappa",
+        "margins_kappa",
+        "margins.md",
+    ),
+    Picture("limit", "limit --tokens 4 --heads 2 --width 16,64,256,inf", "densities", "limit.md"),
+    Picture("init", "init gpt2 --tokens 8 --width own,inf", "init_layers", "init.md"),
+    Picture(
+        "learn",
+        "learn --alpha 0.05:1:20 --noise 0.5 --target-rank 0.3 --student factorized,bayes,direct",
+        "learning",
+        "learn.md",
+    ),
+    Picture(
+        "learn-one",
+        "learn --alpha 0.3 --noise 0.5 --weight-decay 0.6 --target-spike 6 --spectrum --simulate 40",
+        "spectrum",
+        "learn.md",
+    ),
+    Picture(
+        "dynamics",
+        "dynamics --times 0.01:0.5:8 --learning-rate 0.05,0.1 --noise 0.5 --simulate 24",
+        "learning",
+        "dynamics.md",
+    ),
+)
+# Figures of papers, in their quick versions: the first figure of each, but where another is the paper's.
+CHOSEN = {
+    "learn-phase-diagram": "phases",
+    "learn-scaling": "scaling",
+    "learn-spectrum": "spectrum",
+    "limit-heads": "gaussian",
+    "early-stopping": "stopping",
+}
+# Ours, without a paper: whole studies.
+OURS = {
+    "learn-error": "learn.md",
+    "learn-untied": "learn.md",
+    "learn-width": "learn.md",
+    "limit-depth": "limit.md",
+    "init-depth": "init.md",
+    "init-width": "init.md",
+}
+
+
+def studies() -> list[Picture]:
+    """One picture for each figure of a paper that needs nothing else, then one for each study of ours."""
+    papers = [
+        Picture(
+            figure.study,
+            f"reproduce {figure.study} --quick",
+            CHOSEN.get(figure.study, ""),
+            "how-to/paper-figures.md",
+            f"{paper.title} (arXiv {paper.arxiv}): {figure.about}.",
+        )
+        for paper in PAPERS
+        for figure in paper.figures
+        if not figure.needs and not figure.large
+    ]
+    return [*papers, *(Picture(name, f"study run {name}", "", page) for name, page in OURS.items())]
+
+
+def draw(picture: Picture) -> None:
+    """Run the command and keep its figure with the first line of its caption."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = ["--out", scratch]
+        study = picture.command.startswith("study")
+        attnlaw(*shlex.split(picture.command), *out, *([] if study else ["--figures", "svg"]))
+        if study:
+            attnlaw("report", scratch, "--figures", "svg")
+        drawn = sorted(Path(scratch).rglob("figures/*.svg"), key=lambda path: path.stat().st_mtime)
+        named = [path for path in drawn if path.stem == picture.figure]
+        (source, *_) = named or drawn
+        png = drawer().svg_to_png(source.read_text(encoding="utf-8"), ppi=PIXELS_PER_INCH)
+        caption = source.with_name(f"{source.stem}.caption.txt").read_text(encoding="utf-8")
+        (PICTURES / f"{picture.name}.png").write_bytes(lean(png))
+        (PICTURES / f"{picture.name}.txt").write_text(caption.splitlines()[0] + "\n", encoding="utf-8")
+    print("drew", picture.name, flush=True)
+
+
+def lean(png: bytes) -> bytes:
+    """The picture with few colours."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS).save(out, "PNG", optimize=True)
+    return out.getvalue()
+
+
+def attnlaw(*words: str) -> None:
+    program = Path(sys.executable).with_name("attnlaw")
+    subprocess.run([program, *words], cwd=ROOT, check=True, capture_output=True)
+
+
+def entry(picture: Picture) -> str:
+    """A picture on the page: what it shows, and how to draw it."""
+    caption = (PICTURES / f"{picture.name}.txt").read_text(encoding="utf-8").strip()
+    told = f"{picture.about} {caption}" if picture.about else caption
+    commands = [f"$ {picture.shown}"]
+    if picture.command.startswith("study"):
+        commands = [f"$ attnlaw {picture.command} --out DIR", "$ attnlaw report DIR --figures png"]
+    block = "\n".join(["```console", *commands, "```"])
+    # The pixels across stand in the head of a PNG; some more than are shown, for dense screens.
+    width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
+    alternative = told.partition(".")[0].replace("]", "").replace("[", "")
+    return (
+        f"### {picture.name}\n\n![{alternative}](gallery/{picture.name}.png){{ width={width} loading=lazy }}"
+        f"\n\n{told} "
+        f"[More]({picture.page})\n\n<!-- no-run: examples/gallery.py runs it -->\n{block}\n"
+    )
+
+
+HEAD = """# Gallery
+
+What attnlaw draws: a picture for every verb and study, with the command that drew it. Studies of papers are
+the quick versions, with fewer draws and points; `python examples/gallery.py` draws all of them anew. Not
+here: studies that need a network or an hour (`attnlaw reproduce list` names them), [diff](diff.md) and
+[check](check.md), which need two checkpoints and rules of yours, and [monitored training runs](monitor.md).
+"""
+
+
+def write_page() -> None:
+    """The page of all pictures that are there."""
+    parts = [HEAD]
+    for title, pictures in (("Verbs", VERBS), ("Studies", studies())):
+        there = [one for one in pictures if (PICTURES / f"{one.name}.png").exists()]
+        parts += [f"## {title}\n", *map(entry, there)]
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+
+
+def main() -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    every = {picture.name: picture for picture in (*VERBS, *studies())}
+    for name in sys.argv[1:] or every:
+        draw(every[name])
+    write_page()
+
+
+if __name__ == "__main__":
+    main()

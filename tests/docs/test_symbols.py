@@ -1,0 +1,44 @@
+"""The page from papers to options: every letter that a verb declares is there, and no equation of a lost name."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+import pytest
+from docs.sessions import ROOT
+
+from attnlaw.base.settings import declared
+from attnlaw.verbs import STUDIED, VERBS, verb
+
+PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module", name="hook")
+def _hook():
+    spec = importlib.util.spec_from_file_location("symbols", ROOT / "docs" / "hooks" / "symbols.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_verb_with_letters_has_its_table():
+    lettered = {
+        name
+        for name in VERBS | STUDIED
+        if any(one.rule.symbol for one in declared(verb(name).settings).values())
+    }
+    assert lettered - {"coordinates"} <= set(re.findall(r"<!-- symbols of (\w+) -->", PAGE))
+
+
+def test_equations_are_of_settings_and_quantities_that_there_are(hook):
+    for name, equations in hook.EQUATIONS.items():
+        one = verb(name)
+        known = {*declared(one.settings), *(quantity.name for quantity in one.quantities)}
+        assert set(equations) <= known, name
+
+
+def test_a_line_tells_letter_equation_option_and_column(hook):
+    alpha, *_ = (line for line in hook.symbols_table("learn").splitlines() if "`alpha`" in line)
+    assert alpha.startswith(r"| α | $\alpha = n / d^2$ | `--alpha` | `alpha` | ")
+    assert "| key `ridge` of a study | `ridge` |" in hook.symbols_table("shift")
