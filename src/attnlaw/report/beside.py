@@ -30,6 +30,8 @@ def beside_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]:
         if x is None or counts[x] < LEAST:
             continue
         by = [name for name in names if name != x and counts[name] > 1]
+        if by and not _is_finite(own, x):  # names of several kinds at once make no axis
+            continue
         draw = partial(_drawn, own, x, by, quantity, label)
         title = f"{label(quantity)[0].upper()}{label(quantity)[1:]}: theirs and ours"
         found.append(Figure(f"published_{quantity}", title, CAPTION, draw))
@@ -38,7 +40,7 @@ def beside_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]:
 
 def _drawn(lines: Lines, x: str, by: Sequence[str], quantity: str, label: Callable[[str], str]) -> Any:
     places = [_number(line["settings"].get(x, "")) for line in lines]
-    whole = all(isinstance(place, float) and abs(place) < float("inf") for place in places)
+    whole = _is_finite(lines, x)
     series = [", ".join(f"{label(name)} {line['settings'].get(name, '')}" for name in by) for line in lines]
     found: list[dict[str, Any]] = [
         {"x": place if whole else str(place), "series": name, "line": line}
@@ -68,6 +70,11 @@ def _point(one: Mapping[str, Any], side: str) -> dict[str, Any]:
 
 def _kind(kind: str) -> str:
     return "of another kind" if kind == "beside" else kind
+
+
+def _is_finite(lines: Lines, x: str) -> bool:
+    places = [_number(line["settings"].get(x, "")) for line in lines]
+    return all(isinstance(place, float) and abs(place) < float("inf") for place in places)
 
 
 def _number(text: str) -> float | str:

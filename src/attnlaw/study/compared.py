@@ -131,15 +131,21 @@ def _ours(
 
 
 def _crossing(rows: pl.DataFrame) -> float | None:
-    """beta at which the errors of narrow keys with wide values and of equal ones cross, by interpolation."""
+    """beta at which errors of narrow keys with wide values and of equal ones cross: a cubic by 4 points."""
     import numpy as np
     import polars as pl
 
     narrow, equal = (rows.filter(pl.col("head_size") == size).sort("beta") for size in (64, 128))
-    if narrow.height < 2 or narrow["beta"].to_list() != equal["beta"].to_list():
+    beta = narrow["beta"].to_numpy()
+    if narrow.height < 4 or beta.tolist() != equal["beta"].to_list():
         return None
-    apart = np.log(narrow["coefficient_error"] / equal["coefficient_error"])
-    return float(np.interp(0.0, -apart, narrow["beta"]))
+    apart = np.log((narrow["coefficient_error"] / equal["coefficient_error"]).to_numpy())
+    (turns,) = np.nonzero(np.diff(np.sign(apart)))
+    if not turns.size:
+        return None
+    first = int(np.clip(turns[0] - 1, 0, beta.size - 4))
+    near = slice(first, first + 4)
+    return float(np.polyval(np.polyfit(apart[near], beta[near], 3), 0.0))
 
 
 # Numbers that no single row has: a function of all rows of the study.
