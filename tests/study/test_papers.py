@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,12 +181,16 @@ def test_a_figure_is_run_drawn_and_compared(tmp_path: Path) -> None:
     assert told["tables"]["published"][0]["published"] == {"value": 41.22, "error": None}
 
 
-def test_the_crossing_of_two_errors_is_the_published_one(tmp_path: Path) -> None:
-    (told,) = json.loads(invoke("reproduce", "limit-readout", "--out", tmp_path, "--json").stdout)
-    (line,) = told["tables"]["published"]
-    # Published to three decimals; an independent program has 0.55872.
-    assert line["ours"]["value"] == pytest.approx(0.559, abs=0.0005)
-    assert line["ours"]["value"] == pytest.approx(0.55872, abs=5e-5)
+def test_the_crossing_of_two_errors() -> None:
+    """Errors whose ratio is 1 at 0.5587, on points 0.05 apart: a cubic errs by their fourth power."""
+    beta = [0.25 + 0.05 * k for k in range(26)]
+    apart = [math.exp((0.5587 - b) * (1 + b)) for b in beta]
+    rows = pl.DataFrame(
+        {"head_size": [64] * 26 + [128] * 26, "beta": beta * 2, "coefficient_error": apart + [1.0] * 26}
+    )
+    assert DERIVED["crossing_beta"](rows) == pytest.approx(0.5587, abs=0.05**4)
+    assert DERIVED["crossing_beta"](rows.filter(pl.col("beta") < 0.5)) is None
+    assert DERIVED["crossing_beta"](rows.filter(pl.col("head_size") == 64)) is None
 
 
 def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
