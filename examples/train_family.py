@@ -3,8 +3,8 @@
     python examples/train_family.py --out DIR
 
 trains depth 2, 4, 8 by width 64, 128, 256 with two seeds each (18 models) by masked-byte prediction on the
-Python standard library's source (see byte_corpus.py), all with one recipe, in two processes of one thread:
-about 20 minutes on two free cores. Each model is one checkpoint directory under DIR with its loss
+Python standard library's source (attnlaw.training.byte_corpus), all with one recipe, in two processes of one
+thread: about 20 minutes on two free cores. Each model is one checkpoint directory under DIR with its loss
 curve beside the weights; DIR/losses.csv holds all curves. A model that is there already is skipped, so an
 interrupted run is resumed by the same command. Needs the packages torch and transformers.
 """
@@ -25,13 +25,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-import byte_corpus
 import numpy as np
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
-from train_tiny import GRADIENT_NORM, adamw, warmup_then_cosine
 from transformers import BertConfig, BertForMaskedLM
+
+from attnlaw.training import byte_corpus
+from attnlaw.training.decoder import GRADIENT_NORM, adamw, warmup_then_cosine
 
 DEPTHS = (2, 4, 8)
 WIDTHS = (64, 128, 256)

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import byte_corpus
 import torch
 from ranking_model import Transformer, new_model
 from ranking_tasks import FAMILIES, Data, Family, Run, data_of, runs_of
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import attnlaw
+from attnlaw.training import byte_corpus
 
 BETAS = (0.9, 0.98)
 WARMUP_STEPS = 50

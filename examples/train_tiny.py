@@ -2,9 +2,10 @@
 
     python examples/train_tiny.py
 
-reads the running interpreter's standard library (see byte_corpus.py), trains on one thread for about a
-quarter of an hour, and writes model.safetensors, config.json, training.json and README.md. Needs the packages
-torch and transformers; `AutoModelForCausalLM.from_pretrained("examples/tiny-decoder")` loads the result.
+reads the running interpreter's standard library (attnlaw.training.byte_corpus), trains on one thread for
+about a quarter of an hour, and writes model.safetensors, config.json, training.json and README.md. Needs
+the packages torch and transformers;
+`AutoModelForCausalLM.from_pretrained("examples/tiny-decoder")` loads the result.
 
     python examples/train_tiny.py --steps 200 --out run
     attnlaw report run/spectra
@@ -16,27 +17,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import platform
 import tempfile
 import time
 from pathlib import Path
 
-import byte_corpus
 import numpy as np
 import torch
 import transformers
-from torch.nn.functional import cross_entropy
-from transformers import GPT2Config, GPT2LMHeadModel
 
-from attnlaw.training import SpectralMonitor
+from attnlaw.training import SpectralMonitor, byte_corpus
+from attnlaw.training.decoder import (
+    BATCH,
+    CONTEXT,
+    GRADIENT_NORM,
+    LEARNING_RATE,
+    WARMUP_STEPS,
+    WEIGHT_DECAY,
+    build_decoder,
+    held_out_loss,
+    train_decoder,
+)
 
-CONTEXT = 128
-BATCH = 16
-LEARNING_RATE = 3e-3
-WARMUP_STEPS = 100
-WEIGHT_DECAY = 0.1
-GRADIENT_NORM = 1.0
 LOG_EVERY = 250
 MEASURE_EVERY = 10  # where the monitor can afford it
 PROGRESS_WINDOWS = 64  # held-out windows of the loss curve; the final loss is over all of them
@@ -61,61 +63,8 @@ Software Foundation License; the weights are under this repository's licence.
 """
 
 
-def build_model() -> GPT2LMHeadModel:
-    """The decoder, with GPT-2's initialisation."""
-    return GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=byte_corpus.VOCABULARY,
-            n_positions=CONTEXT,
-            n_embd=128,
-            n_layer=4,
-            n_head=4,
-            activation_function="gelu",
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    )
-
-
-def adamw(model: torch.nn.Module, learning_rate: float) -> torch.optim.AdamW:
-    """AdamW with weight decay on matrices and none on biases and normalisation gains."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": WEIGHT_DECAY},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), fused=True)
-
-
-def warmup_then_cosine(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """A linear rise over WARMUP_STEPS, then half a cosine down to a tenth of the learning rate."""
-
-    def factor(step: int) -> float:
-        cosine = 0.5 * (1 + math.cos(math.pi * min(step / steps, 1)))
-        return min((step + 1) / WARMUP_STEPS, 1) * (0.1 + 0.9 * cosine)
-
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
-def decoder_loss(model: torch.nn.Module, windows: np.ndarray) -> torch.Tensor:
-    """Mean loss in nats per byte of predicting windows[:, 1:] from windows[:, :-1]."""
-    tokens = torch.from_numpy(windows.astype(np.int64))
-    logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
-    return cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-
-
-@torch.no_grad()
-def held_out_loss(model: torch.nn.Module, windows: np.ndarray) -> float:
-    """The decoder's mean loss over all windows, which are of equal length."""
-    batches = [windows[i : i + 64] for i in range(0, len(windows), 64)]
-    return sum(len(batch) * decoder_loss(model, batch).item() for batch in batches) / len(windows)
-
-
 def train(
-    model: GPT2LMHeadModel,
+    model: torch.nn.Module,
     text: np.ndarray,
     probe: np.ndarray,
     steps: int,
@@ -123,20 +72,14 @@ def train(
     monitor: SpectralMonitor,
 ) -> list[dict]:
     """Train in place; the loss curve as rows (training losses are means since the row before)."""
-    rng = np.random.default_rng(seed)
-    optimizer = adamw(model, LEARNING_RATE)
-    schedule = warmup_then_cosine(optimizer, steps)
     curve, losses, start = [], [], time.monotonic()
     monitor.step(0)
-    for step in range(1, steps + 1):
-        loss = decoder_loss(model, byte_corpus.random_windows(text, BATCH, CONTEXT + 1, rng))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), GRADIENT_NORM)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
+
+    def after(step: int, loss: float) -> None:
+        losses.append(loss)
         measured = monitor.step(step)
+        if step == steps and measured is None:
+            monitor.measure(steps)
         if step % LOG_EVERY == 0 or step == steps:
             row = {
                 "step": step,
@@ -150,12 +93,12 @@ def train(
                 f"{row['held_out_loss']:.3f} nats per byte, {time.monotonic() - start:.0f} s",
                 flush=True,
             )
-    if measured is None:
-        monitor.measure(steps)
+
+    train_decoder(model, text, steps, seed, after)
     return curve
 
 
-def model_card(model: GPT2LMHeadModel, record: dict) -> str:
+def model_card(model: torch.nn.Module, record: dict) -> str:
     """README.md of the model, its figures taken from the training record."""
     return MODEL_CARD.format(
         parameters=sum(p.numel() for p in model.parameters()),
@@ -175,7 +118,7 @@ def model_card(model: GPT2LMHeadModel, record: dict) -> str:
     )
 
 
-def save(model: GPT2LMHeadModel, record: dict, out: Path) -> None:
+def save(model: torch.nn.Module, record: dict, out: Path) -> None:
     """Write the four files under a temporary directory inside `out`, then rename them into place."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".draft-", dir=out) as folder:
@@ -208,7 +151,7 @@ def main() -> None:
         f"{len(text):,} bytes to train on, {held_out_text.size:,} held out; bigram {bigram:.3f} nats per byte"
     )
 
-    model = build_model()
+    model = build_decoder()
     monitor = SpectralMonitor(model, options.out / "spectra", every=MEASURE_EVERY, name="tiny-decoder")
     curve = train(model, text, probe, options.steps, options.seed, monitor)
     loss = held_out_loss(model, held_out)

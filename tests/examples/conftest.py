@@ -17,5 +17,5 @@ def study():
     sys.path.insert(0, str(EXAMPLES))
     yield type("Study", (), {name: importlib.import_module(name) for name in names})
     sys.path.remove(str(EXAMPLES))
-    for name in (*names, "byte_corpus"):
+    for name in names:
         sys.modules.pop(name, None)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sysconfig
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from safetensors import safe_open
+
+from attnlaw.training import byte_corpus as corpus
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODEL = EXAMPLES / "tiny-decoder"
@@ -19,14 +19,6 @@ CLEARLY = 0.5  # nats per byte, a fifth of the bigram loss
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-
-
-@pytest.fixture(scope="module")
-def corpus() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("byte_corpus", EXAMPLES / "byte_corpus.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +34,7 @@ def loaded() -> tuple:
 
 
 @pytest.fixture(scope="module")
-def sample(corpus, record) -> np.ndarray:
+def sample(record) -> np.ndarray:
     """Windows spread evenly over the held-out files of the running interpreter."""
     text = corpus.read_bytes(corpus.source_files(held_out=True))
     windows = corpus.windows(text, record["context"])
@@ -80,13 +72,13 @@ def test_model_is_small_enough_to_ship():
     assert 1e6 < (MODEL / "model.safetensors").stat().st_size < 4e6
 
 
-def test_predicts_held_out_source_better_than_a_bigram_model(corpus, sample, window_losses):
+def test_predicts_held_out_source_better_than_a_bigram_model(sample, window_losses):
     train = corpus.read_bytes(corpus.source_files(held_out=False))
     gain = corpus.bigram_losses(train, sample) - window_losses
     assert gain.mean() - 5 * standard_error(gain) > CLEARLY
 
 
-def test_bigram_losses_equal_a_count_by_hand(corpus):
+def test_bigram_losses_equal_a_count_by_hand():
     train = np.frombuffer(b"abracadabra", dtype=np.uint8)
     windows = np.frombuffer(b"abcacb", dtype=np.uint8).reshape(2, 3)
     # Five a: two before b, one each before c and d, one last. Add-one: p(b|a) = 3/260, p(c|a) = 2/260;
@@ -100,7 +92,7 @@ def test_recorded_loss_is_the_loss_of_the_shipped_weights(record, window_losses)
     assert abs(window_losses.mean() - record["held_out_loss"]) < 5 * standard_error(window_losses)
 
 
-def test_training_record_is_consistent(corpus, record):
+def test_training_record_is_consistent(record):
     steps = [row["step"] for row in record["loss_curve"]]
     assert steps == sorted(set(steps))
     assert steps[-1] == record["steps"]
@@ -114,7 +106,7 @@ def test_training_record_is_consistent(corpus, record):
     assert f"{record['bigram_held_out_loss']:.3f} on the same bytes" in card
 
 
-def test_split_is_a_partition_of_library_source_only(corpus):
+def test_split_is_a_partition_of_library_source_only():
     train, held_out = (corpus.source_files(held_out=flag) for flag in (False, True))
     assert not set(train) & set(held_out)
     assert 0.02 < len(held_out) / len(train + held_out) < 0.1

@@ -24,7 +24,8 @@ SMALL: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, Any], list[str]]] =
     "dynamics-flow": ({"tokens": (1,)}, {"times": "0.002:0.01:4"}, ["learning"]),
     "dynamics-modes": ({}, {"times": "0.0005:0.05:8"}, ["learning"]),
     "dynamics-spectra": ({}, {"simulate": 16}, ["learning", "spectra"]),
-    "dynamics-students": ({"width": (1.0,)}, {"times": "0.004:0.1:5", "simulate": 12}, ["learning"]),
+    "dynamics-students": ({}, {"times": "0.004:0.1:3", "simulate": 12}, ["learning"]),
+    "dynamics-training": ({}, {"steps": 2}, ["run"]),
     "early-stopping": ({"threshold": (0.5, 1.0)}, {}, ["map", "stopping"]),
     "init-depth": (
         {"depth": (2, 4)},

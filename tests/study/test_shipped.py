@@ -30,6 +30,7 @@ TASKS = {
     "dynamics-modes": {"dynamics": 4},
     "dynamics-spectra": {"dynamics": 1, "dynamics.simulate": 4},
     "dynamics-students": {"dynamics": 3, "dynamics.simulate": 12},
+    "dynamics-training": {"decoder": 1},
     "early-stopping": {"early_stopping": 54, "early_stopping.simulate": 528},
     "init-depth": {"init": 10},
     "init-mup": {"coordinates": 8},

@@ -12,6 +12,7 @@ import torch
 
 from attnlaw import audit
 from attnlaw.training import SpectralMonitor
+from attnlaw.training.decoder import build_decoder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -23,7 +24,7 @@ def test_the_example_measures_its_first_and_its_last_step(
     example = importlib.import_module("train_tiny")
     text = np.random.default_rng(0).integers(0, 256, 2000).astype(np.uint8)
     torch.manual_seed(0)
-    model = example.build_model()
+    model = build_decoder()
     monitor = SpectralMonitor(model, tmp_path / "spectra", every=example.MEASURE_EVERY)
     curve = example.train(model, text, text[: 129 * 2].reshape(2, 129), steps=2, seed=0, monitor=monitor)
     rows = pl.read_parquet(tmp_path / "spectra" / "steps.parquet")

@@ -35,6 +35,7 @@ STUDIED: dict[str, tuple[str, str]] = {
     ),
     "complete": ("attnlaw.verbs.complete", "What factors put where a matrix is not seen."),
     "coordinates": ("attnlaw.verbs.coordinates", "The coordinate check of muP on lazy matrices."),
+    "decoder": ("attnlaw.verbs.decoder", "A real training run beside the theory of dynamics."),
     "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 from attnlaw.laws.mirrored import Mirrored
 from attnlaw.learning.agreement import spectrum_distance
+from attnlaw.learning.dynamics.potential import potential_of
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.dynamics.trajectory import trajectory
 from attnlaw.learning.problem import Problem, Target
@@ -73,6 +74,9 @@ def test_an_even_output_keeps_a_direct_student_at_no_overlap() -> None:
     assert np.abs(found.alignment).max() == 0
     assert found.plateaus[-1][1] == 2.0
     assert found.recovery_time() is None
+    # There an overlap grows at the rate 16 Q*: dm/dtau = -2 (G m + H Q*), G = 0, H = -8 m.
+    G, H = potential_of(found.problem).gains(found.norm[-1], 1e-3)
+    assert pytest.approx(16 * 1.5, abs=1e-6) == -2 * (G * 1e-3 + H * 1.5) / 1e-3
 
 
 @pytest.mark.parametrize("q0", [0.1, 1.0, 2.0])

@@ -88,6 +88,28 @@ def test_where_sgd_ends() -> None:
     assert found.largest_rate == 0.25
 
 
+@pytest.mark.parametrize(
+    ("rank", "eta", "known"), [(0.5, 0.02, 0.0150), (0.5, 0.05, 0.0412), (1.0, 0.03, 0.0341)]
+)
+def test_plateaus_of_another_program(rank: float, eta: float, known: float) -> None:
+    problem = Problem(target=Target.marchenko_pastur(rank), noise=0.5)
+    found = trajectory(problem, Schedule([0.01], learning_rate=eta))
+    assert found.plateau_error == pytest.approx(known, abs=5.1e-5)
+
+
+@pytest.mark.long
+def test_a_plateau_beyond_leading_order() -> None:
+    """S* = I, eta = .15, Delta = .5: .309(1) by simulation elsewhere, .3056 with -eps^2, .375 without.
+
+    Matrices of d = 24 end at their own E; complex ones are a little off in 1/d^2.
+    """
+    problem = Problem(target=Target.discrete([1.0]), noise=0.5)
+    found = trajectory(problem, Schedule([0.5, 1.0, 2.0], learning_rate=0.15))
+    assert found.plateau_error == pytest.approx(0.375)
+    error = float(np.hypot(found.error["estimation_error"][-1], 0.001))
+    assert abs(found.estimation_error[-1] - 0.309) < 4 * error
+
+
 def test_beyond_the_limit_the_target_is_not_stable() -> None:
     problem = Problem(target=Target.discrete([1.0]))
     found = trajectory(problem, Schedule([0.01], learning_rate=0.3))

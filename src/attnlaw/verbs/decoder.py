@@ -1,0 +1,121 @@
+"""`decoder`, for studies: a real training run beside the theory's picture of how a head learns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.base.charts import Own
+from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
+from attnlaw.base.settings import Settings, setting, settings
+
+if TYPE_CHECKING:
+    from attnlaw.training.decoder_run import DecoderRun
+
+
+@settings
+class Decoder(Settings):
+    """Train the small decoder of the examples on the source of Python's library, and watch its heads.
+
+    Beside it stands the theory of one head (arXiv 2609.03858): an analogy, not a fit. Needs the extra lens.
+    """
+
+    steps: int = setting(600, "Of AdamW; 16 windows of 128 bytes each.", least=1, most=10**6, many=True)
+    every: int = setting(10, "Steps from one measurement to the next.", least=1)
+    seed: int = setting(0, "Seed of weights and data.", least=0)
+
+
+KINDS = ("qk", "vo")
+QUANTITIES = (
+    Quantity("held_out_loss", "nats per byte", brief=True),
+    *(Quantity(f"modes_{kind}", f"of heads of {kind} beyond the bulk", kind="int") for kind in KINDS),
+    *(
+        Quantity(
+            f"stronger_first_{kind}",
+            f"of {kind}: 1, larger modes left the bulk earlier, -1 later",
+            "τ",
+            brief=True,
+        )
+        for kind in KINDS
+    ),
+    *(Quantity(f"stronger_first_p_{kind}", f"its p-value of {kind}", "p") for kind in KINDS),
+    *(
+        Quantity(f"factor_difference_kept_{kind}", f"‖AᵀA − BᵀB‖ over its start, median of {kind}")
+        for kind in KINDS
+    ),
+    *(
+        Quantity(f"factor_imbalance_kept_{kind}", f"factor_imbalance over its start, median of {kind}")
+        for kind in KINDS
+    ),
+)
+PLACE = (
+    Quantity("layer", "number of the layer", kind="small"),
+    Quantity("head", "number of the head", kind="small"),
+    Quantity("kind", "qk or vo", kind="text"),
+)
+STRENGTH = Quantity("strength", "over the edge of the bulk", called="value over the bulk's edge")
+VALUES = (Quantity("step", kind="int"), *PLACE, STRENGTH)
+MODES = (
+    *PLACE,
+    Quantity("mode", "its number in the head", kind="int"),
+    Quantity("left_step", "the measured step at which it left the bulk; null: before the first", kind="int"),
+    STRENGTH,
+)
+BULK = (STRENGTH, Quantity("density", "of the null of heads there"))
+THEORY = (Quantity("time", "lr·steps/d", "τ"), STRENGTH, Quantity("density", "of the student's eigenvalues"))
+THEORY_MODES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("target", "the spike of the target"),
+    Quantity("left_time", "the first of the times at which it stands out", "τ"),
+    STRENGTH,
+)
+
+
+@each
+def run(case: Decoder, progress: Progress) -> DecoderRun:
+    from attnlaw.training.decoder_run import run_decoder
+
+    return run_decoder(case.steps, case.every, case.seed, progress)
+
+
+def _table(name: str, quantities: tuple[Quantity, ...]) -> Table[Any]:
+    def rows(found: DecoderRun) -> Any:
+        from attnlaw.base.tables import frame, schema_of
+
+        return frame(getattr(found, name), schema_of(columns(quantities)))
+
+    return Table(name, quantities, rows)
+
+
+VERB = Verb(
+    "decoder",
+    "A real training run beside the theory",
+    Decoder,
+    QUANTITIES,
+    run,
+    tables=(
+        _table("values", VALUES),
+        _table("modes", MODES),
+        _table("bulk", BULK),
+        _table("theory", THEORY),
+        _table("theory_modes", THEORY_MODES),
+    ),
+    charts=(
+        Own(
+            "run",
+            "Spectra of a real run beside the theory's",
+            caption="Left: singular values of all heads of the decoder (QK) at five steps, each over the "
+            "edge of the bulk of its null; the line is that null, triangles have left it. Right: eigenvalues "
+            "of one student of the theory with spikes in its target. An analogy, not a fit.",
+            draw="attnlaw.report.decoder_charts:spectra",
+        ),
+        Own(
+            "order",
+            "Which modes leave first",
+            caption="Each singular value of a head that stands out at the end: how far, against the step at "
+            "which it left the bulk; beside it spikes of the theory's target. Stronger first means falling "
+            "from left to right; what left earlier also had longer to grow.",
+            draw="attnlaw.report.decoder_charts:order",
+        ),
+    ),
+    draws=True,
+)

@@ -1,0 +1,61 @@
+"""The training run that ships as a study: its rows, and the theory's picture beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attnlaw.base.declare import silent
+from attnlaw.training.decoder import build_decoder
+from attnlaw.training.decoder_run import SPIKES, TIMES, _values, build, picture
+from attnlaw.verbs import verb
+
+
+def test_spikes_leave_the_theorys_bulk_stronger_first() -> None:
+    """At the times of the reference values: 4.5, 5, 6, 9 at .01399, .01071, .00802, .00496."""
+    _, spikes = picture()
+    left = {row["target"]: row["left_time"] for row in spikes}
+    assert list(left) == sorted(SPIKES, reverse=True)
+    for spike, known in {4.5: 0.01399, 5.0: 0.01071, 6.0: 0.00802, 9.0: 0.00496}.items():
+        assert left[spike] == pytest.approx(TIMES[np.searchsorted(TIMES, known)])
+    last = [row["strength"] for row in spikes if row["time"] == max(row["time"] for row in spikes)]
+    assert last == sorted(last, reverse=True)
+    assert min(row["strength"] for row in spikes) > 1
+
+
+def test_a_short_run_has_all_rows_and_leaves_no_trace() -> None:
+    one = verb("decoder")
+    (case,) = one.cases({"steps": 3, "every": 2, "seed": 1})
+    before = torch.get_rng_state()
+    (found,) = one.run([case], silent)
+    assert torch.equal(torch.get_rng_state(), before)
+    row = one.row(case, found)
+    assert list(row) == list(one.schema)
+    assert row["held_out_loss"] == pytest.approx(np.log(256), rel=0.1)
+    assert found.steps["step"].to_list() == [0, 2, 3]
+    values, modes, bulk, densities, _ = (table.rows(found) for table in one.tables)
+    assert values.group_by("step").len().sort("step").rows() == [(step, 2 * 16 * 32) for step in (0, 2, 3)]
+    assert (modes["strength"] > 1).all()
+    for table, x in (
+        (bulk, "strength"),
+        (densities.filter(densities["time"] == densities["time"][0]), "strength"),
+    ):
+        mass = np.trapezoid(table["density"].to_numpy(), table[x].to_numpy())
+        assert mass == pytest.approx(1.0, abs=0.1)  # the theory's peak at zero is cut
+
+
+def test_values_are_those_of_the_products() -> None:
+    model = build(0)
+    block = model.transformer.h[2].attn.c_attn.weight.detach().double().numpy()
+    query, key = block[:, 32:64], block[:, 128 + 32 : 128 + 64]
+    own = [
+        row["strength"]
+        for row in _values(model, 0)
+        if (row["layer"], row["head"], row["kind"]) == (2, 1, "qk")
+    ]
+    known = np.linalg.svd(query @ key.T, compute_uv=False)[:32]
+    assert np.array(own) / own[0] == pytest.approx(known / known[0], rel=1e-9)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        assert torch.equal(build_decoder().transformer.wte.weight, model.transformer.wte.weight)
