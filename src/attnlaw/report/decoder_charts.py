@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from attnlaw.report.dynamics_charts import ridge
 from attnlaw.report.labels import cases
-from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour, palette
+from attnlaw.report.marks import GREY, HEIGHT, WIDTH, Figure, colour, palette
 from attnlaw.report.source import Source, same_settings
 from attnlaw.report.style import PALETTE, inline
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 KIND = "qk"
 LABEL = "value over the bulk's edge"
+LEAST, BINS = 0.1, 48  # of the strengths drawn, and bars
 
 
 def spectra(chart: Own, source: Source) -> Iterator[Figure]:
@@ -46,29 +46,79 @@ def _runs(
 
 
 def beside(values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame) -> Any:
-    """The run's ridge and the theory's."""
+    """The run's ridge, values as bars under the null's line, and the theory's, spikes as triangles."""
     import altair as alt
 
-    steps = sorted(values["step"].unique())
-    null = pl.concat(
-        [
-            bulk.select(x="strength", density="density").with_columns(time=pl.lit(float(step)))
-            for step in steps
+    domain = (LEAST, 1.2 * max(*values["strength"].to_list(), *modes["strength"].to_list()))
+    steps, times = sorted(values["step"].unique()), sorted(theory["time"].unique())
+    run = [
+        _panel(f"step {step}", bulk, domain, values.filter(pl.col("step") == step), None, step == steps[0])
+        for step in reversed(steps)
+    ]
+    learned = [
+        _panel(
+            f"τ = {time:.3g}",
+            theory.filter(pl.col("time") == time),
+            domain,
+            None,
+            modes.filter(pl.col("time") == time),
+            time == times[0],
+        )
+        for time in reversed(times)
+    ]
+    titles = ("The decoder's QK heads", "Theory, one head")
+    columns = [
+        alt.vconcat(*panels, spacing=2).properties(title=title)
+        for panels, title in zip((run, learned), titles, strict=True)
+    ]
+    return alt.hconcat(*columns, spacing=30)
+
+
+def _panel(
+    title: str,
+    density: pl.DataFrame,
+    domain: tuple[float, float],
+    values: pl.DataFrame | None,
+    marks: pl.DataFrame | None,
+    last: bool,
+) -> Any:
+    """One spectrum over the logarithm of the strength: densities are those of the logarithm."""
+    import altair as alt
+    import numpy as np
+
+    ticks = alt.Axis(labels=last, ticks=last, grid=False, format="~g", tickCount=5)
+    x = alt.X(
+        "x:Q",
+        title=LABEL if last else None,
+        axis=ticks,
+        scale=alt.Scale(type="log", domain=domain, nice=False, clamp=True),
+    )
+    y = alt.Y("y:Q", title=None, axis=None)
+    layers = []
+    if values is not None:
+        edges = np.geomspace(*domain, BINS + 1)
+        count, _ = np.histogram(values["strength"].to_numpy(), bins=edges)
+        heights = count / (values.height * np.log(edges[1] / edges[0]))
+        bars = [
+            {"x": float(edges[i]), "x2": float(edges[i + 1]), "y": float(heights[i]), "low": 0.0}
+            for i in np.flatnonzero(count)
         ]
-    )
-    out = values.filter(pl.col("strength") > 1).select(
-        time=pl.col("step").cast(pl.Float64), location="strength"
-    )
-    told = values.select(time=pl.col("step").cast(pl.Float64), eigenvalue="strength")
-    left = ridge(null, out, told, LABEL, lambda step: f"step {step:.0f}")
-    times = theory["time"].unique().to_list()
-    tracks = modes.filter(pl.col("time").is_in(times)).select("time", location="strength")
-    right = ridge(theory.select("time", x="strength", density="density"), tracks, None, LABEL)
-    return alt.hconcat(
-        left.properties(title="The decoder's QK heads"),
-        right.properties(title="Theory, one head"),
-        spacing=30,
-    )
+        layers.append(
+            alt.Chart(inline(bars)).mark_rect(color="#B8C9D9").encode(x=x, x2="x2:Q", y=y, y2="low:Q")
+        )
+    drawn = density.filter(pl.col("strength") > domain[0])
+    line = drawn.select(x="strength", y=pl.col("density") * pl.col("strength")).to_dicts()
+    layers.append(alt.Chart(inline(line)).mark_line(color=PALETTE[0]).encode(x=x, y=y))
+    if marks is not None and marks.height:
+        top = 0.08 * max(one["y"] for one in line)
+        places = [{"x": place, "y": top} for place in marks["strength"]]
+        spikes = alt.Chart(inline(places)).mark_point(
+            shape="triangle-down", filled=True, size=60, color="#000000"
+        )
+        layers.append(spikes.encode(x=x, y=y))
+    rule = alt.Chart(inline([{"x": 1.0}])).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x=x)
+    named = alt.TitleParams(title, anchor="end", dy=14, frame="group")
+    return alt.layer(*layers, rule).properties(width=WIDTH, height=HEIGHT // 3, title=named)
 
 
 def clouds(modes: pl.DataFrame, theory: pl.DataFrame) -> Any:
@@ -76,19 +126,23 @@ def clouds(modes: pl.DataFrame, theory: pl.DataFrame) -> Any:
     import altair as alt
 
     last = theory.filter(pl.col("time") == theory["time"].max())
-    log = alt.Scale(type="log", nice=False, padding=6)
-    y = alt.Y("strength:Q", title=LABEL, scale=log)
-    run = alt.Chart(
-        inline(modes.select("left_step", "strength", "kind").to_dicts()), title="The decoder's heads"
-    )
+
+    def axis(kind: Any, column: str, title: str) -> Any:
+        ticks = alt.Axis(format="~g", tickCount=5)
+        return kind(
+            f"{column}:Q", title=title, axis=ticks, scale=alt.Scale(type="log", nice=False, padding=8)
+        )
+
+    run = alt.Chart(inline(modes.select("left_step", "strength", "kind").to_dicts()), title="The decoder")
     points = run.mark_point(filled=True, size=30, opacity=0.7).encode(
-        x=alt.X("left_step:Q", title="step at which it left the bulk", scale=log),
-        y=y,
+        x=axis(alt.X, "left_step", "step at which it left the bulk"),
+        y=axis(alt.Y, "strength", LABEL),
         color=colour(palette(modes["kind"].unique().sort()), "kind", always=True),
     )
     line = alt.Chart(inline(last.select("left_time", "strength").to_dicts()), title="Theory, one head")
-    spikes = line.mark_line(point=True, color=PALETTE[0]).encode(
-        x=alt.X("left_time:Q", title="τ at which it left the bulk", scale=log), y=y
+    spikes = line.mark_line(point=alt.OverlayMarkDef(color=PALETTE[0]), color=PALETTE[0]).encode(
+        x=axis(alt.X, "left_time", "τ at which it left the bulk"),
+        y=axis(alt.Y, "strength", LABEL),
     )
     sizes = {"width": WIDTH, "height": HEIGHT}
     return alt.hconcat(points.properties(**sizes), spikes.properties(**sizes), spacing=30).resolve_scale(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -146,13 +146,7 @@ def spectra(chart: Own, source: Source) -> Iterator[Figure]:
         yield source.figure(chart, case, draw, more)
 
 
-def ridge(
-    rows: pl.DataFrame,
-    tracks: pl.DataFrame,
-    values: pl.DataFrame | None,
-    x: str,
-    when: Callable[[float], str] = "τ = {:.3g}".format,
-) -> Any:
+def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None, x: str) -> Any:
     """`rows`: time, x, density; `tracks`: time, location; `values`: time, eigenvalue."""
     import altair as alt
 
@@ -190,7 +184,7 @@ def ridge(
                 shape="triangle-down", filled=True, size=60, color="#000000"
             )
             layers.append(mark.encode(x=across, y=up))
-        title = alt.TitleParams(when(time), anchor="end", dy=14, frame="group")
+        title = alt.TitleParams(f"τ = {time:.3g}", anchor="end", dy=14, frame="group")
         panels.append(alt.layer(*layers).properties(width=WIDTH, height=HEIGHT // 3, title=title))
     return alt.vconcat(*panels, spacing=2).resolve_scale(y="independent")
 

@@ -104,8 +104,9 @@ VERB = Verb(
             "run",
             "Spectra of a real run beside the theory's",
             caption="Left: singular values of all heads of the decoder (QK) at five steps, each over the "
-            "edge of the bulk of its null; the line is that null, triangles have left it. Right: eigenvalues "
-            "of one student of the theory with spikes in its target. An analogy, not a fit.",
+            "edge of the bulk of its null; the line is that null, what is beyond 1 has left it. Right: "
+            "eigenvalues of one student of the theory, spikes of its target as triangles. An analogy, not a "
+            "fit.",
             draw="attnlaw.report.decoder_charts:spectra",
         ),
         Own(

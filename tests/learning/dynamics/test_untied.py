@@ -210,6 +210,18 @@ def test_noise_adds_to_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < shift[2] < 0.03
 
 
+def test_finer_noise_shifts_the_norm_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What noise adds to q1 at tau = .02, eta = .05: by Euler it was .039, .029, .028 at .5, .1, .05."""
+    monkeypatch.setattr(untied, "SIZES", ((8, 48), (16, 48)))
+    problem, found = Problem(tokens=2, attention="untied"), {}
+    calm = trajectory(problem, Schedule([0.02], **SCHEDULE)).norm[1]
+    for step in (0.5, 0.1):
+        monkeypatch.setattr(untied, "NOISY_STEP", step)
+        found[step] = trajectory(problem, Schedule([0.02], learning_rate=0.05, **SCHEDULE)).norm[1] - calm
+    assert found[0.1] == pytest.approx(0.0267, abs=0.003)  # one standard error
+    assert found[0.5] == pytest.approx(found[0.1], abs=0.003)
+
+
 @pytest.mark.parametrize(
     ("problem", "schedule", "told"),
     [
