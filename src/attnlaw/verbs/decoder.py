@@ -19,7 +19,7 @@ class Decoder(Settings):
     Beside it stands the theory of one head (arXiv 2609.03858): an analogy, not a fit. Needs the extra lens.
     """
 
-    steps: int = setting(600, "Of AdamW; 16 windows of 128 bytes each.", least=1, most=10**6, many=True)
+    steps: int = setting(300, "Of AdamW; 16 windows of 128 bytes each.", least=1, most=10**6, many=True)
     every: int = setting(10, "Steps from one measurement to the next.", least=1)
     seed: int = setting(0, "Seed of weights and data.", least=0)
 
