@@ -141,16 +141,20 @@ def test_two_models_in_one_share_their_nulls(fresh, tmp_path):
 def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
     """Heads whose remark says that parameters are withheld, and others that the law fits."""
     rows = fit("examples/tiny-decoder", layers="0", only="qk,vo").matrices
-    names = [name for name in schema(FITS) if name.startswith(("noise", "threshold", "target_rank"))]
-    assert len(names) == 9
-    withheld = pl.col("remark").fill_null("").str.contains("parameters are withheld")
+    names = [name for name in schema(FITS) if name.startswith(("noise", "threshold", "target_rank", "cut"))]
+    assert len(names) == 12
+    withheld = pl.col("remark").fill_null("").str.contains("learned: does not fit")
     without, fitted = rows.filter(withheld), rows.filter(~withheld)
     assert (without.height, fitted.height) == (3, 5)
-    assert without.select(names).null_count().row(0) == (3,) * 9
+    assert without.select(names).null_count().row(0) == (3,) * 12
     assert (
         without.select(pl.col("learned_distance", "rank_fraction").is_not_null().all()).row(0) == (True,) * 2
     )
-    assert fitted.select("^.*_(low|high)$").null_count().row(0) == (0,) * 8
+    ranges = fitted.select("^.*_(low|high)$", "untied_fits")
+    own = ranges.select(pl.exclude("^untied_.*$"))
+    assert own.null_count().row(0) == (0,) * 10
+    # The untied law stands beside it, with a b/t of its own where it fits.
+    assert ranges["untied_cut_ratio_low"].is_null().to_list() == (~ranges["untied_fits"]).to_list()
 
 
 def test_json_has_a_row_for_every_matrix(fresh):

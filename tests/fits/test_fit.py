@@ -66,7 +66,7 @@ def test_noise_is_random_by_every_measure(spectrum):
 
 def test_log_likelihoods_are_in_units_of_one_variable():
     """All laws give densities of eigenvalues: scaling the matrix by c lowers each mean log by 2 ln c."""
-    for law in ("random", "power-law", "lognormal", "heavy-tailed", "learned"):
+    for law in FITTERS:
         small = of_values(head(4).values, (128, 128), "qr")
         large = of_values(10 * head(4).values, (128, 128), "qr")
         one, other = fit_law(small, law), fit_law(large, law)

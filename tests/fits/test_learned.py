@@ -1,13 +1,17 @@
 """The learned-spectrum law: tables against the laws themselves, fits against draws of the theory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from attnlaw.fits.angle_table import angle_tables
 from attnlaw.fits.learned import fit_learned
+from attnlaw.laws.folded import Folded
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.symmetric_product import SymmetricProduct
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.target import Target
@@ -26,7 +30,7 @@ def trained(rng, size, target_rank, noise, threshold):
 @pytest.mark.parametrize(("rank_ratio", "noise"), [(0.1, 0.3), (0.25, 1.0), (2.0, 0.5)])
 def test_tables_are_the_blurred_laws(rank_ratio, noise):
     law = FreeConvolution(MarchenkoPastur(rank_ratio), noise)
-    (table,) = angle_tables(rank_ratio, np.array([noise]))
+    (table,) = angle_tables(MarchenkoPastur(rank_ratio), np.array([noise]))
     p = np.linspace(0.02, 0.98, 25)
     x = law.quantile(p)
     width = x[-1] - x[0]
@@ -74,6 +78,7 @@ def test_nearly_all_spectra_of_the_theory_fit_at_any_size(size, k, target_rank, 
 
 
 def test_simple_spectra_that_the_theory_cannot_give_do_not_fit():
+    """A geometric series from 1 to 3 no longer: with b below t it is as near as the theory's own spectra."""
     k, size = 32, 256
     i = np.arange(1, k + 1)
     others = [
@@ -81,9 +86,9 @@ def test_simple_spectra_that_the_theory_cannot_give_do_not_fit():
         1.0 / i,
         np.where(i > k // 2, 1.0, 3.0),
         np.linspace(0.5, 2, k),
-        np.geomspace(1, 3, k),
     ]
     assert not any(fit_learned(values, size).plausible for values in others)
+    assert not fit_learned(np.geomspace(1, 3, k), size, limited=False).plausible
 
 
 def test_state_evolution_and_the_fit_speak_of_the_same_law():
@@ -102,7 +107,7 @@ def test_state_evolution_and_the_fit_speak_of_the_same_law():
 
 def test_a_threshold_in_a_wide_gap_is_identified_and_scales_with_the_matrix():
     values = trained(np.random.default_rng(2), 512, 0.1, 0.5, 1.2)
-    one, other = fit_learned(values, 512), fit_learned(0.01 * values, 512)
+    one, other = (fit_learned(factor * values, 512, limited=False) for factor in (1.0, 0.01))
     # Within the range, a factor of 1.1 to either side.
     assert one.threshold.value == pytest.approx(1.2, rel=0.15)
     assert other.threshold.value == pytest.approx(0.01 * one.threshold.value)
@@ -135,13 +140,73 @@ def law_distance(values, size, target_rank, noise):
     return np.sqrt(np.mean((values - x * (x @ values) / (x @ x)) ** 2) / np.mean(values**2))
 
 
-def test_a_random_head_is_not_plausible_and_its_parameters_are_withheld():
+def test_a_random_head_is_not_cut_by_weight_decay_and_its_parameters_are_withheld():
+    """Width alone may leave it: the limited law contains it, and is asked of heads that are not random."""
     rng = np.random.default_rng(2)
     product = rng.standard_normal((256, 64)) @ rng.standard_normal((64, 256))
-    fit = fit_learned(np.linalg.svd(product, compute_uv=False)[:64], 256)
+    values = np.linalg.svd(product, compute_uv=False)[:64]
+    fit = fit_learned(values, 256, limited=False)
     assert not fit.plausible
-    for parameter in (fit.noise_level, fit.threshold, fit.target_rank, fit.scale):
+    for parameter in (fit.noise_level, fit.threshold, fit.target_rank, fit.scale, fit.cut_ratio):
         assert (parameter.value, parameter.low, parameter.high) == (None, None, None)
+    narrow = fit_learned(values, 256)
+    assert narrow.plausible
+    assert narrow.cut_ratio.high < 1
+
+
+def narrow(rng, size, k, target_rank, noise, share, attention):
+    """The k largest values of a blurred target, b = share t taken off."""
+    m = round(target_rank * size)
+    first, second = rng.standard_normal((2, size, m))
+    blur = rng.standard_normal((size, size)) / np.sqrt(size)
+    if attention == "tied":
+        seen = first @ first.T / np.sqrt(m * size) + noise * (blur + blur.T) / np.sqrt(2)
+        x = np.linalg.eigvalsh(seen)
+    else:
+        x = np.linalg.svd(first @ second.T / np.sqrt(m * size) + noise * blur, compute_uv=False)[::-1]
+    return x[-k:] - share * 0.5 * (x[-k] + x[-k - 1])
+
+
+@pytest.mark.parametrize("attention", ["tied", "untied"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_what_cut_the_rank_is_inside_its_range(attention, share):
+    """Twelve draws at k = 64; 98% are promised to fit, fewer than this many come once in a thousand."""
+    rng = np.random.default_rng(round(10 * share))
+    fits = [fit_learned(narrow(rng, 256, 64, 0.3, 0.7, share, attention), 256, attention) for _ in range(12)]
+    near = [fit for fit in fits if fit.plausible]
+    assert len(near) >= stats.binom.ppf(0.001, 12, 0.98)
+    # Half a step of the grid of b/t beside the ends.
+    assert all(fit.cut_ratio.low - 0.025 <= share <= fit.cut_ratio.high + 0.025 for fit in near)
+    assert all(fit.cut_ratio.low <= fit.cut_ratio.value <= fit.cut_ratio.high for fit in near)
+
+
+@pytest.mark.parametrize("attention", ["tied", "untied"])
+def test_a_wide_student_and_a_narrow_one_are_told_apart(attention):
+    """State evolution's own spectra, cut by weight decay at rank .36 (.62) and by a width of a quarter."""
+    free = Problem(0.6, noise=0.5, weight_decay=0.9, attention=attention)
+    for width, cut in ((None, "decay"), (0.2, "width")):
+        found = state_evolution(replace(free, width=width))
+        size, rank = 300, found.rank_fraction.value
+        k = round(rank * size)
+        values = found.spectrum.quantile(1 - rank * (np.arange(k) + 0.5) / k)
+        fit = fit_learned(values, size, attention)
+        assert fit.plausible
+        expected = 1.0 if cut == "decay" else found.threshold.value / found.cut.value
+        assert fit.cut_ratio.low - 0.025 <= expected <= fit.cut_ratio.high + 0.025
+        assert fit.law.cut is None or fit.law.cut > fit.law.threshold
+
+
+@pytest.mark.parametrize(("rank_ratio", "noise"), [(0.1, 0.3), (0.25, 1.0), (2.0, 0.5)])
+def test_tables_of_untied_laws_are_those_of_absolute_values(rank_ratio, noise):
+    """Away from zero, where the table's first step is, and from the gap at 1 - rank_ratio."""
+    law = Folded(FreeConvolution(SymmetricProduct(rank_ratio), noise))
+    (table,) = angle_tables(SymmetricProduct(rank_ratio), np.array([noise]))
+    p = np.linspace(0.05, 0.97, 25)
+    p = p[np.abs(p - (1 - rank_ratio)) > 0.01]
+    x = law.quantile(p)
+    assert table.quantile(p) == pytest.approx(x, abs=1e-3 * (x[-1] - x[0]))
+    assert table.cdf(x) == pytest.approx(law.cdf(x), abs=5e-4)
+    assert table.density(x) == pytest.approx(law.density(x), rel=5e-3, abs=1e-3)
 
 
 def test_density_and_distribution_function_belong_to_the_positive_part():

@@ -1,4 +1,4 @@
-"""A blurred Marchenko-Pastur law as a small table in the angle: quantiles, distribution function and density.
+"""A blurred law as a small table in the angle: quantiles, distribution function and density.
 
 On each of at most two intervals `x = middle - half cos(theta)`. The table holds the mass up to equally spaced
 angles and is linear between them, right to a few parts in 10000: enough for fits, where k values resolve 1/k.
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnlaw.laws.free_convolution import Truncated
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.laws.symmetric_product import SymmetricProduct
 
 Reals = NDArray[np.float64]
 
@@ -61,21 +62,25 @@ class AngleTable:
         return np.asarray(np.arccos(np.clip((self.middle[i] - x) / self.half[i], -1.0, 1.0)))
 
 
-def angle_tables(rank_ratio: float, noises: Reals) -> list[AngleTable]:
-    """Tables of Marchenko-Pastur (scale 1) convolved with semicircles of these standard deviations.
+def angle_tables(base: MarchenkoPastur | SymmetricProduct, noises: Reals) -> list[AngleTable]:
+    """Tables of a law convolved with semicircles of these standard deviations.
 
-    >>> table = angle_tables(0.25, np.array([0.5]))[0]
+    Of a product of two factors, whose law has both signs, those of the absolute values.
+
+    >>> table = angle_tables(MarchenkoPastur(0.25), np.array([0.5]))[0]
     >>> bool(abs(table.cdf(table.quantile(np.array([0.9])))[0] - 0.9) < 1e-12)
     True
     """
     tables: dict[int, AngleTable] = {}
-    for rows, (nodes,) in Truncated(MarchenkoPastur(rank_ratio), noises).everywhere():
+    sides = 2 if isinstance(base, SymmetricProduct) else 1
+    for rows, (nodes,) in Truncated(base, noises, sides).everywhere():
         steps = nodes.x.shape[-1]
         theta = np.linspace(0.0, np.pi, steps + 1)
-        mass = np.concatenate([np.zeros((*nodes.low.shape, 1)), nodes.mass.cumsum(axis=-1)], axis=-1)
+        slope = nodes.mass if sides == 1 else np.where(nodes.x > 0, 2 * nodes.mass, 0.0)
+        mass = np.concatenate([np.zeros((*nodes.low.shape, 1)), slope.cumsum(axis=-1)], axis=-1)
         mass *= np.pi / steps
         mass[:, 1] += mass[:, 0, -1:]
         middle, half = 0.5 * (nodes.low + nodes.high), 0.5 * (nodes.high - nodes.low)
         for place, row in enumerate(rows):
-            tables[int(row)] = AngleTable(theta, mass[place], nodes.mass[place], middle[place], half[place])
+            tables[int(row)] = AngleTable(theta, mass[place], slope[place], middle[place], half[place])
     return [tables[row] for row in range(noises.size)]

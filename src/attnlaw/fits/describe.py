@@ -6,7 +6,8 @@ The decision, in this order:
 2. "learned" or "heavy-tailed": laws of the whole spectrum that fit (learned: as close as spectra drawn from
    the law; heavy-tailed: KS at most `1.36/sqrt(n)`, the 5% point for n independent values, and heavier than
    the null: of its own draws at most one in a hundred has so small a kappa); of two, the one with the
-   smaller KS.
+   smaller KS. The untied form of the learned law stands beside the tied one in the rows and decides nothing:
+   singular values hardly tell the two apart.
 3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
    lognormal that is significantly better. Where it covers more than half of the values it is no tail: the
    same fit is called "power-law spectrum".
@@ -98,7 +99,9 @@ def _tail_share(fits: dict[str, Fit]) -> float:
 
 
 def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
-    random, tail, heavy, learned = (fits[law] for law in ("random", "power-law", "heavy-tailed", "learned"))
+    random, tail, heavy, learned, untied = (
+        fits[law] for law in ("random", "power-law", "heavy-tailed", "learned", "learned-untied")
+    )
     alpha = tail.parameters.get("alpha")
     return {
         "values": random.size,
@@ -123,11 +126,16 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
         "threshold": _range(learned, "threshold"),
         "target_rank": _range(learned, "target_rank"),
         "rank_fraction": learned.statistics.get("rank_fraction"),
+        "cut_ratio": _range(learned, "cut_ratio"),
         "learned_distance": learned.statistics.get("distance"),
+        "untied_distance": untied.statistics.get("distance"),
+        "untied_fits": untied.statistics.get("plausible"),
+        "untied_cut_ratio": _range(untied, "cut_ratio"),
         "ks_random": random.ks,
         "ks_tail": tail.ks,
         "ks_heavy_tailed": heavy.ks,
         "ks_learned": learned.ks,
+        "ks_untied": untied.ks,
         "log_likelihood_random": random.log_likelihood,
         "log_likelihood_heavy_tailed": heavy.log_likelihood,
         "log_likelihood_learned": learned.log_likelihood,

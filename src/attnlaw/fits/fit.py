@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,17 +172,17 @@ def _lognormal(spectrum: Spectrum, seed: int) -> Fit:
     )
 
 
-def _learned(spectrum: Spectrum, seed: int) -> Fit:
+def _learned(spectrum: Spectrum, seed: int, law: str = "learned", attention: str = "tied") -> Fit:
     """The learned-spectrum law on the singular values of a head (an extension)."""
     values = positive_values(spectrum)
     size = min(spectrum.shape)
-    found = fit_learned(values, size) if is_head(spectrum) else None
+    found = fit_learned(values, size, attention) if is_head(spectrum) else None
     if found is None:
         reason = (
             "needs at least 8 singular values and some zeros" if is_head(spectrum) else "is for heads only"
         )
         return Fit(
-            "learned",
+            law,
             values.size,
             statistics={"rank_fraction": values.size / size},
             outcome=Outcome.NOT_FITTED,
@@ -192,13 +192,14 @@ def _learned(spectrum: Spectrum, seed: int) -> Fit:
         log_density = np.log(found.density(values) / (2 * values))
     grid = np.linspace(0.0, found.top, CURVE_POINTS)
     return Fit(
-        "learned",
+        law,
         values.size,
         parameters={
             "noise_level": found.noise_level.value,
             "threshold": found.threshold.value,
             "target_rank": found.target_rank.value,
             "scale": found.scale.value,
+            "cut_ratio": found.cut_ratio.value,
         },
         statistics={
             "rank_fraction": found.rank_fraction,
@@ -210,6 +211,8 @@ def _learned(spectrum: Spectrum, seed: int) -> Fit:
             "threshold_high": found.threshold.high,
             "target_rank_low": found.target_rank.low,
             "target_rank_high": found.target_rank.high,
+            "cut_ratio_low": found.cut_ratio.low,
+            "cut_ratio_high": found.cut_ratio.high,
         },
         ks=ks_distance(found.cdf(values)),
         log_likelihood=mean_log(log_density),
@@ -257,6 +260,7 @@ FITTERS: dict[str, Callable[[Spectrum, int], Fit]] = {
     "lognormal": _lognormal,
     "heavy-tailed": _heavy_tailed,
     "learned": _learned,
+    "learned-untied": partial(_learned, law="learned-untied", attention="untied"),
 }
 
 

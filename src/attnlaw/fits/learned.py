@@ -2,20 +2,27 @@
 
 Theory (arXiv 2509.24914): a trained positive semidefinite N x N matrix has eigenvalues `r (X - b)_+`, where X
 has the law `mu_delta`: Marchenko-Pastur of rank ratio k0, blurred by a semicircle. A real head is neither
-symmetric nor positive semidefinite: its N singular values are fitted, the zeros among them as the atom.
+symmetric nor positive semidefinite: its N singular values are fitted, the zeros among them as the atom. The
+`untied` law has X from the singular values of a product of two factors, blurred (ours).
 
 | letter | meaning | in units of |
 |---|---|---|
 | N, k, rho | size, values above round-off, `rho = k/N`: the rank fraction | |
 | k0 | rank ratio of the target | |
 | delta, b | noise level and threshold | the target's deviation |
+| t | cut, `mu_delta(x > t) = rho`: what lies below it is zero | the target's deviation |
 | r | scale; `noise_level = r delta`, `threshold = r b` | singular values |
 
-Fit: least Wasserstein-2 distance of the k values to the law's quantiles over a grid of (k0, delta), b from
-`mu_delta(x > b) = rho` (anywhere in the gap where that leaves it free), r by least squares. Below rho the
-grid holds every rank (up to k = 512), since a gap of the law tells ranks apart that differ by one; around the
-best law it is finer in delta. A parameter is identified where the law fits and all laws that fit about as
-well agree on it within a factor of three, none of them at an end of its grid.
+Weight decay cuts at t = b. Factors narrower than what they would learn cut at t > b, and their spectrum
+`r (X - b) 1(X > t)` ends at `r (t - b)` (`attnlaw.learning.factorized`). So `b/t` says what cut the rank:
+weight decay (1) or width (below 1). Laws with b far below t come close to a fresh head's: ask only of heads
+that are not random.
+
+Fit: least Wasserstein-2 distance of the k values to the law's quantiles over a grid of (k0, delta), t from
+rho, b from 0 to t (in a gap of the law, to its end), r by least squares. Below rho the grid holds every rank
+from 4 on (up to k = 512), since a gap of the law tells ranks apart that differ by one; around the best law it
+is finer in delta. A parameter is identified where the law fits and all laws that fit about as well agree on
+it within a factor of three, none of them at an end of its grid.
 """
 
 from __future__ import annotations
@@ -32,16 +39,23 @@ from attnlaw.fits.angle_table import AngleTable, angle_tables
 from attnlaw.laws.free_convolution import FreeConvolution
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.laws.rectified import Rectified
+from attnlaw.laws.symmetric_product import SymmetricProduct
 
 Reals = NDArray[np.float64]
 STEP = 0.25  # octaves
 FINE_STEP = STEP / 8
 TARGET_RANKS: Reals = 2.0 ** np.arange(-5.0, 2.0 + STEP, STEP)
 NOISES: Reals = 2.0 ** np.arange(-4.0, 2.5 + STEP, STEP)
+SHARES: Reals = np.linspace(0.0, 1.0, 21)  # of b/t
 LEAST_VALUES = 8
-MOST_RANKS = 512
+# A target of fewer directions lies near every spectrum of one or two large values, such as 1/i.
+LEAST_RANK, MOST_RANKS = 4, 512
+TARGETS: dict[str, type[MarchenkoPastur] | type[SymmetricProduct]] = {
+    "tied": MarchenkoPastur,
+    "untied": SymmetricProduct,
+}
 # How far spectra drawn from the law lie from it: see `resolution`.
-NEAR, NEAR_PER_OCTAVE = 0.55, 0.09
+NEAR = {True: (0.53, 0.085), False: (0.55, 0.09)}
 # Laws no further than this (in 1/k, added in squares) from the best fit about as well.
 ALIKE = 1.5
 AGREEMENT = 3.0
@@ -54,6 +68,7 @@ class Learned:
     `distance` is relative: the root mean square distance of quantiles over that of the values; `plausible`
     says that spectra drawn from the law lie as far from it. A parameter ranges over all laws that fit about
     as well; its value is that of the best law, None where it is not identified, all None where no law fits.
+    `cut_ratio` is b/t, cut by weight decay (1) or by width (below 1); its value is always the best law's.
     """
 
     law: Rectified
@@ -65,6 +80,12 @@ class Learned:
     threshold: Range
     target_rank: Range
     scale: Range
+    cut_ratio: Range
+
+    @property
+    def _cut(self) -> Reals:
+        """The least X that is kept."""
+        return np.array([max(self.law.threshold, self.law.cut or 0.0)])
 
     @property
     def top(self) -> float:
@@ -73,21 +94,20 @@ class Learned:
 
     def cdf(self, values: Reals) -> Reals:
         """The share of the law's positive part that lies below each value."""
-        cuts = np.append(values / self.law.scale, 0.0) + self.law.threshold
-        below = self.table.cdf(cuts)
-        return np.asarray((below[:-1] - below[-1]) / (1.0 - below[-1]))
+        below, atom = self.table.cdf(values / self.law.scale + self.law.threshold), self.table.cdf(self._cut)
+        return np.asarray(np.maximum(below - atom, 0.0) / (1.0 - atom))
 
     def density(self, values: Reals) -> Reals:
         """The density of the law's positive part."""
         x = values / self.law.scale + self.law.threshold
-        atom = self.table.cdf(np.array([self.law.threshold]))[0]
-        height = np.where(values > 0, self.table.density(x), 0.0)
+        atom = self.table.cdf(self._cut)[0]
+        height = np.where((values > 0) & (x > self._cut), self.table.density(x), 0.0)
         return np.asarray(height / (self.law.scale * (1.0 - atom)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Family:
-    """The grid of laws for k of N values: upper quantiles X of shape (laws, k), and where b may lie."""
+    """The grid of laws for k of N values: upper quantiles X of shape (laws, k), and where t may lie."""
 
     target_rank: Reals
     noise: Reals
@@ -96,34 +116,47 @@ class _Family:
     highest: Reals
 
 
-def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
-    """Fit the learned-spectrum law to the positive singular values of a size x size matrix.
+def fit_learned(
+    singular_values: ArrayLike, size: int, attention: str = "tied", limited: bool = True
+) -> Learned | None:
+    """Fit the learned-spectrum law, tied or untied, to the positive singular values of a size x size matrix.
 
-    None where the law has no say: fewer than 8 values, or no zeros among the N (full rank: nothing was cut).
+    Where width is not `limited`, weight decay alone cuts: b = t. None where the law has no say: fewer than 8
+    values, or no zeros among the N (full rank: nothing was cut).
     """
     values = np.sort(np.asarray(singular_values, dtype=float))
     values = values[values > 0]
     k = values.size
     if k < LEAST_VALUES or k >= size:
         return None
-    family = _family(k, size)
-    first = int(_fitted(family, values)[2].argmin())
-    family = _joined([family, _finer(family, first, k, size)])
-    r, b, squares = _fitted(family, values)
-    best = int(squares.argmin())
+    family = _family(attention, k, size)
+    squares = _fitted(family, values, limited)[2]
+    first = int(squares.argmin()) % family.noise.size
+    family = _joined([family, _finer(attention, family, first, k, size)])
+    r, b, squares = _fitted(family, values, limited)
+    best = np.unravel_index(int(squares.argmin()), squares.shape)
     alike = squares <= squares[best] + (ALIKE / k) ** 2
     distance = float(np.sqrt(squares[best]))
-    plausible = distance <= resolution(values)
+    plausible = distance <= resolution(values, limited)
 
     def parameter(of_laws: Reals, inside: bool = True) -> Range:
+        of_laws = np.broadcast_to(of_laws, squares.shape)
         return _parameter(of_laws[best], of_laws[alike], inside) if plausible else Range(None, None, None)
 
-    noise_inside = not np.isin(family.noise[alike], NOISES[[0, -1]]).any()
-    rank_inside = not np.isin(family.target_rank[alike], TARGET_RANKS[[0, -1]]).any()
-    k0, delta = float(family.target_rank[best]), float(family.noise[best])
+    laws = alike.any(axis=0)
+    noise_inside = not np.isin(family.noise[laws], NOISES[[0, -1]]).any()
+    ranks = family.target_rank
+    rank_inside = not np.isin(ranks[laws], [ranks.min(), ranks.max()]).any()
+    k0, delta = float(family.target_rank[best[1]]), float(family.noise[best[1]])
+    threshold, scale = float(b[best]), float(r[best])
+    cut = max(threshold, float(family.lowest[best[1]]))
+    ratio = np.minimum(b, family.lowest) / np.where(family.lowest > 0, family.lowest, 1.0)
+    ratio = np.where(family.lowest > 0, ratio, 1.0)
+    sides = 2 if attention == "untied" else 1
+    blurred = FreeConvolution(TARGETS[attention](k0), delta)
     return Learned(
-        law=Rectified(FreeConvolution(MarchenkoPastur(k0), delta), float(b[best]), float(r[best])),
-        table=_table(k0, delta),
+        law=Rectified(blurred, threshold, scale, sides, cut if cut > threshold else None),
+        table=_table(attention, k0, delta),
         rank_fraction=k / size,
         distance=distance,
         plausible=plausible,
@@ -131,34 +164,46 @@ def fit_learned(singular_values: ArrayLike, size: int) -> Learned | None:
         threshold=parameter(r * b),
         target_rank=parameter(family.target_rank, rank_inside),
         scale=parameter(r),
+        cut_ratio=(
+            Range(float(ratio[best]), float(ratio[alike].min()), float(ratio[alike].max()))
+            if plausible
+            else Range(None, None, None)
+        ),
     )
 
 
-def resolution(values: Reals) -> float:
-    """The distance within which 98% of spectra drawn from the law lie: `(0.55 + 0.09 log2(k/8))/n`.
+def resolution(values: Reals, limited: bool = True) -> float:
+    """The distance within which 98% of spectra drawn from the law lie: `(0.53 + 0.085 log2(k/8))/n`.
 
     `n = (sum s^2)^2 / sum s^4` is the number of values that the distance is made of: few large ones fluctuate
-    as few. Measured on 1800 draws with k from 8 to 256, k/N from 1/12 to 1/2 and parameters from all over
-    the grid; beyond k = 256 an extrapolation.
+    as few. Measured on 1248 draws of the tied and the untied law with k from 8 to 256, k/N from 1/12 to 1/2,
+    b/t from 0 to 1 and parameters from all over the grid (b = t: 0.55, 0.09, on 1800); beyond k = 256 an
+    extrapolation.
 
     >>> round(resolution(np.ones(8)), 4), round(resolution(np.ones(64)), 4)
-    (0.0688, 0.0128)
+    (0.0663, 0.0123)
     """
     squares = (values / values.max()) ** 2
     many = float(squares.sum() ** 2 / (squares**2).sum())
-    return (NEAR + NEAR_PER_OCTAVE * math.log2(values.size / LEAST_VALUES)) / many
+    first, per_octave = NEAR[limited]
+    return (first + per_octave * math.log2(values.size / LEAST_VALUES)) / many
 
 
-def _fitted(family: _Family, values: Reals) -> tuple[Reals, Reals, Reals]:
-    """r, b and the relative squared distance of every law."""
-    # Regress the values on r X - r b, then keep b where the rank fraction allows it.
-    centre = family.quantiles.mean(axis=1)
-    spread = family.quantiles - centre[:, None]
-    slope = np.maximum(spread @ values / (spread**2).sum(axis=1), 1e-12 * values.mean())
-    b = np.clip(centre - values.mean() / slope, family.lowest, family.highest)
-    shifted = family.quantiles - b[:, None]
-    r = shifted @ values / (shifted**2).sum(axis=1)
-    return r, b, ((values - r[:, None] * shifted) ** 2).mean(axis=1) / (values**2).mean()
+def _fitted(family: _Family, values: Reals, limited: bool) -> tuple[Reals, Reals, Reals]:
+    """r, b and the relative squared distance, of every law (columns) with b at its best and at given b/t."""
+    X, k = family.quantiles, values.size
+    first, second, product = X.sum(axis=1), (X**2).sum(axis=1), X @ values
+    # Regress the values on r X - r b, then keep b where the law allows it.
+    spread = second - first**2 / k
+    slope = (product - first * values.mean()) / np.maximum(spread, 1e-12 * second)
+    free = first / k - values.mean() / np.maximum(slope, 1e-12 * values.mean())
+    shares = SHARES if limited else SHARES[-1:]
+    at_best = np.clip(free, shares[0] * family.lowest, family.highest)
+    b = np.vstack([at_best, shares[:, None] * family.lowest, family.highest])
+    length = second - 2 * b * first + k * b * b
+    along = product - b * values.sum()
+    total = float(values @ values)
+    return along / length, b, np.maximum(total - along**2 / length, 0.0) / total
 
 
 def _parameter(best: float, alike: Reals, inside: bool) -> Range:
@@ -169,28 +214,30 @@ def _parameter(best: float, alike: Reals, inside: bool) -> Range:
 
 
 @lru_cache(maxsize=1024)
-def _table(k0: float, delta: float) -> AngleTable:
-    return angle_tables(k0, np.array([delta]))[0]
+def _table(attention: str, k0: float, delta: float) -> AngleTable:
+    return angle_tables(TARGETS[attention](k0), np.array([delta]))[0]
 
 
-@lru_cache(maxsize=512)
-def _tables(k0: float) -> list[AngleTable]:
-    return angle_tables(k0, NOISES)
+@lru_cache(maxsize=1024)
+def _tables(attention: str, k0: float) -> list[AngleTable]:
+    return angle_tables(TARGETS[attention](k0), NOISES)
 
 
 @lru_cache(maxsize=16)
-def _family(k: int, size: int) -> _Family:
+def _family(attention: str, k: int, size: int) -> _Family:
     ranks = np.arange(k, 0, -math.ceil(k / MOST_RANKS)) / size
-    target_ranks = np.union1d(TARGET_RANKS, ranks[ranks > TARGET_RANKS[0]])
-    return _joined([_members(float(k0), NOISES, _tables(float(k0)), k, size) for k0 in target_ranks])
+    least = min(TARGET_RANKS[0], (LEAST_RANK - 0.5) / size)
+    target_ranks = np.union1d(TARGET_RANKS, ranks[ranks > least])
+    laws = (float(k0) for k0 in target_ranks)
+    return _joined([_members(k0, NOISES, _tables(attention, k0), k, size) for k0 in laws])
 
 
-def _finer(family: _Family, best: int, k: int, size: int) -> _Family:
+def _finer(attention: str, family: _Family, best: int, k: int, size: int) -> _Family:
     """Laws between the one and its neighbours in delta."""
     k0, delta = float(family.target_rank[best]), family.noise[best]
     noises = delta * 2.0 ** np.arange(-STEP + FINE_STEP, STEP, FINE_STEP)
     noises = noises[(noises > NOISES[0]) & (noises < NOISES[-1])]
-    return _members(k0, noises, angle_tables(k0, noises), k, size)
+    return _members(k0, noises, angle_tables(TARGETS[attention](k0), noises), k, size)
 
 
 def _joined(families: list[_Family]) -> _Family:

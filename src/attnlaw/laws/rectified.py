@@ -35,13 +35,14 @@ SMALL = 1e-4
 
 @dataclass(frozen=True)
 class Rectification:
-    """`J`, `M1`, `chi`, the mass above the threshold and E, one value for each member of a batch."""
+    """`J`, `M1`, `chi`, the mass above the threshold, E and `dchi/db`, a value for each member of a batch."""
 
     J: Reals
     M1: Reals
     chi: Reals
     mass: Reals
     E: Reals
+    slope: Reals
 
 
 def rectify(
@@ -62,7 +63,7 @@ def rectify(
     mass = np.where(small, 1 - below[0], mass)
     chi = np.where(small, 1 - 2 * below[4] - 2 * b * plain, chi)
     E = np.where(small, b * b * mass + below[2] - square, Q - J - 2 * b * M1) + 2 * square * chi
-    return Rectification(J, M1, chi, mass, E)
+    return Rectification(J, M1, chi, mass, E, -2 * plain)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ LEAST_STEPS = 1e5
 # The scan goes in small steps where roots may lie close together, then faster.
 SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5
 MAX_DOUBLINGS = 40
+MOST_NEWTON, NEWTON = 100, 1e-9
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,13 @@ def solve(batch: Batch) -> FixedPoint:
     Q = batch.target.second_moment
     start = 3.0 * np.sqrt((Q + batch.noise.max(axis=1) + 1.0) / (2 * batch.alpha.sum(axis=1)))
 
-    def residual(log_delta: Reals, which: Indices) -> Reals:
-        return _outer(batch.rows(which), np.exp(log_delta))[0]
-
     every = np.arange(batch.lt.size)
+    warm = np.full(batch.lt.size, np.nan)  # eps of the delta before, where the search for the next starts
+
+    def residual(log_delta: Reals, which: Indices) -> Reals:
+        miss, warm[which], *_ = _outer(batch.rows(which), np.exp(log_delta), warm[which])
+        return miss
+
     # Beyond every root the residual is negative. A tall peak at interpolation may lie above the first guess.
     sign = np.sign(residual(np.log(start), every))
     steps = 1
@@ -150,7 +154,7 @@ def solve(batch: Batch) -> FixedPoint:
         scanned += 1
     roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)
     delta = np.exp(roots.x)
-    miss, eps, cut, integrals, V, seen = _outer(batch, delta)
+    miss, eps, cut, integrals, V, seen = _outer(batch, delta, warm)
     # Of the two equal values of E the one without a difference of large terms: `integrals.E` is one where
     # delta is large, but for a student that is cut entirely.
     is_large = (delta**2 > SMALL * Q) & (integrals.mass > 0)
@@ -180,11 +184,13 @@ def least_noise_level(target: Target) -> float:
     return least * LEAST_STEPS / float(np.sqrt(law.arrays[1].min())) if isinstance(law, Discrete) else least
 
 
-def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
+def _outer(
+    batch: Batch, delta: Reals, guess: Reals
+) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
     """What `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, divided by `sum 2 alpha_k c_k^2`."""
     table = Truncated(batch.target.law, delta, batch.sides)
     cut = _cut(batch, table)
-    eps = _threshold_scale(batch, table, cut)
+    eps = _threshold_scale(batch, table, cut, guess)
     b = batch.lt * eps
     parts = rectify(table, b, cut=cut)
     V = parts.chi * eps / 2
@@ -199,7 +205,7 @@ def _outer(batch: Batch, delta: Reals) -> tuple[Reals, Reals, Reals, Rectificati
 def _cut(batch: Batch, table: Truncated) -> Reals:
     """t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), zero where no more values are there."""
     cut = np.zeros(table.a.size)
-    if batch.width is None:
+    if batch.width is None or np.isinf(batch.width).all():
         return cut
     width = batch.width
     i = np.flatnonzero(table.above(cut)[0] > width)
@@ -211,19 +217,32 @@ def _cut(batch: Batch, table: Truncated) -> Reals:
     return cut
 
 
-def _threshold_scale(batch: Batch, table: Truncated, cut: Reals) -> Reals:
-    """eps at given delta: the root of `sum 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps) - 1`."""
+def _threshold_scale(batch: Batch, table: Truncated, cut: Reals, guess: Reals) -> Reals:
+    """eps at given delta: the root of `sum t_k - 1`, `t_k = 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps)`.
+
+    Newton's method for the logarithm of the sum in log eps, from the guess (nan: none), inside a bracket.
+    """
     gain = (2 * batch.alpha * batch.weight).sum(axis=1)
     low = np.log(1.0 / gain)
-    with np.errstate(divide="ignore"):
-        reach = np.where(batch.lt > 0, table.top / np.where(batch.lt > 0, batch.lt, 1.0), 1e14 / gain)
+    reach = np.where(batch.lt > 0, table.top / np.where(batch.lt > 0, batch.lt, 1.0), 1e14 / gain)
     high = np.maximum(np.log(np.maximum(reach, 1e-300)), low)
-
-    def miss(log_eps: Reals, which: Indices) -> Reals:
-        eps = np.exp(log_eps)
-        chi = rectify(table, batch.lt[which] * eps, which, cut[which]).chi
-        weight = batch.weight[which]
-        terms = 2 * batch.alpha[which] * weight * eps[:, None] / (1 + weight * (chi * eps)[:, None])
-        return np.asarray(terms.sum(axis=1) - 1.0)
-
-    return np.exp(bracketed_roots(miss, low, high, tolerance=1e-15, max_steps=60).x)
+    x = np.clip(np.where(np.isnan(guess), low, np.log(guess)), low, high)
+    going = np.flatnonzero(high > low)
+    for _ in range(MOST_NEWTON):
+        if not going.size:
+            break
+        at, weight, eps, lt = x[going], batch.weight[going], np.exp(x[going]), batch.lt[going]
+        parts = rectify(table, lt * eps, going, cut[going])
+        below = 1 + weight * (parts.chi * eps)[:, None]
+        terms = 2 * batch.alpha[going] * weight * eps[:, None] / below
+        total = terms.sum(axis=1)
+        bend = weight * (eps * (parts.chi + parts.slope * lt * eps))[:, None] / below
+        step = np.log(total) * total / np.maximum((terms * (1 - bend)).sum(axis=1), 1e-300)
+        low[going], high[going] = np.where(total < 1, at, low[going]), np.where(total > 1, at, high[going])
+        following = at - step
+        inside = (following >= low[going]) & (following <= high[going])
+        x[going] = np.where(inside, following, 0.5 * (low[going] + high[going]))
+        # The next step would be the square of this one.
+        settled = (inside & (np.abs(step) < NEWTON)) | (high[going] - low[going] <= 1e-15 * np.abs(at))
+        going = going[~settled]
+    return np.asarray(np.exp(x))
