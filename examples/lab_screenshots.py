@@ -22,8 +22,21 @@ MODEL = "examples/tiny-decoder"
 
 
 def press(page: Any, name: str, key: str, times: int) -> None:
+    """Move a slider, each step once the one before is drawn."""
+    slider = page.locator(f"[data-setting={name}] [role=slider]").first
     for _ in range(times):
-        page.locator(f"[data-setting={name}] [role=slider]").first.press(key)
+        before = slider.get_attribute("aria-valuenow")
+        slider.press(key)
+        while slider.get_attribute("aria-valuenow") == before:
+            page.wait_for_timeout(20)
+
+
+def told(page: Any, *words: str) -> None:
+    """Wait until the page's command has some words."""
+    for word in words:
+        page.wait_for_function(
+            "(word) => document.querySelector('[data-words=\"command\"]')?.innerText.includes(word)", arg=word
+        )
 
 
 def lab(browser: Any) -> None:
@@ -45,9 +58,9 @@ def lab(browser: Any) -> None:
     press(page, "noise", "ArrowRight", 25)
     page.locator("[data-setting=target_spike] [role=switch]").first.click()
     press(page, "target_spike", "ArrowRight", 7)
-    page.wait_for_timeout(3000)
+    told(page, "--alpha 0.317", "--noise 0.5", "--target-spike 6.0")
     page.get_by_role("button", name="Start").click()
-    page.wait_for_selector("text=trained students: done")
+    told(page, "--simulate 40")
     page.wait_for_timeout(2000)
     print(page.inner_text('[data-words="command"]'))
     page.locator(".lab-head").scroll_into_view_if_needed()

@@ -5,6 +5,7 @@ import shlex
 import threading
 
 import pytest
+from accessible import violations
 from command.in_process import invoke
 from report.test_browser import CHROMIUM
 
@@ -87,6 +88,7 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     page = opened("learn")
     before = attnlaw.learn(thresholds=True)
     assert number(page, "estimation_error") == cell(before.estimation_error)
+    assert violations(page) == []
     drawn = page.locator("figure svg").inner_html()
     alpha = slider_steps(declared(Learn)["alpha"])
     after = attnlaw.learn(alpha=alpha[alpha.index(0.2) + 1], thresholds=True)
@@ -121,7 +123,7 @@ def test_the_toy_verb_has_its_page_by_its_declaration(opened):
     wait_for(page, "mean", "0")
     page.locator("[data-setting=metal] select").first.select_option("paper")
     wait_for(page, "mean", "1")
-    assert page.locator(".lab-wear").first.evaluate("one => getComputedStyle(one).opacity < 1")
+    page.locator(".lab-wear").wait_for(state="hidden")
     assert "attnlaw coin --bias 1.0 --metal paper" in page.inner_text('[data-words="command"]')
     page.close()
 
@@ -136,6 +138,8 @@ def test_laws_lie_over_the_spectrum_of_a_head(opened):
     page.locator("[data-setting=power-law] [role=switch]").first.click()
     wait_for(page, "power-law-ks", cell(attnlaw.fit_law(spectrum, "power-law").ks))
     assert "heavy-tailed" in page.locator("figure svg").inner_html()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert violations(page) == []
     page.close()
 
 

@@ -134,7 +134,7 @@ def laid_html(laid: Laid) -> str:
         "Lines: laws fitted to them; a law of tails is drawn where the tail begins.</figcaption></figure>"
     )
     parts = [figure, _laws_html(fits), _matrix_html(laid.row), words_html(laid)]
-    return f'<div class="lab lab-found">{"".join(parts)}</div>'
+    return f'<main class="lab lab-found">{"".join(parts)}</main>'
 
 
 def _laws_html(fits: Mapping[str, Fit]) -> str:

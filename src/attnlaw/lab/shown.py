@@ -57,7 +57,7 @@ def charts_html(found: Found | InputError) -> str:
         named = f'<figure class="lab-card" role="group" aria-label="{escape(figure.title)}">'
         caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
         drawn.append(f"{named}<h2>{escape(figure.title)}</h2>{svg}{caption}</figure>")
-    return f'<div class="lab lab-charts">{"".join(drawn)}</div>'
+    return f'<main class="lab lab-charts">{"".join(drawn)}</main>'
 
 
 def numbers_html(found: Found | InputError) -> str:
@@ -65,7 +65,7 @@ def numbers_html(found: Found | InputError) -> str:
     if isinstance(found, InputError):
         return ""
     parts = [quantities_html(found.done), remarks_html(found.done), words_html(found.state)]
-    return f'<div class="lab lab-found">{"".join(parts)}</div>'
+    return f'<section class="lab lab-found" aria-label="Numbers">{"".join(parts)}</section>'
 
 
 def quantities_html(done: Done) -> str:
@@ -132,19 +132,19 @@ def error_html(error: InputError) -> str:
 
 
 def idle_style(idle: Iterable[str]) -> str:
-    """Controls that play no part step back; they are not drawn anew, or a slider in hand would be lost."""
-    return f"<style>{''.join(f'.lab-{name}{{opacity:.4}}' for name in sorted(idle))}</style>"
+    """Controls that play no part are hidden; they are not drawn anew, or a slider in hand would be lost."""
+    return f"<style>{''.join(f'.lab-{name}{{display:none}}' for name in sorted(idle))}</style>"
 
 
 def training_html(run: Training) -> str:
     """How far a simulation is."""
+    title, far = escape(run.verb.title.lower()), f"{run.done} of {run.total}"
     if run.error is not None:
-        return f'<p class="lab lab-error" role="alert">{escape(run.error)}</p>'
-    title = escape(run.verb.title.lower())
-    far = f"{run.done} of {run.total}"
-    if run.is_stopped:
-        return f'<p role="status">{title}: stopped after {far}</p>'
-    if run.is_over:
-        return f'<p role="status">{title}: done</p>'
-    bar = f'<progress aria-label="{title}" value="{run.done}" max="{run.total or 1}"></progress>'
-    return f'<p role="status">{title}: {bar} {far}</p>'
+        told = escape(run.error)
+    elif run.is_stopped:
+        told = f"stopped after {far}"
+    elif run.is_over:
+        told = "done"
+    else:
+        told = f'<progress aria-label="{title}" value="{run.done}" max="{run.total or 1}"></progress> {far}'
+    return f'<section class="lab" aria-label="Progress"><p role="status">{title}: {told}</p></section>'

@@ -79,7 +79,11 @@ def _(desk, mo, widgets):
     start, stop = mo.ui.run_button(label="Start"), mo.ui.run_button(label="Stop")
     _title = f"<h2>{desk.verb.beside.title}</h2>" if desk.beside else ""
     _panels = f"{_title}{widgets.panels_html(desk.beside, beside)}{start} {stop}"
-    mo.Html(f'<div class="lab lab-card lab-training">{_panels}</div>' if desk.beside else "")
+    mo.Html(
+        f'<section class="lab lab-card lab-training" aria-label="Simulation">{_panels}</section>'
+        if desk.beside
+        else ""
+    )
     return beside, start, stop
 
 

@@ -10,3 +10,9 @@ document.addEventListener('click', async (event) => {
   button.textContent = 'Copied';
   setTimeout(() => { button.textContent = said; }, 1200);
 });
+// marimo's menu has a picture for a name.
+new MutationObserver(() => {
+  for (const button of document.querySelectorAll('button[aria-haspopup="menu"]:not([aria-label])')) {
+    button.setAttribute('aria-label', 'Menu');
+  }
+}).observe(document.documentElement, { childList: true, subtree: true });
