@@ -114,6 +114,15 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     page.close()
 
 
+def test_no_move_is_lost_while_the_page_is_busy(opened):
+    page = opened("learn")
+    for name in ("alpha", "noise", "weight_decay", "target_rank"):
+        slider(page, name).press("ArrowRight")
+    after = attnlaw.learn(alpha=0.219, noise=0.02, weight_decay=0.12, target_rank=0.52, thresholds=True)
+    wait_for(page, "estimation_error", cell(after.estimation_error))
+    page.close()
+
+
 def test_the_toy_verb_has_its_page_by_its_declaration(opened):
     page = opened("coin")
     assert number(page, "mean") == "0.50(5)"

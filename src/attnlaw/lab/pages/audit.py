@@ -34,18 +34,25 @@ def _(InputError, heads, mo, shown, told):
 
 
 @app.cell
-def _(audited, mo, widgets):
-    mo.stop(audited is None)
-    controls = widgets.widgets(audited.controls)
-    mo.Html(widgets.aside_html(audited.controls, controls))
-    return (controls,)
+def _(mo):
+    asked, set_asked = mo.state(None)
+    return asked, set_asked
 
 
 @app.cell
-def _(InputError, audited, controls, heads, mo, shown, widgets):
+def _(audited, mo, set_asked, widgets):
+    mo.stop(audited is None)
+    panel = widgets.Panel(audited.controls, set_asked)
+    mo.Html(panel.aside_html())
+    return (panel,)
+
+
+@app.cell
+def _(InputError, asked, audited, heads, mo, panel, shown):
     def _page():
+        asked()
         try:
-            return heads.laid_html(audited.state(widgets.values_of(controls.value)))
+            return heads.laid_html(audited.state(panel.values))
         except InputError as error:
             return shown.error_html(error)
 

@@ -19,10 +19,16 @@ def _():
 
 
 @app.cell
-def _(desk, mo, widgets):
-    controls = widgets.widgets(desk.controls, slow=desk.verb.draws)
-    mo.Html(widgets.aside_html(desk.controls, controls))
-    return (controls,)
+def _(mo):
+    asked, set_asked = mo.state(None)
+    return asked, set_asked
+
+
+@app.cell
+def _(desk, mo, set_asked, widgets):
+    panel = widgets.Panel(desk.controls, set_asked, slow=desk.verb.draws)
+    mo.Html(panel.aside_html())
+    return (panel,)
 
 
 @app.cell
@@ -33,14 +39,14 @@ def _(desk, mo):
 
 @app.cell
 def _():
-    now, runs = {}, []  # what the start button reads when it is pressed, and what it started
-    return now, runs
+    runs = []  # what the start button started
+    return (runs,)
 
 
 @app.cell
-def _(controls, desk, mo, now, shown, widgets):
-    values = widgets.values_of(controls.value)
-    now["values"] = values
+def _(asked, desk, mo, panel, shown):
+    asked()
+    values = panel.values
     mo.Html(shown.idle_style(desk.idle(values)))
     return (values,)
 
@@ -75,26 +81,17 @@ def _(found, mo, shown):
 
 @app.cell
 def _(desk, mo, widgets):
-    beside = widgets.widgets(desk.beside, slow=True)
+    beside = widgets.Panel(desk.beside, lambda values: None, slow=True)
     start, stop = mo.ui.run_button(label="Start"), mo.ui.run_button(label="Stop")
     _title = f"<h2>{desk.verb.beside.title}</h2>" if desk.beside else ""
-    _panels = f"{_title}{widgets.panels_html(desk.beside, beside)}{start} {stop}"
-    mo.Html(
-        f'<section class="lab lab-card lab-training" aria-label="Simulation">{_panels}</section>'
-        if desk.beside
-        else ""
-    )
+    _inner = f"{_title}{beside.html()}{start} {stop}"
+    _all = f'<section class="lab lab-card lab-training" aria-label="Simulation">{_inner}</section>'
+    mo.Html(_all if desk.beside else "")
     return beside, start, stop
 
 
 @app.cell
-def _(beside, now, widgets):
-    now["beside"] = widgets.values_of(beside.value)
-    return
-
-
-@app.cell
-def _(InputError, Training, desk, mo, now, runs, shown, start, stop):
+def _(InputError, Training, beside, desk, mo, panel, runs, shown, start, stop):
     def _pressed():
         """A clock while students are trained, and what went wrong."""
         if stop.value or start.value:
@@ -103,7 +100,7 @@ def _(InputError, Training, desk, mo, now, runs, shown, start, stop):
         if not start.value:
             return None, ""
         try:
-            runs[:] = [Training(desk.state(now["values"], now["beside"]))]
+            runs[:] = [Training(desk.state(panel.values, beside.values))]
         except InputError as error:
             return None, shown.error_html(error)
         return mo.ui.refresh(default_interval="0.5s"), ""
