@@ -100,6 +100,12 @@ PAPERS = (
             Figure("dynamics-spectra", "the spectrum on its way"),
             Figure("dynamics-cost", "what one pass costs"),
             Figure("dynamics-modes", "modes are learned in order"),
+            Figure(
+                "dynamics-training",
+                "heads of a real model beside the theory's picture",
+                needs="the extra torch",
+                large=True,
+            ),
         ),
         "its figures are images that state neither the scale of the target nor of the start; an independent "
         "program's values take their place",
