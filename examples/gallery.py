@@ -51,7 +51,7 @@ VERBS = (
     Picture("lens-heads", f"lens {MODEL} {TEXT} --only heads", "head_betas", "lens.md"),
     Picture(
         "lens-entrywise",
-        f"lens {MODEL} {TEXT} --only entrywise --entrywise 1,2,4,8,16",
+        f"lens {MODEL} {TEXT} --only entrywise --entrywise 1,4,16",
         "entrywise",
         "lens.md",
     ),
@@ -173,7 +173,7 @@ def entry(picture: Picture) -> str:
 
 HEAD = """# Gallery
 
-What attnlaw draws: a picture for every verb and study, with the command that drew it. Studies of papers are
+What attnlaw draws: pictures of verbs and studies, each with the command that drew it. Studies of papers are
 the quick versions, with fewer draws and points; `python examples/gallery.py` draws all of them anew. Not
 here: studies that need a network or an hour (`attnlaw reproduce list` names them), [diff](diff.md) and
 [check](check.md), which need two checkpoints and rules of yours, and [monitored training runs](monitor.md).
@@ -182,7 +182,8 @@ here: studies that need a network or an hour (`attnlaw reproduce list` names the
 
 def write_page() -> None:
     """The page of all pictures that are there."""
-    parts = [HEAD]
+    lacking = [one.name for one in (*VERBS, *studies()) if not (PICTURES / f"{one.name}.png").exists()]
+    parts = [HEAD, *([f"Not drawn yet: {', '.join(lacking)}.\n"] if lacking else [])]
     for title, pictures in (("Verbs", VERBS), ("Studies", studies())):
         there = [one for one in pictures if (PICTURES / f"{one.name}.png").exists()]
         parts += [f"## {title}\n", *map(entry, there)]
