@@ -112,6 +112,13 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("study-atlas", "tables/fits/0/status", "a digest of many statuses; fits.parquet has them one by one"),
     ("audit-approximate", "*", "estimated from 8192 rows on, not from 4096: all values are found faster"),
     ("audit-*", "wrote/figures/shares.*", "shares that are all the same are told, not drawn"),
+    *(
+        ("fit*", path, "the learned law may be cut by width, too, and holds lower ranks")
+        for path in (
+            *("*noise_*", "*threshold*", "*target_rank*", "*learned*", "*/remark", "*/status"),
+            *("curves.parquet/*", "*/law", "*_count", "*/laws/*"),
+        )
+    ),
     ("limit*", "*/path/*/depth", "the place in the list"),
     ("limit-gram", "*/tokens", "as many as the matrix has rows"),
     ("limit-embeddings", "*/tokens", "as many as ids"),
