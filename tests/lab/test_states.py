@@ -124,6 +124,9 @@ def test_a_head_is_repeated_by_its_words(saved, tmp_path):
     (row,) = (row for row in told["tables"]["fits"] if row["head"] == 1)
     assert row["random_p_value"] == fits["random"].p_value
     assert row["kappa"]["value"] == fits["heavy-tailed"].parameters["kappa"]
+    every = audited.state(first | dict.fromkeys(heads.COLOURS, True))
+    drawn = heads.laid_html(every)
+    assert all(law in drawn for law, fit in every.fits().items() if fit.curve is not None)
     page = heads.laid_html(laid)
     assert cell(fits["random"].p_value) in page
     assert "VO, layer 2, head 1" in page

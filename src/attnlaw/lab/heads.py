@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import cycle
 from typing import Any
 
 import polars as pl
@@ -16,13 +17,14 @@ from attnlaw.auditing.rows import spectrum_of
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome, with_error
 from attnlaw.base.shown import cell
+from attnlaw.fits import LAWS
 from attnlaw.fits.fit import FITTERS, Fit, fit_law
 from attnlaw.fits.values import positive_values
 from attnlaw.lab.controls import Control
 from attnlaw.lab.shown import table_html, words_html
 from attnlaw.models.network import KINDS
 from attnlaw.report.overlay import laws_over
-from attnlaw.report.style import inline_svg
+from attnlaw.report.style import PALETTE, inline_svg
 from attnlaw.spectra.spectrum import Spectrum
 
 MATRIX, OVER = "Matrix", "Laws over it"
@@ -37,8 +39,10 @@ TOLD = (
     "random_p_value",
     "outliers",
 )
-# As maps of heads have them; a lognormal is compared with the power law and stands in no map.
-COLOURS = {"random": 7, "power-law": 5, "lognormal": 3, "heavy-tailed": 1, "learned": 2}
+# As maps of heads have them, where these have them; the others take what is left.
+_MAPPED = {law.name: law.colour for law in LAWS.values()}
+_LEFT = cycle(place for place in range(len(PALETTE)) if place not in _MAPPED.values())
+COLOURS = {name: _MAPPED.get(name) or next(_LEFT) for name in FITTERS}
 
 
 @dataclass(frozen=True, eq=False)

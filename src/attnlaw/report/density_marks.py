@@ -79,7 +79,7 @@ def spectrum(
                 fill=filled,
             )
         )
-    if density.height or not layers:
+    if density.height or atom > 0 or not layers:  # nothing but an atom is a theory, too
         line = alt.Chart(inline(density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
         line = line.encode(x=alt.X("x:Q", title=x), y=alt.Y("density:Q", title="density"), detail="detail:N")
         layers.append(theory(line, PALETTE[0]))
