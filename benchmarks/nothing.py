@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import Settings, setting, settings
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from attnlaw.auditing.atlas import Atlas, atlas
 from attnlaw.auditing.findings import RULES, Rule
-from attnlaw.base.declare import Quantity
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import Declared, declared
 from attnlaw.verbs import verb
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.declare import table
-from attnlaw.models.model import Attention, Blocks, Model, View
+from attnlaw.models.blocks import Attention, Blocks, View
+from attnlaw.models.model import Model
 from attnlaw.models.tensors import InMemory
 
 Matrix = NDArray[np.float64]

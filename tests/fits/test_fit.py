@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from attnlaw.auditing.quantities import FITS
-from attnlaw.base.declare import flatten
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
+from attnlaw.base.quantity import flatten
 from attnlaw.fits import LAWS
 from attnlaw.fits.describe import describe
 from attnlaw.fits.fit import FITTERS, fit_law, ks_distance

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.auditing.quantities import PLACE
-from attnlaw.base.declare import Quantity, columns
+from attnlaw.base.quantity import Quantity, columns
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.gating.rule_file import read_rules
 from attnlaw.gating.rules import Rule, RuleFile

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import Settings, setting, settings
 
 

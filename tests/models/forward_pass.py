@@ -24,7 +24,8 @@ import transformers
 from packaging.version import Version
 from transformers.activations import ACT2FN
 
-from attnlaw.models.model import Attention, Blocks, FeedForward, Model, View
+from attnlaw.models.blocks import Attention, Blocks, FeedForward, View
+from attnlaw.models.model import Model
 from attnlaw.models.norms import LAYER, NONE, Norm, Rotary
 
 TOLERANCE = 1e-12

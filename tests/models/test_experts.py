@@ -27,7 +27,8 @@ from models.spoiled import refusal
 from safetensors.torch import load_file, save_file
 
 from attnlaw import audit
-from attnlaw.models.model import FeedForward, Model
+from attnlaw.models.blocks import FeedForward
+from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
 SIZES = {

@@ -12,7 +12,7 @@ import torch
 import transformers
 from models.forward_pass import VOCABULARY, Run, check, make, recording, tokens
 
-from attnlaw.models.model import Attention
+from attnlaw.models.blocks import Attention
 from attnlaw.models.open import open_model
 
 SIZES = {

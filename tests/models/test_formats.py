@@ -17,8 +17,9 @@ import transformers
 from safetensors.torch import save_file
 
 from attnlaw.base.errors import InputError
+from attnlaw.models.blocks import View
 from attnlaw.models.formats import FORMATS, Format
-from attnlaw.models.model import Model, View
+from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
 State = dict[str, torch.Tensor]

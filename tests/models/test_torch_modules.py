@@ -11,7 +11,8 @@ import torch
 from models.forward_pass import Names, check_norm, close, draw, heads_of, recording
 
 from attnlaw import audit
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
 TORCH_SIZES: dict[str, Any] = {"dim_feedforward": 30, "dropout": 0.0, "batch_first": True}

@@ -20,7 +20,8 @@ import transformers
 from models.spoiled import refusal
 from models.test_families import SIZES
 
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
 State = dict[str, torch.Tensor]

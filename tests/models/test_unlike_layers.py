@@ -21,7 +21,8 @@ from safetensors.torch import load_file, save_file
 from attnlaw import audit
 from attnlaw.base.errors import InputError
 from attnlaw.fits.effective_beta import effective_beta, effective_betas
-from attnlaw.models.model import Model, View
+from attnlaw.models.blocks import View
+from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
 SLIDING, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"

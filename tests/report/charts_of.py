@@ -10,7 +10,8 @@ from typing import Any
 import polars as pl
 import vl_convert
 
-from attnlaw.base.declare import Verb, columns
+from attnlaw.base.declare import Verb
+from attnlaw.base.quantity import columns
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.report.audited import AuditRows
 from attnlaw.report.charts import figures

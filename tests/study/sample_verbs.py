@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from attnlaw.base.declare import Part, Progress, Quantity, Split, Table, Verb, each, table
+from attnlaw.base.declare import Part, Progress, Split, Verb, each, table
 from attnlaw.base.errors import InputError
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.study import Study, read_study
 

@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 from scipy import stats
 
 import attnlaw
-from attnlaw.base.declare import fold
 from attnlaw.base.errors import InputError
+from attnlaw.base.quantity import fold
 from attnlaw.learning.scaling import leading_error, scaling_law
 from attnlaw.limits import (
     AttentionLayer,

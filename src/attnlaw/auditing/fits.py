@@ -14,10 +14,11 @@ import polars as pl
 from attnlaw import __version__
 from attnlaw.auditing.quantities import CURVES, FITS, PLACE
 from attnlaw.auditing.rows import Row, place_row, schema, spectrum_of
-from attnlaw.base.declare import Progress, columns, flatten, silent
+from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet
+from attnlaw.base.quantity import columns, flatten
 from attnlaw.base.results import save_results
 from attnlaw.base.shown import Shown, frame_html
 from attnlaw.base.tables import distinct_names, frame, stacked

@@ -20,7 +20,7 @@ stored matrix. An applied spectral norm with an error may lie above by so much, 
 
 from __future__ import annotations
 
-from attnlaw.base.declare import Quantity
+from attnlaw.base.quantity import Quantity
 from attnlaw.fits import LAWS
 from attnlaw.models.network import KINDS
 

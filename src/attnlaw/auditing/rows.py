@@ -10,9 +10,9 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
-from attnlaw.base.declare import Quantity, columns, flatten
 from attnlaw.base.errors import printable
 from attnlaw.base.estimate import Estimate
+from attnlaw.base.quantity import Quantity, columns, flatten
 from attnlaw.base.tables import Schema, frame, schema_of
 from attnlaw.bounds.factors import layer_alphas
 from attnlaw.bounds.logits import head_logits
@@ -22,7 +22,8 @@ from attnlaw.fits.null import NullTest
 from attnlaw.implicit.balance import balance_of
 from attnlaw.initial.architecture import Deviations
 from attnlaw.initial.moved import drawn_with, initial_size, initial_spread
-from attnlaw.models.model import Attention, Model, Product
+from attnlaw.models.blocks import Attention, Product
+from attnlaw.models.model import Model
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.factor_sizes import gauge_of

@@ -17,7 +17,8 @@ from attnlaw.bounds import BOUNDS
 from attnlaw.bounds.logits import FLOAT8_E4M3, FLOAT16, no_bound
 from attnlaw.bounds.proxies import Proxies
 from attnlaw.fits.null import Rejections
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.network import KINDS, Network, Place
 from attnlaw.models.norms import NO_NORM
 from attnlaw.spectra.spectrum import Spectrum

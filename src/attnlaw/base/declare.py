@@ -26,9 +26,10 @@ from typing import Any, Generic, TypeVar
 
 from attnlaw.base.charts import Chart
 from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.base.estimate import Estimate, Outcome, Range
+from attnlaw.base.estimate import Outcome
 from attnlaw.base.progress import silent as silent
 from attnlaw.base.progress import watched
+from attnlaw.base.quantity import Quantity, Table, columns, flatten, fold
 from attnlaw.base.settings import Declared, Settings, declared, known_name
 from attnlaw.base.shown import Results, Shown
 
@@ -36,112 +37,6 @@ S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 V = TypeVar("V")
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """One number (or text, or list) that a verb finds: its column, its symbol, what it is.
-
-    `kind` is one of `attnlaw.base.tables.KINDS`. `error` says that it carries an error, `range` that it
-    carries an interval. `brief`: it stands in the terminal's table of several
-    cases, `quiet`: in none of its tables. `log`: its axis is logarithmic.
-    `called`: how tables and axes call it, where the words of its name would not do. `axis`: how axes and
-    legends call it, with its symbol and unit, where tables are briefer. `choices`: the table of variants
-    whose names it holds.
-    """
-
-    name: str
-    meaning: str = ""
-    symbol: str = ""
-    kind: str = "float"
-    error: bool = False
-    range: bool = False
-    brief: bool = False
-    quiet: bool = False
-    log: bool = False
-    called: str = ""
-    axis: str = ""
-    choices: Mapping[str, Any] | None = None
-
-    @property
-    def label(self) -> str:
-        if self.called:
-            return self.called
-        words = self.name.replace("_", " ")
-        return f"{words} {self.symbol}" if self.symbol else words
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Its columns with their kinds: `x`, and beside it `x_error`, or `x_low` and `x_high`."""
-        beside = ("error",) if self.error else ("low", "high") if self.range else ()
-        kind = "floats" if self.kind == "floats" else "float"
-        return {self.name: self.kind} | {f"{self.name}_{end}": kind for end in beside}
-
-
-def columns(quantities: Iterable[Quantity]) -> dict[str, str]:
-    """The columns of some quantities with their kinds, in order."""
-    return {name: kind for one in quantities for name, kind in one.columns.items()}
-
-
-def flatten(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values (numbers, `Estimate`s and lists of them, `Range`s) as the cells of a row; missing is null.
-
-    >>> flatten([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
-    {'x': 2.0, 'x_error': 0.5, 'y': None}
-    """
-    row: dict[str, Any] = {}
-    for one in quantities:
-        value = values.get(one.name)
-        if isinstance(value, Range):
-            row |= dict(zip(one.columns, value, strict=True))
-        else:
-            row |= dict(zip(one.columns, (*_pair(value), None), strict=False))
-    return row
-
-
-def _pair(value: Any) -> tuple[Any, Any]:
-    """A value and its error, of a list a list of each."""
-    if isinstance(value, Estimate):
-        return value.value, value.error
-    if isinstance(value, list) and any(isinstance(one, Estimate) for one in value):
-        pairs = [_pair(one) for one in value]
-        return [known for known, _ in pairs], [error for _, error in pairs]
-    return value, None
-
-
-def fold(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The cells of a row as JSON has them: `x` and `x_error` become one object.
-
-    >>> fold([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": None, "y": None})
-    {'x': {'value': 2.0, 'error': None}, 'y': None}
-    """
-    folded: dict[str, Any] = {}
-    for one in quantities:
-        cells = [row.get(name) for name in one.columns]
-        names = ["value", *(name.removeprefix(f"{one.name}_") for name in list(one.columns)[1:])]
-        alone = len(cells) == 1 or all(cell is None for cell in cells)
-        folded[one.name] = cells[0] if alone else dict(zip(names, cells, strict=True))
-    return folded
-
-
-@dataclass(frozen=True)
-class Table(Generic[R]):
-    """A table too large for a row: its name, its columns, and how it is taken from a result.
-
-    `rows` returns a polars table, or None where this result has none. `json`: its rows also stand in JSON.
-    `drawn` gives it for the figure of one case, though it was not asked for.
-    """
-
-    name: str
-    columns: tuple[Quantity, ...]
-    rows: Callable[[R], Any]
-    json: bool = False
-    drawn: Callable[[R], Any] | None = None
-
-    def folded(self, found: R) -> list[dict[str, Any]] | None:
-        """Its rows as JSON has them."""
-        rows = self.rows(found)
-        return None if rows is None else [fold(self.columns, row) for row in rows.iter_rows(named=True)]
 
 
 @dataclass(frozen=True)

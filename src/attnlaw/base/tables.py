@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.declare import Quantity, columns, flatten
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import require_plain
+from attnlaw.base.quantity import Quantity, columns, flatten
 
 Schema = dict[str, pl.DataType]
 

@@ -41,7 +41,8 @@ from math import isfinite, log, sqrt, tanh
 
 import numpy as np
 
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.network import KINDS, Place
 from attnlaw.models.norms import Scores
 from attnlaw.spectra.score_sizes import Lengths, Part, ScoreSizes

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.base.declare import Quantity, Verb
+from attnlaw.base.declare import Verb
 from attnlaw.base.estimate import Outcome
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import declared
 from attnlaw.base.shown import cell
 from attnlaw.command.console import column_table, print_table, say

@@ -10,7 +10,8 @@ import numpy as np
 from attnlaw.comparing.both import QUIET, Found, Matrix, Models, gain_of, unknown_norm
 from attnlaw.comparing.maps import MapChange, Pair, compare_heads, unchanged_map
 from attnlaw.comparing.matching import is_folded, is_settled, match_heads, own_cosines
-from attnlaw.models.model import Attention, Blocks, Model, Product, View
+from attnlaw.models.blocks import Attention, Blocks, Product, View
+from attnlaw.models.model import Model
 from attnlaw.models.network import KINDS, Place
 
 

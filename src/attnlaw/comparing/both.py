@@ -14,7 +14,8 @@ from attnlaw.comparing.floor import Steps
 from attnlaw.comparing.joining import Joined
 from attnlaw.comparing.maps import MapChange
 from attnlaw.comparing.tensors import Change
-from attnlaw.models.model import Model, View
+from attnlaw.models.blocks import View
+from attnlaw.models.model import Model
 from attnlaw.models.network import Place
 from attnlaw.models.norms import Norm
 

@@ -22,7 +22,8 @@ from attnlaw.comparing.joining import Joined, join
 from attnlaw.comparing.maps import MapChange
 from attnlaw.comparing.tensors import Change, compare_tensors
 from attnlaw.comparing.units import units_of
-from attnlaw.models.model import Model, View
+from attnlaw.models.blocks import View
+from attnlaw.models.model import Model
 from attnlaw.models.network import LAYER_GROUPS, Place
 from attnlaw.spectra.measure import Selection
 from attnlaw.spectra.threads import in_threads

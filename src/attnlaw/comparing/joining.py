@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from attnlaw.models.model import Model, View
+from attnlaw.models.blocks import View
+from attnlaw.models.model import Model
 from attnlaw.models.norms import Norm
 from attnlaw.models.tensors import Tensors
 

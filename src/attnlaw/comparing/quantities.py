@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from attnlaw.base.declare import Quantity
+from attnlaw.base.quantity import Quantity
 from attnlaw.comparing.verdicts import TENSORS
 from attnlaw.models.network import KINDS
 

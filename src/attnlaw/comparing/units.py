@@ -15,7 +15,7 @@ from attnlaw.comparing.both import QUIET, Found, Models, gain_of, unknown_norm
 from attnlaw.comparing.floor import edge
 from attnlaw.comparing.maps import MapChange, compare_matrices, unchanged_map
 from attnlaw.comparing.matching import match_neurons
-from attnlaw.models.model import Blocks, FeedForward, View
+from attnlaw.models.blocks import Blocks, FeedForward, View
 from attnlaw.models.network import Place
 from attnlaw.models.norms import Norm
 from attnlaw.spectra.measure import Selection

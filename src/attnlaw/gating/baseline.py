@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import read_bounded
+from attnlaw.base.quantity import Quantity, columns
 from attnlaw.base.tables import frame, read_table, require_columns, schema_of, without_nan
 from attnlaw.gating.places import KEYS, PLACE, place_of, place_text
 from attnlaw.gating.rules import Rule

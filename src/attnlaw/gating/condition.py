@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.declare import Quantity
 from attnlaw.base.errors import BadSetting
+from attnlaw.base.quantity import Quantity
 
 OPERATORS: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
     "<": lambda column, bound: column < bound,

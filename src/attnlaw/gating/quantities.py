@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnlaw.auditing.quantities import FINDINGS as AUDITED
 from attnlaw.auditing.quantities import PLACE, VERSION
-from attnlaw.base.declare import Quantity
+from attnlaw.base.quantity import Quantity
 
 MODEL = PLACE[0]
 VERDICTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.base.declare import columns
+from attnlaw.base.quantity import columns
 from attnlaw.base.tables import frame, schema_of
 from attnlaw.gating.levels import OFF
 from attnlaw.gating.quantities import FINDINGS, VERDICTS

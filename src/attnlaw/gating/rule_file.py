@@ -32,9 +32,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attnlaw.base.declare import Quantity
 from attnlaw.base.errors import BadSetting, InputError, printable
 from attnlaw.base.files import parse_toml, read_bounded
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import Settings, declared, setting, settings
 from attnlaw.gating.condition import NUMBERS, nearest, read_condition, read_value
 from attnlaw.gating.levels import FAIL_ON, LEVELS, OFF

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlaw.base.declare import Quantity
+from attnlaw.base.quantity import Quantity
 from attnlaw.gating.condition import Condition
 from attnlaw.gating.levels import OFF
 

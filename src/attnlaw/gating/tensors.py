@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnlaw.auditing.quantities import PLACE
-from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.errors import printable
+from attnlaw.base.quantity import Quantity, columns
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,7 +17,8 @@ import math
 
 from attnlaw.initial.architecture import Deviations
 from attnlaw.initial.configuration import deviations_of
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.norms import Norm
 
 # The deviations of the factors of a matrix, by its kind.

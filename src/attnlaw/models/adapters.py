@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import read_bounded, require_possible
-from attnlaw.models.model import Model, Product, View
+from attnlaw.models.blocks import Product, View
+from attnlaw.models.model import Model
 from attnlaw.models.network import Network, Place
 from attnlaw.models.tensors import Tensors, require_real
 

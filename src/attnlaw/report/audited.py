@@ -9,8 +9,8 @@ import polars as pl
 
 from attnlaw.auditing.rows import with_sizes
 from attnlaw.auditing.summary import summary_of
-from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.estimate import Estimate
+from attnlaw.base.quantity import Quantity, columns
 from attnlaw.base.tables import Schema, distinct_names, schema_of, stacked
 from attnlaw.report.charts import figures
 from attnlaw.report.marks import Figure

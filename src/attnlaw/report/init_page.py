@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from attnlaw.base.declare import columns
 from attnlaw.base.estimate import with_error
+from attnlaw.base.quantity import columns
 from attnlaw.base.settings import declared
 from attnlaw.report.labels import MOST_CASES, same, varied
 from attnlaw.report.page import Section, cards_section, meanings, rows_page

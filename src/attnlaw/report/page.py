@@ -18,9 +18,10 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.base.declare import Verb, columns
+from attnlaw.base.declare import Verb
 from attnlaw.base.estimate import with_error
 from attnlaw.base.files import to_json
+from attnlaw.base.quantity import columns
 from attnlaw.report.audited import AuditRows, audit_figures
 from attnlaw.report.constant import constants_told
 from attnlaw.report.explorer import audit_payload, infinite_places, plain_columns

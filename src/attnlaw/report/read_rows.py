@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.declare import Verb, columns
+from attnlaw.base.declare import Verb
 from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.quantity import columns
 from attnlaw.base.results import ROWS, STUDY_ROWS, WRITTEN
 from attnlaw.base.settings import declared
 from attnlaw.base.tables import Schema, conformed, read_table, schema_of, without_nan

@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.charts import Chart
-from attnlaw.base.declare import Quantity, Verb
+from attnlaw.base.declare import Verb
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import declared
 from attnlaw.report.labels import Names, free, text, varied
 from attnlaw.report.marks import Figure, palette

@@ -13,9 +13,10 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.charts import ENDINGS
-from attnlaw.base.declare import Verb, columns
+from attnlaw.base.declare import Verb
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replace_all, usable_directory
+from attnlaw.base.quantity import columns
 from attnlaw.base.results import ROWS, save_results
 from attnlaw.base.settings import require
 from attnlaw.base.tables import distinct_names, frame, schema_of, short_names

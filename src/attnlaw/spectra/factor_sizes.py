@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.network import KINDS
 from attnlaw.models.norms import Rotary
 

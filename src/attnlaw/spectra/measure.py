@@ -13,7 +13,8 @@ import numpy as np
 
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.models.model import Attention, Block, Matrix, Model, Product
+from attnlaw.models.blocks import Attention, Block, Product
+from attnlaw.models.model import Matrix, Model
 from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
 from attnlaw.models.norms import NONE
 from attnlaw.models.settings import STORAGE, USUAL, Arithmetic, ModelSettings

@@ -25,7 +25,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.linalg import block_diag, svd, svdvals
 
-from attnlaw.models.model import Attention, Matrix, Model, Vector, View
+from attnlaw.models.blocks import Attention, View
+from attnlaw.models.model import Matrix, Model, Vector
 from attnlaw.models.norms import LAYER, NONE, Norm
 from attnlaw.spectra.factored import Root, triangular
 from attnlaw.spectra.score_sizes import Lengths, Part, ScoreSizes

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.declare import Quantity
 from attnlaw.base.estimate import Estimate
+from attnlaw.base.quantity import Quantity
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
-from attnlaw.base.declare import columns
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet, replacing
+from attnlaw.base.quantity import columns
 from attnlaw.base.results import STUDY_ROWS
 from attnlaw.base.settings import declared
 from attnlaw.study.file import Study

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
-from attnlaw.base.declare import Table, Verb, columns, silent
+from attnlaw.base.declare import Verb, silent
 from attnlaw.base.errors import InputError, printable
 from attnlaw.base.files import parquet
+from attnlaw.base.quantity import Table, columns
 from attnlaw.base.settings import Settings
 
 if TYPE_CHECKING:

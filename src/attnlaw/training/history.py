@@ -26,7 +26,8 @@ from attnlaw.auditing.rows import place_row
 from attnlaw.base.tables import frame
 from attnlaw.fits.null import null_for
 from attnlaw.fits.values import without_round_off
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.network import Network, Place
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.training.modes import Key, ModeTracker, directions

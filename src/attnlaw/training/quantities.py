@@ -12,8 +12,8 @@ from pathlib import Path
 import polars as pl
 
 from attnlaw.auditing.quantities import IMBALANCE, OUTLIERS, PLACE, VERSION
-from attnlaw.base.declare import Quantity, columns
 from attnlaw.base.errors import InputError
+from attnlaw.base.quantity import Quantity, columns
 from attnlaw.base.tables import read_table, require_columns, schema_of, without_nan
 from attnlaw.bounds import BOUNDS
 from attnlaw.models.network import LAYER_GROUPS

@@ -35,7 +35,8 @@ from attnlaw.fits.tail import power_law_tails
 from attnlaw.fits.values import eigenvalues, without_round_off
 from attnlaw.gating.verdicts import Verdicts
 from attnlaw.implicit.balance import balance_of
-from attnlaw.models.model import Attention, Model
+from attnlaw.models.blocks import Attention
+from attnlaw.models.model import Model
 from attnlaw.models.network import LAYER_GROUPS, Network, Place
 from attnlaw.models.settings import Arithmetic, ModelSettings
 from attnlaw.spectra.measure import Selection, measure

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.auditing.quantities import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
 from attnlaw.base.charts import Bars, Cells, Curves, Dots, Own
-from attnlaw.base.declare import Part, Progress, Quantity, Split, Table, Verb, each
+from attnlaw.base.declare import Part, Progress, Split, Verb, each
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import setting, settings
 from attnlaw.bounds import BOUNDS
 from attnlaw.models.settings import MACHINE, PRECISIONS, STORAGE, Arithmetic, ModelSettings, require_there

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import setting, settings
 from attnlaw.models.settings import PRECISIONS, STORAGE, Arithmetic, ModelSettings
 

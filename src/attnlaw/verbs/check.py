@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.auditing.quantities import FITS, LAYERS, MATRICES
-from attnlaw.base.declare import Progress, Table, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Table
 from attnlaw.base.settings import setting, settings
 from attnlaw.comparing.quantities import DIFF, DIFF_TENSORS
 from attnlaw.gating.levels import FAIL_ON

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.initial.variants import PARAMETRISATIONS
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity, Table, columns
 from attnlaw.base.settings import Settings, setting, settings
 
 if TYPE_CHECKING:

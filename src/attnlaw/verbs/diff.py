@@ -7,7 +7,8 @@ from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Curves, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.comparing.quantities import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.comparing.verdicts import TENSORS

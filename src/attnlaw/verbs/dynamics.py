@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Curves, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
+from attnlaw.base.declare import Progress, Verb, each
 from attnlaw.base.errors import BadSetting
+from attnlaw.base.quantity import Quantity, Table, columns
 from attnlaw.base.settings import again, setting, settings
 from attnlaw.learning.dynamics.settings import TrajectorySettings
 from attnlaw.learning.outputs import SENSINGS

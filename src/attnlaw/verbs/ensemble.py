@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import declared, setting, settings
 from attnlaw.regression.ensemble import Ensemble
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnlaw.auditing.quantities import CURVES, FITS
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import setting, settings
 from attnlaw.fits import LAWS
 from attnlaw.models.settings import ModelSettings, require_there

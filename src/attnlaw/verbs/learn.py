@@ -7,8 +7,9 @@ from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Curves, Density, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb
+from attnlaw.base.declare import Progress, Verb
 from attnlaw.base.errors import InputError
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import again, setting, settings
 from attnlaw.learning.outputs import LEARNED, SENSINGS
 from attnlaw.learning.settings import ProblemSettings
@@ -218,7 +219,7 @@ def _density(found: Learned) -> Any:
 
 
 def _any_density(found: Learned) -> Any:
-    from attnlaw.base.declare import columns
+    from attnlaw.base.quantity import columns
     from attnlaw.base.tables import frame, schema_of
     from attnlaw.learning.learned import density_rows
 

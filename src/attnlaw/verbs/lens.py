@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
 from attnlaw.base.errors import BadSetting
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.models.inputs import InputSettings
 

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Curves, Density, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns
+from attnlaw.base.declare import Progress, Verb
 from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.quantity import Quantity, Table, columns
 from attnlaw.base.settings import Settings, declared, setting, settings
 from attnlaw.limits.sizes import BATCHES, MOST, MOST_DRAWS, check_tokens
 from attnlaw.limits.variants import ACTIVATIONS, MASKS, SCALINGS

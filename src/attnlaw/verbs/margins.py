@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb
+from attnlaw.base.declare import Progress, Verb
 from attnlaw.base.errors import InputError
+from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import setting, settings
 from attnlaw.models.inputs import POSITIONS, InputSettings
 from attnlaw.models.network import KINDS

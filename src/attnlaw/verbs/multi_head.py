@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Curves, Own
-from attnlaw.base.declare import Progress, Quantity, Table, Verb, columns, each
+from attnlaw.base.declare import Progress, Verb, each
 from attnlaw.base.errors import BadSetting
+from attnlaw.base.quantity import Quantity, Table, columns
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.laws.attention_variants import CENTRINGS, MATRICES, SHARINGS
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.regression.variants import KERNELS, WEIGHTINGS
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Quantity, Verb, each
+from attnlaw.base.declare import Progress, Verb, each
 from attnlaw.base.errors import BadSetting
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import Settings, setting, settings
 
 if TYPE_CHECKING:

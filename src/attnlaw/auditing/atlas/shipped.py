@@ -18,10 +18,10 @@ from attnlaw.auditing.atlas.columns import column_values
 from attnlaw.auditing.atlas.kinds import model_kinds
 from attnlaw.auditing.quantities import LAYERS, MATRICES, PLACE, VERSION
 from attnlaw.auditing.rows import schema
-from attnlaw.base.declare import Quantity
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet, replace_all
+from attnlaw.base.quantity import Quantity
 from attnlaw.base.results import STUDY_ROWS
 from attnlaw.base.tables import frame, read_table
 

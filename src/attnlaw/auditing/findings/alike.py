@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.auditing.findings.evidence import Alike, Hit, Spot, Subject
-from attnlaw.models.model import Attention, Blocks, Matrix, Model, View
+from attnlaw.models.blocks import Attention, Blocks, View
+from attnlaw.models.model import Matrix, Model
 
 VECTORS = 64
 # Pairs whose sketches reach this are compared exactly, and no threshold may lie below what they then reach.

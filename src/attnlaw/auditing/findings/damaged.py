@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from attnlaw.auditing.findings.scan import is_float, scan
 from attnlaw.base.errors import InputError
-from attnlaw.models.model import Attention, Model, Product, View
+from attnlaw.models.blocks import Attention, Product, View
+from attnlaw.models.model import Model
 from attnlaw.models.network import KINDS, Place
 from attnlaw.models.norms import Norm
 

@@ -23,7 +23,8 @@ from attnlaw.auditing.findings.roles import MAP
 from attnlaw.auditing.findings.scan import FLOATS
 from attnlaw.auditing.findings.watch import Index, Name, Watch, uses_of
 from attnlaw.base.errors import InputError, printable
-from attnlaw.models.model import Attention, FeedForward, Model
+from attnlaw.models.blocks import Attention, FeedForward
+from attnlaw.models.model import Model
 
 
 class Gathered:

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from attnlaw.auditing.findings.evidence import Spot
-from attnlaw.models.model import Model, Product, View
+from attnlaw.models.blocks import Product, View
+from attnlaw.models.model import Model
 from attnlaw.models.norms import Norm
 
 MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")

@@ -24,7 +24,8 @@ from attnlaw.auditing.findings.notes import Note, SideNote, SizeNote, SketchNote
 from attnlaw.auditing.findings.orientation import TOUCHING, Single, sides
 from attnlaw.auditing.findings.roles import OTHER, Known, known_tensors
 from attnlaw.auditing.findings.scan import FLOATS, LARGEST_FLOAT16, decibels, is_float, is_mask, scan
-from attnlaw.models.model import Attention, FeedForward, Matrix, Model, View
+from attnlaw.models.blocks import Attention, FeedForward, View
+from attnlaw.models.model import Matrix, Model
 from attnlaw.models.tensors import Tensors
 
 Name = tuple[str, int | None]

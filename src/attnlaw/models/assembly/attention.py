@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from attnlaw.base.errors import InputError
 from attnlaw.models.assembly.scores import scores_of
 from attnlaw.models.assembly.shapes import Shapes
+from attnlaw.models.blocks import Attention, View
 from attnlaw.models.families import LayerTable, Roles
-from attnlaw.models.model import Attention, View
 from attnlaw.models.norms import Norm
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.assembly.shapes import Shapes
+from attnlaw.models.blocks import FeedForward
 from attnlaw.models.families import LayerTable, Roles
-from attnlaw.models.model import FeedForward
 from attnlaw.models.norms import NO_NORM
 
 EXPERT = "{expert}"

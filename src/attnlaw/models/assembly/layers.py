@@ -28,9 +28,10 @@ from attnlaw.models.assembly.remarks import (
     warnings,
 )
 from attnlaw.models.assembly.shapes import Shapes
+from attnlaw.models.blocks import Blocks, FeedForward, Product, View, network_of, widths
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
-from attnlaw.models.model import Blocks, FeedForward, Model, Product, View, network_of, widths
+from attnlaw.models.model import Model
 from attnlaw.models.network import Tower
 from attnlaw.models.norms import NO_NORM, Norm
 from attnlaw.models.tensors import Tensors

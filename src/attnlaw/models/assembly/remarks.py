@@ -11,9 +11,9 @@ from attnlaw.base.errors import printable
 from attnlaw.models.assembly.match import NUMBER, Match, is_decoder
 from attnlaw.models.assembly.norms import is_pre_norm
 from attnlaw.models.assembly.scores import clip_of, is_rotary
+from attnlaw.models.blocks import Blocks
 from attnlaw.models.config import Config
 from attnlaw.models.families import LayerTable
-from attnlaw.models.model import Blocks
 from attnlaw.models.tensors import Tensors
 
 # Types in which rounding stays far below the bulk of a trained spectrum.

@@ -22,9 +22,9 @@ from math import log
 
 from attnlaw.models.assembly.own_sizes import layer_type
 from attnlaw.models.assembly.shapes import Shapes
+from attnlaw.models.blocks import Attention
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family
-from attnlaw.models.model import Attention
 from attnlaw.models.norms import Norm, Rotary, Scores
 
 

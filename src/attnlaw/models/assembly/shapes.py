@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnlaw.base.errors import InputError
+from attnlaw.models.blocks import View
 from attnlaw.models.config import Config
 from attnlaw.models.families import Family, LayerTable, Roles
-from attnlaw.models.model import View
 from attnlaw.models.norms import Norm
 from attnlaw.models.tensors import Tensors
 
