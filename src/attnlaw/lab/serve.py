@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.auditing.place import is_saved
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import InputError
 from attnlaw.lab.desk import pages, places
 from attnlaw.verbs import verb
 
@@ -65,14 +65,14 @@ def _head() -> str:
 
 
 def require_path(page: str, path: str | None) -> None:
-    """A `BadSetting` for a page that cannot be without a path, or has no use for one."""
+    """An `InputError` for a page that cannot be without a path, or has no use for one."""
     needs = page not in pages()
     if needs and path is None:
-        raise BadSetting("path", f"is missing: give what {page} is to look at")
+        raise InputError(f"the page of {page} looks at a file: attnlaw lab {page} PATH")
     if path is None:
         return
     if not needs:
-        raise BadSetting("path", f"but {page} looks at no file; leave it out", path)
+        raise InputError(f"{path}: the page of {page} looks at no file; leave it out")
     one = verb(page)
     if one.refuse is not None and not is_saved(path):
         for case in one.cases({places(one)[0]: path}):
