@@ -56,6 +56,9 @@ def test_its_end_is_the_ridge(attention: str, alpha: float, tokens: int) -> None
     late, ridge = state_evolutions([end, replace(end, flow_time=None)])
     for name in ("estimation_error", "training_loss", "overlap", "norm"):
         assert getattr(late, name).value == pytest.approx(getattr(ridge, name).value, rel=1e-8), name
+    if (attention, tokens) == ("tied", 1):
+        found = [late.estimation_error.value, late.training_loss.value, late.norm.value]
+        assert found == pytest.approx([1.022695, 0.044878, 0.563357], abs=5.1e-7)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,21 @@ def test_early_stopping_costs_little(alpha: float, stopped: float, best: float) 
     assert least.fun == pytest.approx(stopped, abs=6e-6)
     ridge = state_evolution(direct(alpha, None, 0.25)).estimation_error.value
     assert ridge == pytest.approx(best, abs=6e-6)
+    assert 1.007 < least.fun / ridge < 1.038
+
+
+def test_early_stopping_costs_at_most_four_percent() -> None:
+    """3.9%, near alpha_P = 1.9."""
+
+    def cost(alpha: float) -> float:
+        times = np.exp(np.linspace(0.2, 1.6, 60))
+        stopped = state_evolutions([direct(alpha, float(time)) for time in times])
+        ridge = state_evolution(direct(alpha, None, 0.25)).estimation_error.value
+        return min(one.estimation_error.value for one in stopped) / ridge - 1
+
+    before, most, after = (cost(alpha) for alpha in (1.6, 1.9, 2.2))
+    assert most == pytest.approx(0.039, abs=5e-4)
+    assert most > max(before, after)
 
 
 def test_small_steps_of_gradient_descent_reach_the_same_matrix() -> None:

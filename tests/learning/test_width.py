@@ -15,7 +15,7 @@ from attnlaw.learning.agreement import agreement
 from attnlaw.learning.factorized import Batch, solve
 from attnlaw.learning.problem import Problem, Target
 from attnlaw.learning.simulate import simulate
-from attnlaw.learning.stability import instability
+from attnlaw.learning.stability import instability, mean_square_slope
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.verbs.learn import VERB
 
@@ -63,6 +63,18 @@ def test_reference_values(case: tuple[float, float, float, float, float]) -> Non
     assert (found.outcome is Outcome.UNSTABLE) == (found.stability > 1)
     sentence = f"unstable: K/alpha_P = {found.stability:.3g}; training loss is a lower bound"
     assert found.outcome is not Outcome.UNSTABLE or found.remark == sentence
+
+
+def test_reference_of_a_wide_head() -> None:
+    """kappa = 1 cuts nothing: .192373, .10618 and K/alpha_P = .44; trained: .1942(51), .1087(17), tokens
+    at d = 60 .1963(14)."""
+    found = state_evolution(untied(0.3, 1.5, 0.5, 0.3, 1.0))
+    assert found.estimation_error.value == pytest.approx(0.192373, abs=5.1e-7)
+    assert found.training_loss.value == pytest.approx(0.10618, abs=5.1e-6)
+    delta, b = found.noise_level.value, found.threshold.value
+    K = mean_square_slope(Target.product(0.3).with_both_signs().law, delta, b, sides=2, size=40)
+    assert within(K / 1.5, ".44")
+    assert found.stability is None
 
 
 def test_tied_reference() -> None:
