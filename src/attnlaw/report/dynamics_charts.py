@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from attnlaw.base.settings import declared
 from attnlaw.report.curve_marks import curves
 from attnlaw.report.labels import MOST_CASES, cases, free, varied
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 POINTS = "Points: SGD, with one standard error."
 DROPPED = ("times", "simulate", "seeds", "sensing", "batch", "spectrum", "statics")
+SHORT = {
+    "student ": "",
+    "attention ": "",
+    "output ": "",
+    "learning rate ": "η = ",
+    "target exponent ": "γ = ",
+}
+# Who learns what: other settings may follow from these (a direct student has no width).
+KINDS = ("student", "attention", "tokens", "output")
 
 
 def learning(chart: Own, source: Source) -> Iterator[Figure]:
@@ -36,16 +46,59 @@ def cost(chart: Own, source: Source) -> Iterator[Figure]:
 
 def _against(chart: Own, source: Source, x: str, panels: dict[str, bool]) -> Iterator[Figure]:
     rows = source.frame("trajectory")
-    if not source.has(rows, x, *panels):
+    if source.has(rows, x, *panels):
+        for case, own in _parts(source, rows.filter(pl.col(x) > 0)):
+            yield _panels(chart, source, case, own, x, panels)
+
+
+def _parts(source: Source, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """The rows; too many lines for one figure are parted by the first setting that leaves few in each."""
+    by = _apart(source, rows)
+    if _lines_of(rows, by) <= MOST_CASES:
+        yield {}, rows
         return
-    told = rows.filter(pl.col(x) > 0)
-    by = free(told, [name for name in varied(told, source.settings) if name not in DROPPED], [])
-    if told.select(by).n_unique() > MOST_CASES if by else False:
-        return
-    lines = {y: _lines(source, told, x, y, by) for y in panels}
+    for name in by:
+        parts = list(cases(rows, [name])) if rows[name].n_unique() <= MOST_CASES else []
+        if parts and all(_lines_of(own, _apart(source, own)) <= MOST_CASES for _, own in parts):
+            yield from parts
+            return
+
+
+def _lines_of(rows: pl.DataFrame, by: list[str]) -> int:
+    return rows.select(by).n_unique() if by else 1
+
+
+def _differing(source: Source, rows: pl.DataFrame) -> list[str]:
+    """The settings that differ between lines, who learns what first."""
+    found = [name for name in varied(rows, source.settings) if name not in DROPPED]
+    return sorted(found, key=lambda name: name not in KINDS)
+
+
+def _apart(source: Source, rows: pl.DataFrame) -> list[str]:
+    """Those of them that tell lines apart."""
+    return free(rows, _differing(source, rows), [])
+
+
+def _unless_default(source: Source, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """The rows with settings that go without saying null."""
+    known = declared(source.verb.settings)
+    there = {name: known[name].default for name in names if name in rows.columns}
+    shown = [pl.col(name).replace(default, None) for name, default in there.items() if default is not None]
+    return rows.with_columns(shown)
+
+
+def _panels(
+    chart: Own, source: Source, case: dict[str, Any], told: pl.DataFrame, x: str, panels: dict[str, bool]
+) -> Figure:
+    # Lines are named by what tells them apart, and by what else is not as it would be untold.
+    by = _apart(source, told)
+    more = [name for name in _differing(source, told) if name not in by]
+    plain = partial(_unless_default, source, names=more)
+    by += more
+    lines = {y: _lines(source, plain(told), x, y, by) for y in panels}
     if x == "samples":
         lines = {y: _with_statics(source, *found) for y, found in lines.items()}
-    points = {y: _points(source, told, x, y, by) for y in panels}
+    points = {y: _points(source, told, x, y, by, plain) for y in panels}
 
     def draw() -> Any:
         import altair as alt
@@ -66,8 +119,8 @@ def _against(chart: Own, source: Source, x: str, panels: dict[str, bool]) -> Ite
             drawn.append(chart)
         return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
 
-    more = POINTS if any(one is not None for one in points.values()) else ""
-    yield source.figure(chart, {}, draw, more)
+    ending = POINTS if any(one is not None for one in points.values()) else ""
+    return source.figure(chart, case, draw, ending)
 
 
 def _label(source: Source, name: str, table: str) -> str:
@@ -90,7 +143,7 @@ def _short(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _brief(name: str) -> str:
-    for long, short in (("student ", ""), ("learning rate ", "η = "), ("target exponent ", "γ = ")):
+    for long, short in SHORT.items():
         name = name.replace(long, short)
     return name
 
@@ -111,7 +164,14 @@ def _with_statics(
     return pl.concat([lines.select("x", "y", "error", "series"), *more]), colours | greys
 
 
-def _points(source: Source, rows: pl.DataFrame, x: str, y: str, by: list[str]) -> pl.DataFrame | None:
+def _points(
+    source: Source,
+    rows: pl.DataFrame,
+    x: str,
+    y: str,
+    by: list[str],
+    plain: Callable[[pl.DataFrame], pl.DataFrame],
+) -> pl.DataFrame | None:
     beside = source.beside
     if beside is None:
         return None
@@ -121,7 +181,7 @@ def _points(source: Source, rows: pl.DataFrame, x: str, y: str, by: list[str]) -
     own = same_settings(measured.filter(pl.col(x) > 0).drop_nulls(y), rows, [x, *by, *DROPPED], source)
     if not own.height:
         return None
-    found, _ = called(source, averaged(own, x, y, [*by, "simulate"], beside.quantity(y, "runs")), by)
+    found, _ = called(source, averaged(plain(own), x, y, [*by, "simulate"], beside.quantity(y, "runs")), by)
     names = [f"SGD, d = {size}" for size in found["simulate"]]
     return _short(found).with_columns(size=pl.Series(names, dtype=pl.String))
 
