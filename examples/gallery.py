@@ -163,7 +163,7 @@ def entry(picture: Picture) -> str:
     block = "\n".join(["```console", *commands, "```"])
     # The pixels across stand in the head of a PNG; some more than are shown, for dense screens.
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
-    alternative = told.partition(".")[0].replace("]", "").replace("[", "")
+    alternative = told.partition(". ")[0].rstrip(".").replace("]", "").replace("[", "")
     return (
         f"### {picture.name}\n\n![{alternative}](gallery/{picture.name}.png){{ width={width} loading=lazy }}"
         f"\n\n{told} "
