@@ -52,7 +52,7 @@ EXTRAS = {
         "transformers",
         ("init {model}/config.json --tokens 2 --draws 2 --gradients 1",),
         verbs=("lens", "margins"),
-        studies=("init-mup",),
+        studies=("init-mup", "dynamics-training"),
     ),
     "gguf": Extra("gguf", ("audit gguf/model.gguf",)),
     "onnx": Extra("onnx", ("audit onnx --only qk",)),

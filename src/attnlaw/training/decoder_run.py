@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw.base.declare import Progress
+from attnlaw.base.errors import needing
 from attnlaw.base.estimate import Outcome
 from attnlaw.fits.null import null_for, null_of
 from attnlaw.fits.values import without_round_off
@@ -102,7 +103,9 @@ TOLD = tuple(
 
 def build(seed: int) -> Any:
     """The decoder drawn from a seed, without a trace in torch's own generator."""
-    import torch
+    with needing("training the decoder", "lens"):
+        import torch
+        import transformers  # noqa: F401
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
