@@ -125,10 +125,7 @@ def draw(picture: Picture) -> None:
     """Run the command and keep its figure with the first line of its caption."""
     with tempfile.TemporaryDirectory() as scratch:
         out = ["--out", scratch]
-        study = picture.command.startswith("study")
-        attnlaw(*shlex.split(picture.command), *out, *([] if study else ["--figures", "svg"]))
-        if study:
-            attnlaw("report", scratch, "--figures", "svg")
+        attnlaw(*shlex.split(picture.command), *out, "--figures", "svg")
         drawn = sorted(Path(scratch).rglob("figures/*.svg"), key=lambda path: path.stat().st_mtime)
         named = [path for path in drawn if path.stem == picture.figure]
         (source, *_) = named or drawn
@@ -157,10 +154,7 @@ def entry(picture: Picture) -> str:
     """A picture on the page: what it shows, and how to draw it."""
     caption = (PICTURES / f"{picture.name}.txt").read_text(encoding="utf-8").strip()
     told = f"{picture.about} {caption}" if picture.about else caption
-    commands = [f"$ {picture.shown}"]
-    if picture.command.startswith("study"):
-        commands = [f"$ attnlaw {picture.command} --out DIR", "$ attnlaw report DIR --figures png"]
-    block = "\n".join(["```console", *commands, "```"])
+    block = f"```console\n$ {picture.shown}\n```"
     # The pixels across stand in the head of a PNG; some more than are shown, for dense screens.
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
     alternative = told.partition(". ")[0].rstrip(".").replace("]", "").replace("[", "")

@@ -41,6 +41,18 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def test_one_command_computes_and_draws(tmp_path: Path, file: Path) -> None:
+    out = tmp_path / "out"
+    done = study("run", file, "--out", out, "--figures", "svg")
+    assert done.stdout == "6 of 6 tasks done\n"
+    drawn = {path.stem for path in (out / "figures").glob("*.svg")}
+    assert f"wrote {out / 'report.html'} and in {out / 'figures'}: " in done.stderr
+    assert "learning" in drawn
+    assert (out / "report.html").exists()
+    refused = study("run", file, "--out", out, "--figures", "bmp", status=2)
+    assert "--figures bmp: expected" in refused.stderr
+
+
 def test_run_status_export(tmp_path: Path, file: Path) -> None:
     out = tmp_path / "out"
     done = study("run", file, "--out", out)
@@ -48,7 +60,7 @@ def test_run_status_export(tmp_path: Path, file: Path) -> None:
     assert "6 tasks to compute; the first took " in done.stderr
     assert " on 1 worker\n" in done.stderr
     rows = pl.read_parquet(out / "rows" / "*.parquet")
-    assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "attention"]
+    assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "loss"]
     assert rows.height == 6
     assert rows.filter(alpha=0.2, target_rank=0.5)["estimation_error"][0] == pytest.approx(0.802029, abs=5e-7)
     found = json.loads(study("status", file, "--out", out, "--json").stdout)

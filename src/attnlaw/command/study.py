@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.base.settings import Settings, again, setting, settings
 from attnlaw.command.perform import require_named
+from attnlaw.command.report import Report, report
 from attnlaw.study.places import Place
 
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
     from attnlaw.study.run import Cost, Standing
+
+STOPPED = 130  # the exit status of what Ctrl-C ended
 
 
 @settings
@@ -73,10 +76,14 @@ class Computed(Stored, Place):
 class Run(Computed):
     """Compute what is missing of a study and export its rows to DIR/rows.
 
-    The same from Python: attnlaw.study.run(read_study(FILE), DIR, Place(jobs=...), force=...)
+    The same from Python: attnlaw.study.run(read_study(FILE), DIR, Place(jobs=...), force=...), and for
+    figures attnlaw.report.write.write_report([DIR], figures="png")
     """
 
     force: bool = setting(False, "Compute everything anew.")
+    figures: str | None = again(
+        Report, "figures", help="Also write report.html, and every chart to figures/."
+    )
 
 
 @settings
@@ -145,7 +152,10 @@ def new(asked: New) -> int:
 def run(asked: Run) -> int:
     from attnlaw.study.run import run
 
-    return _compute(run, asked, force=asked.force)
+    ended = _compute(run, asked, force=asked.force)
+    if asked.figures is not None and ended != STOPPED:
+        report(Report(directories=(asked.out,), out=None, figures=asked.figures))
+    return ended
 
 
 def resume(asked: Resume) -> int:
@@ -197,7 +207,7 @@ def _compute(function: Callable[..., Standing], asked: Computed, **options: bool
             **options,
         )
     _tell(standing, asked, asked.json)
-    return 130 if standing.stopped else 1 if standing.failures else 0
+    return STOPPED if standing.stopped else 1 if standing.failures else 0
 
 
 def _told(cost: Cost) -> str:
