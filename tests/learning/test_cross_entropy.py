@@ -300,6 +300,9 @@ def test_what_is_refused(given: dict[str, Any], line: str) -> None:
 
 
 def test_more_that_is_refused() -> None:
+    assert told(VERB, loss="squared") == "--loss needs --output softmax"
+    computed = {"output": "softmax", "tokens": 2, "student": "bayes"}
+    assert told(VERB, loss="squared", **computed) == "--loss needs --student factorized or direct"
     assert told(VERB, soft_labels=True) == "--soft-labels needs --loss cross-entropy"
     assert told(SIMULATE, simulate=8, sensing="goe", **ASKED).startswith("--sensing goe: expected tokens or")
     with pytest.raises(InputError, match="untied pairs have not"):
@@ -314,4 +317,6 @@ def test_rows_name_the_loss_where_it_plays_a_part() -> None:
     (plain,) = VERB.cases({"alpha": 0.3})
     (keys,) = VERB.cases(ASKED)
     assert (plain.row()["loss"], plain.row()["soft_labels"]) == (None, None)
+    trained, computed = VERB.cases({"output": "softmax", "tokens": 2, "student": ["direct", "bayes"]})
+    assert (trained.row()["loss"], computed.row()["loss"]) == ("squared", None)
     assert (keys.row()["loss"], keys.row()["soft_labels"]) == ("cross-entropy", False)

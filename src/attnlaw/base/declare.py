@@ -115,11 +115,14 @@ class Verb(Generic[S, R]):
         """The cases; a `BadSetting` for a setting that was given and plays a part in none of them."""
         known = declared(self.settings)
         for name in given:
-            where = known[name].rule.where
-            if where is not None and all(name in case.unused() for case in cases):
-                variants = known[where[0]].rule.choices or {}
-                fitting = [key for key, one in variants.items() if getattr(one, where[1])]
-                raise BadSetting(name, f"needs {{{where[0]}}} {' or '.join(fitting)}")
+            conditions = known[name].rule.conditions
+            if not conditions or not all(name in case.unused() for case in cases):
+                continue
+            for owner, attribute in conditions:
+                variants = known[owner].rule.choices or {}
+                fitting = [key for key, one in variants.items() if getattr(one, attribute)]
+                if (owner, attribute) == conditions[-1] or getattr(cases[0], owner) not in fitting:
+                    raise BadSetting(name, f"needs {{{owner}}} {' or '.join(fitting)}")
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Any:

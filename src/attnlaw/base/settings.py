@@ -56,7 +56,7 @@ class Setting:
     positional: bool = False  # a word of the command line without an option's name
     needs: str | None = None  # another setting that must be given
     unless: str | tuple[str, ...] = ()  # other settings that take its place
-    where: tuple[str, str] | None = None  # (setting, attribute of its chosen variant) that makes it count
+    where: tuple[str, str] | tuple[tuple[str, str], ...] = ()  # (setting, attribute of its chosen variant)s
     local: bool = False  # how this machine works (threads): changes no number, is in no row and no study
     metavar: str | None = None
     usual: tuple[float, float] | None = None  # what a slider of it spans; others are as good
@@ -66,6 +66,15 @@ class Setting:
     def rivals(self) -> tuple[str, ...]:
         """The settings that take its place."""
         return (self.unless,) if isinstance(self.unless, str) else self.unless
+
+    @property
+    def conditions(self) -> tuple[tuple[str, str], ...]:
+        """Settings, each with the attribute of its chosen variant that makes this one count; all must."""
+        match self.where:
+            case (str() as owner, str() as attribute):
+                return ((owner, attribute),)
+            case several:
+                return several
 
 
 @dataclass(frozen=True)
@@ -201,8 +210,7 @@ class Settings:
         idle = set()
         for name, one in known.items():
             rule = one.rule
-            if rule.where is not None:
-                owner, attribute = rule.where
+            for owner, attribute in rule.conditions:
                 choices = known[owner].rule.choices or {}
                 if not getattr(choices[getattr(self, owner)], attribute):
                     idle.add(name)

@@ -78,8 +78,7 @@ def idle(settings: type[Settings], values: Mapping[str, Any]) -> set[str]:
     found = set()
     for name in values:
         rule = known[name].rule
-        if rule.where is not None:
-            owner, attribute = rule.where
+        for owner, attribute in rule.conditions:
             chosen = values.get(owner, known[owner].default)
             if not getattr((known[owner].rule.choices or {})[chosen], attribute):
                 found.add(name)

@@ -48,7 +48,7 @@ class ProblemSettings(Settings):
         "What training lowers: squared errors of the softmax, or the cross-entropy of the attended key (one "
         "query, two keys).",
         choices=LOSSES,
-        where=("output", "choosing"),
+        where=(("output", "choosing"), ("student", "trainer")),
         many=True,
         panel=PROBLEM,
     )

@@ -50,8 +50,7 @@ def _key(one: Declared, keys: Mapping[str, Declared]) -> str:
     what = [rule.help.rstrip("."), one.expected]
     if rule.needs:
         what.append(f"needs {rule.needs}")
-    if rule.where is not None:
-        owner, attribute = rule.where
+    for owner, attribute in rule.conditions:
         choices = (keys[owner].rule.choices or {}).items()
         able = [name for name, variant in choices if getattr(variant, attribute)]
         what.append(f"where {owner} is {' or '.join(able)}")
