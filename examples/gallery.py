@@ -178,7 +178,7 @@ def write_page() -> None:
     """The page of all pictures that are there."""
     lacking = [one.name for one in (*VERBS, *studies()) if not (PICTURES / f"{one.name}.png").exists()]
     parts = [HEAD, *([f"Not drawn yet: {', '.join(lacking)}.\n"] if lacking else [])]
-    for title, pictures in (("Verbs", VERBS), ("Studies", studies())):
+    for title, pictures in (("Drawn by verbs", VERBS), ("Drawn by studies", studies())):
         there = [one for one in pictures if (PICTURES / f"{one.name}.png").exists()]
         parts += [f"## {title}\n", *map(entry, there)]
     PAGE.write_text("\n".join(parts), encoding="utf-8")

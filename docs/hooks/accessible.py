@@ -7,13 +7,15 @@ from html import escape
 from typing import Any
 
 SEARCH = 'data-md-component="search" role="dialog"'
+EMPTY = re.compile(r"<th( [^>]*)?></th>")
 SECTION = re.compile(r'data-md-level="1" aria-labelledby="__nav_(\d+)_label"')
 
 
 def on_post_page(output: str, config: Any, **_: Any) -> str:
-    """The search and the sections of the navigation bear names."""
+    """The search and the sections of the navigation bear names; a corner of a table is no head of a column."""
     sections = [next(iter(one)) for one in config.nav]
     named = SECTION.sub(
         lambda found: f'data-md-level="1" aria-label="{escape(sections[int(found[1]) - 1])}"', output
     )
-    return named.replace(SEARCH, f'{SEARCH} aria-label="Search"')
+    cornered = EMPTY.sub(r"<td\1></td>", named)
+    return cornered.replace(SEARCH, f'{SEARCH} aria-label="Search"')

@@ -14,7 +14,9 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
-FOUND = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL)
+FOUND = re.compile(
+    r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
+)
 LETTER = re.compile(r"<mi>(&#x[0-9A-F]+;|[^<&])</mi>")
 FENCE = re.compile(r"<mo>(&#x02016;|&#x0007C;)</mo>")  # bars of norms grow where they are told to
 UNKNOWN = re.compile(r"<m[io]>(\\[A-Za-z]*|&amp;|&)</m[io]>")

@@ -77,7 +77,10 @@ def quantities_table(quantities: Iterable[Quantity]) -> str:
 
 def rules_table(rules: Iterable[Rule]) -> str:
     """One line for each rule: its name, level and threshold, when it finds something, what to do."""
-    lines = ["| rule | level | threshold | found when | what it means | what to do |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| rule | level | threshold | found when | what it means | what to do |",
+        "|---|---|---|---|---|---|",
+    ]
     for one in rules:
         threshold = "" if one.threshold is None else f"{one.threshold:g}"
         cells = (f"`{one.name}`", one.level, threshold, one.when, one.meaning, one.remedy)
@@ -88,7 +91,10 @@ def rules_table(rules: Iterable[Rule]) -> str:
 def atlas_table(of: Atlas) -> str:
     """One line for each model: its name, kind, family, sizes, and where it comes from."""
     kinds = dict(of.values.select("model", "kind").iter_rows())
-    lines = ["| model | kind | family | layers | width | heads | matrices | from |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| model | kind | family | layers | width | heads | matrices | from |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for row in of.models.iter_rows(named=True):
         sizes = (row["depth"], row["hidden_size"], row["head_count"], row["matrix_count"])
         cells = (f"`{row['model']}`", kinds[row["model"]], row["family"], *map(str, sizes), row["source"])

@@ -65,7 +65,9 @@ def test_every_command_shows_its_help_and_its_output():
     own = {name: listed_commands(name) for name in listed_commands()}
     assert {"audit", "study"} <= set(own)
     for verb in [f"{name} {part}".rstrip() for name, parts in own.items() for part in parts or [""]]:
-        of_verb = [(command, out) for command, out in shown if f"{command} ".startswith(f"attnlaw {verb} ") and out]
+        of_verb = [
+            (command, out) for command, out in shown if f"{command} ".startswith(f"attnlaw {verb} ") and out
+        ]
         assert any("--help" in command for command, _ in of_verb), f"commands.md lacks {verb} --help"
         assert any("--help" not in command for command, _ in of_verb), f"no page shows what {verb} prints"
 

@@ -86,12 +86,14 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
+# The home page, and one with wide tables, equations and code.
 @needs_chromium
-def test_the_home_page_has_no_violations(site):
+@pytest.mark.parametrize("page", ["index.html", "learn.html"])
+def test_pages_have_no_violations(site, page):
     pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     with open_browser() as browser:
         # The theme's script names blocks of code, and makes those that scroll reachable.
-        found = violations_in_all_looks(browser, (site / "index.html").as_uri(), "pre[id]")
+        found = violations_in_all_looks(browser, (site / page).as_uri(), "pre[id]")
     assert found == {"light": [], "dark": [], "phone": []}
 
 

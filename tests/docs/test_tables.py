@@ -50,7 +50,9 @@ def test_the_columns_of_every_table_are_on_a_page(one):
 def test_every_mark_stands_for_a_table(hook):
     for path, text in PAGES.items():
         # What benchmarks write stands between marks of its own, and tests and symbols have theirs.
-        written = re.sub(r"<!-- ((end of )?(measured|growth)\b|no-run: |symbols of )", "", hook.on_page_markdown(text))
+        written = re.sub(
+            r"<!-- ((end of )?(measured|growth)\b|no-run: |symbols of )", "", hook.on_page_markdown(text)
+        )
         assert "\n<!-- " not in written, path
 
 
