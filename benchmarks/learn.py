@@ -9,9 +9,12 @@
 2. A factorized-student curve of 256 points through interpolation, noisy labels.
 3. A point through the row softmax at two and at four tokens, against the same equations with dense Hessians
    and an LU factorisation for every draw (0.1.0), in CPU time.
+4. One point of untied attention by itself, the dearest of seven cases, and one whose width is limited, the
+   dearest of four: CPU time after imports, the least of five.
 
 What training costs against the size d is measured by benchmarks/learn_simulation.py.
-Ends with status 1 when a goal is missed: 40 times faster in 1., five seconds in 2., 2.5 times faster in 3.
+Ends with status 1 when a goal is missed: 40 times faster in 1., five seconds in 2., 2.5 times faster in 3.,
+50 ms and one second in 4.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from scipy.integrate import quad
 
 from attnlaw.learning import softmax
 from attnlaw.learning.problem import Problem, Target
+from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.sweep import curve
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -36,6 +40,23 @@ from oracles.dense_softmax import DenseChannel
 KAPPA0, POINTS, EVERY = 0.5, 256, 32
 TOLERANCE = 1e-6
 GOAL_RATIO, GOAL_SECONDS, GOAL_SOFTMAX = 40.0, 5.0, 2.5
+GOAL_UNTIED, GOAL_WIDTH = 50.0, 1000.0
+# (kappa0, alpha, Delta, lt), then with a width.
+UNTIED = (
+    (0.5, 0.5, 0.5, 0.2),
+    (0.3, 0.6, 0.5, 0.5),
+    (0.5, 1.2, 0.5, 0.6),
+    (0.3, 0.4, 0.0, 0.02),
+    (1.0, 0.8, 0.2, 0.1),
+    (0.2, 2.0, 1.0, 1.5),
+    (0.1, 0.2, 0.5, 0.6),
+)
+NARROW = (
+    (0.5, 0.5, 0.5, 0.2, 0.3),
+    (0.3, 1.5, 0.5, 0.3, 0.3),
+    (0.3, 1.5, 0.5, 0.3, 0.2),
+    (0.3, 1.5, 0.5, 0.02, 0.5),
+)
 
 
 def plain_error(a: float) -> float:
@@ -102,6 +123,26 @@ def softmax_point(tokens: int, claims: Claims) -> None:
     claims.add("its error E, relative difference", "", "the same", apart, 1e-11, least=False)
 
 
+def untied_points(claims: Claims) -> None:
+    """The dearest single point without and with a width, milliseconds of CPU."""
+    for what, cases, goal in (("", UNTIED, GOAL_UNTIED), (" of limited width", NARROW, GOAL_WIDTH)):
+        dearest = max(point_time(*case) for case in cases)
+        task = f"one point of untied attention{what}, the dearest of {len(cases)}, CPU ms"
+        claims.add(task, f"{dearest:.0f} ms", "no peer", dearest, goal, least=False)
+
+
+def point_time(kappa0: float, alpha: float, noise: float, decay: float, width: float | None = None) -> float:
+    """Milliseconds of CPU, the least of five; problem and target are made anew for each."""
+    took = []
+    for _ in range(5):
+        start = time.process_time()
+        target = Target.product(kappa0)
+        given = {"noise": noise, "weight_decay": decay, "width": width}
+        state_evolution(Problem(alpha, target=target, attention="untied", **given))
+        took.append(time.process_time() - start)
+    return 1e3 * min(took)
+
+
 def main() -> int:
     target = Target.marchenko_pastur(KAPPA0)
     alphas = np.linspace(0.005, 0.17, POINTS)
@@ -142,6 +183,7 @@ def main() -> int:
     claims.add("its largest residual", "", "no peer", worst, 1e-10, least=False)
     for tokens in (2, 4):
         softmax_point(tokens, claims)
+    untied_points(claims)
     return claims.finish()
 
 
