@@ -1,11 +1,13 @@
 """The lab in a real browser (Debian's chromium), with every other machine out of reach."""
 
 import json
+import re
 import shlex
 import threading
+from contextlib import contextmanager
 
 import pytest
-from accessible import violations
+from accessible import LOOKS, violations
 from command.in_process import invoke
 from report.test_browser import CHROMIUM
 
@@ -21,31 +23,38 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 LONG = 60_000  # milliseconds: a busy machine
 
 
+@contextmanager
+def serving(page, path):
+    """Addresses of pages of a server in this process."""
+    place = listening(None)
+    begun = threading.Event()
+    made = server(page, path, begun.set)
+    thread = threading.Thread(target=made.run, args=([place],), daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    yield lambda name: f"http://{HOST}:{place.getsockname()[1]}/{name}/"
+    made.should_exit = True
+    thread.join(20)
+    assert not thread.is_alive()
+
+
 @pytest.fixture(scope="module")
 def served():
-    """Addresses of pages of a server in this process, the toy verb among them."""
+    """A server of the lab, with the toy verb."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(attnlaw.verbs.VERBS, "coin", ("house.coin", "Toss a coin many times."))
-        place = listening(None)
-        begun = threading.Event()
-        made = server("audit", "examples/tiny-decoder", begun.set)
-        thread = threading.Thread(target=made.run, args=([place],), daemon=True)
-        thread.start()
-        assert begun.wait(60)
-        yield lambda name: f"http://{HOST}:{place.getsockname()[1]}/{name}/"
-        made.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive()
+        with serving("audit", "examples/tiny-decoder") as address:
+            yield address
 
 
 @pytest.fixture(scope="module")
 def opened(served):
-    """A page with its numbers there; a request to another machine fails the test."""
+    """A page with its numbers there, of `served` or another server; a request elsewhere fails the test."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     asked = []
 
     def guard(route):
-        if route.request.url.startswith(served("")[:-2]):
+        if route.request.url.startswith(f"http://{HOST}:"):
             route.continue_()
         else:
             asked.append(route.request.url)
@@ -56,10 +65,10 @@ def opened(served):
         context = chromium.new_context(viewport={"width": 1400, "height": 1000})
         context.route("**/*", guard)
 
-        def load(name):
+        def load(name, address=served):
             page = context.new_page()
             page.set_default_timeout(LONG)
-            page.goto(served(name))
+            page.goto(address(name))
             page.wait_for_selector(".lab-table")
             return page
 
@@ -84,11 +93,25 @@ def slider(page, name):
     return page.locator(f"[data-setting={name}] [role=slider]").first
 
 
+def violations_by_look(page):
+    """What axe-core finds on an open page, in the looks where it finds something."""
+    found = {}
+    for look, (options, asked) in LOOKS.items():
+        page.set_viewport_size(options["viewport"])
+        page.emulate_media(color_scheme=options["color_scheme"], reduced_motion="reduce")
+        page.locator(f"body.{options['color_scheme']}").wait_for()
+        page.wait_for_timeout(300)  # colours fade
+        found[look] = violations(page, asked)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+            f"{look}: cut at the right"
+        )
+    return {look: broken for look, broken in found.items() if broken}
+
+
 def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     page = opened("learn")
     before = attnlaw.learn(thresholds=True)
     assert number(page, "estimation_error") == cell(before.estimation_error)
-    assert violations(page) == []
     drawn = page.locator("figure svg").inner_html()
     alpha = slider_steps(declared(Learn)["alpha"])
     after = attnlaw.learn(alpha=alpha[alpha.index(0.2) + 1], thresholds=True)
@@ -111,6 +134,7 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     trained = attnlaw.simulate(after.problem, size=10, seeds=1)
     wait_for(page, "estimation_error", cell(trained.estimation_error), place=1)
     assert "trained students: done" in page.inner_text("body")
+    assert violations_by_look(page) == {}
     page.close()
 
 
@@ -147,8 +171,44 @@ def test_laws_lie_over_the_spectrum_of_a_head(opened):
     page.locator("[data-setting=power-law] [role=switch]").first.click()
     wait_for(page, "power-law-ks", cell(attnlaw.fit_law(spectrum, "power-law").ks))
     assert "heavy-tailed" in page.locator("figure svg").inner_html()
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert violations(page) == []
+    assert violations_by_look(page) == {}
+    page.close()
+
+
+def test_nobody_is_kept_out_of_limit(opened):
+    page = opened("limit")
+    assert violations_by_look(page) == {}
+    page.close()
+
+
+@pytest.mark.long
+def test_nobody_is_kept_out_of_dynamics_and_init(opened):
+    with serving("init", "examples/tiny-decoder/config.json") as address:
+        for name in ("dynamics", "init"):
+            page = opened(name, address)
+            assert violations_by_look(page) == {}
+            page.close()
+
+
+def test_a_simulation_stops_by_its_button(opened):
+    page = opened("learn")
+    slider(page, "simulate").press("End")
+    slider(page, "seeds").press("End")
+    page.get_by_role("button", name="Start").click()
+    progress = page.get_by_role("progressbar", name="trained students")
+    progress.wait_for()
+    page.get_by_role("button", name="Stop").click()
+    status = page.get_by_role("status").filter(has_text="stopped")
+    done, of = re.search(r"stopped after (\d+) of (\d+)", status.inner_text()).groups()
+    assert int(done) < int(of)
+    assert progress.count() == 0
+    assert page.locator('[data-quantity="estimation_error"]').count() == 1  # the theory, and no students
+
+    slider(page, "simulate").press("Home")
+    slider(page, "seeds").press("Home")
+    page.get_by_role("button", name="Start").click()
+    trained = attnlaw.simulate(attnlaw.learn().problem, size=10, seeds=1)
+    wait_for(page, "estimation_error", cell(trained.estimation_error), place=1)
     page.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import cycle
 from typing import Any
 
@@ -21,7 +20,7 @@ from attnlaw.fits import LAWS
 from attnlaw.fits.fit import FITTERS, Fit, fit_law
 from attnlaw.fits.values import positive_values
 from attnlaw.lab.controls import Control
-from attnlaw.lab.shown import table_html, words_html
+from attnlaw.lab.shown import figure_html, table_html, words_html
 from attnlaw.models.network import KINDS
 from attnlaw.report.overlay import laws_over
 from attnlaw.report.style import PALETTE, inline_svg
@@ -30,6 +29,10 @@ from attnlaw.spectra.spectrum import Spectrum
 MATRIX, OVER = "Matrix", "Laws over it"
 CHOSEN = ("model", "stack", "kind", "layer", "head", "expert")
 AT_FIRST = ("random", "heavy-tailed", "learned")
+CAPTION = (
+    "Bars: the singular values that are not zero, as a density. Lines: laws fitted to them; a law of tails "
+    "is drawn where the tail begins."
+)
 TOLD = (
     "spectral_norm",
     "frobenius_norm",
@@ -132,12 +135,12 @@ def laid_html(laid: Laid) -> str:
     place = ", ".join(
         KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in laid.place.items()
     )
-    figure = (
-        f'<figure class="lab-card" role="group" aria-label="Spectrum"><h2>{escape(place)}</h2>'
-        f"{inline_svg(chart, 'lab0')}<figcaption>Bars: the singular values that are not zero, as a density. "
-        "Lines: laws fitted to them; a law of tails is drawn where the tail begins.</figcaption></figure>"
-    )
-    parts = [figure, _laws_html(fits), _matrix_html(laid.row), words_html(laid)]
+    parts = [
+        figure_html(place, inline_svg(chart, "lab0"), CAPTION),
+        _laws_html(fits),
+        _matrix_html(laid.row),
+        words_html(laid),
+    ]
     return f'<main class="lab lab-found">{"".join(parts)}</main>'
 
 
@@ -150,7 +153,9 @@ def _laws_html(fits: Mapping[str, Fit]) -> str:
         remark = ": ".join(filter(None, [ending, fit.remark]))
         cells = {"parameters": told, "ks": cell(fit.ks), "p_value": cell(fit.p_value), "remark": remark}
         rows.append([("", law), *((f"{law}-{name}", text) for name, text in cells.items())])
-    return table_html(("law", "parameters", "KS distance", "p-value", "remark"), rows)
+    titles = ("law", "parameters", "KS distance", "p-value", "remark")
+    filled = [place for place in range(len(titles)) if not rows or any(row[place][1] for row in rows)]
+    return table_html([titles[place] for place in filled], [[row[place] for place in filled] for row in rows])
 
 
 def _matrix_html(row: Mapping[str, Any]) -> str:

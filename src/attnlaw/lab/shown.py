@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -53,11 +54,19 @@ def charts_html(found: Found | InputError) -> str:
         return error_html(found)
     drawn = []
     for place, figure in enumerate(figures_in_hand(found.done)):
-        svg = inline_svg(figure.draw(), f"lab{place}")
-        named = f'<figure class="lab-card" role="group" aria-label="{escape(figure.title)}">'
-        caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
-        drawn.append(f"{named}<h2>{escape(figure.title)}</h2>{svg}{caption}</figure>")
+        drawn.append(figure_html(figure.title, inline_svg(figure.draw(), f"lab{place}"), figure.caption))
     return f'<main class="lab lab-charts">{"".join(drawn)}</main>'
+
+
+def figure_html(title: str, svg: str, caption: str) -> str:
+    """A chart with its words; the style sheet lets it grow and shrink by its own width, then scroll."""
+    wide = re.search(r'\bwidth="(\d+)', svg)
+    style = f' style="--wide:{wide[1]}px"' if wide else ""
+    return (
+        f'<figure class="lab-card" role="group" aria-label="{escape(title)}"><h2>{escape(title)}</h2>'
+        f'<div class="lab-chart" tabindex="0"{style}>{svg}</div>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def numbers_html(found: Found | InputError) -> str:
@@ -98,7 +107,9 @@ def _heading(verb: Verb[Any, Any], pairs: Pairs, case: Any) -> str:
     """What tells a case from the others."""
     rows = [one.row() for one, _ in pairs]
     varied = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
-    return ", ".join(f"{verb.label(name)} {cell(case.row()[name])}" for name in varied) or "theory"
+    return ", ".join(f"{verb.label(name)} {cell(case.row()[name])}" for name in varied) or (
+        "theory" if verb.beside else "value"
+    )
 
 
 def remarks_html(done: Done) -> str:
@@ -131,9 +142,16 @@ def error_html(error: InputError) -> str:
     return f'<p class="lab lab-error" role="alert">{escape(told)}</p>'
 
 
-def idle_style(idle: Iterable[str]) -> str:
-    """Controls that play no part are hidden; they are not drawn anew, or a slider in hand would be lost."""
-    return f"<style>{''.join(f'.lab-{name}{{display:none}}' for name in sorted(idle))}</style>"
+def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
+    """Controls that play no part are hidden, and sliders behind a switch that is off.
+
+    They are not drawn anew, or a slider in hand would be lost.
+    """
+    hidden = [
+        *(f".lab-{name}" for name in sorted(idle)),
+        *(f".lab-{name} marimo-slider" for name in sorted(off)),
+    ]
+    return f"<style>{''.join(f'{one}{{display:none}}' for one in hidden)}</style>"
 
 
 def training_html(run: Training) -> str:

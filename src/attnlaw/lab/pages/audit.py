@@ -1,3 +1,7 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
 """The page of an audit: choose a matrix, lay laws over its spectrum."""
 
 import marimo

@@ -1,3 +1,7 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
 """The page of any verb: controls of its settings, its charts and numbers, its simulation."""
 
 import marimo
@@ -25,16 +29,16 @@ def _(mo):
 
 
 @app.cell
+def _(desk, mo):
+    mo.Html(desk.head_html())
+    return
+
+
+@app.cell
 def _(desk, mo, set_asked, widgets):
     panel = widgets.Panel(desk.controls, set_asked, slow=desk.verb.draws)
     mo.Html(panel.aside_html())
     return (panel,)
-
-
-@app.cell
-def _(desk, mo):
-    mo.Html(desk.head_html())
-    return
 
 
 @app.cell
@@ -47,7 +51,7 @@ def _():
 def _(asked, desk, mo, panel, shown):
     asked()
     values = panel.values
-    mo.Html(shown.idle_style(desk.idle(values)))
+    mo.Html(shown.idle_style(desk.idle(values), {name for name in values if values[name] is None}))
     return (values,)
 
 
