@@ -156,4 +156,5 @@ def _measured(x: pl.Series) -> Any:
     low, high = math.floor(math.log10(points[0])), math.ceil(math.log10(points[-1]))
     ticks = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 3)]
     inside = [tick for tick in ticks if 0.99 * points[0] <= tick <= 1.01 * points[-1]]
-    return alt.Axis(values=inside, format="~g", grid=False, labelOverlap=True)
+    small = points[0] < 1e-4  # "~g" would count zeros down to 0.000001 and powers below it
+    return alt.Axis(values=inside, format="~e" if small else "~g", grid=False, labelOverlap=True)
