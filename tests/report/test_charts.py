@@ -228,6 +228,16 @@ def test_densities_stand_beside_the_limit() -> None:
     assert [(row["x"], row["y"]) for row in drawn(found["kl_to_limit"])] == [(16.0, 0.1), (64.0, 0.01)]
 
 
+def test_ratios_of_a_study_are_to_the_line_of_the_limit() -> None:
+    rows = [law(16.0, 0.1), {**LAYER, "width": math.inf, "kurtosis": 3.0}]
+    limit = [{"y": y, "density": math.exp(-y), "ratio": 1.0, "task": "t1"} for y in (0.0, 1.0, 2.0)]
+    own = [{"y": y, "density": 0.5, "ratio": None, "task": "t0"} for y in (0.5, 1.5, 2.5)]
+    figure = named(source(LIMIT, rows, {"densities": own + limit}))["densities"]
+    shown = {row["x"]: row["ratio"] for row in values_of(figure.draw().to_dict())[0] if row["series"] == "16"}
+    assert [shown[y] for y in (0.5, 1.5)] == pytest.approx([0.5 * math.exp(0.5), 0.5 * math.exp(1.5)])
+    assert shown[2.5] is None  # nothing is known of the limit there
+
+
 def test_heads_in_the_limit_alone_have_no_panel_beside_finite_ones() -> None:
     rows = [
         law(16.0, 0.1, heads=1),

@@ -43,6 +43,9 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
     first = rows.filter(
         pl.col(source.key) == pl.col(source.key).first().over(by, *([panel] if panel else []))
     )
+    if ratio and first[by].dtype.is_float():
+        parts = first.partition_by(panel, maintain_order=True) if panel else [first]
+        first = pl.concat([_over_limit(own, chart.x, chart.y, ratio, by) for own in parts])
     values = sorted(first[by].unique().to_list())
     names = {value: text(value) for value in values}
     colours = {
@@ -85,6 +88,18 @@ def _laws(chart: Density, source: Source, case: Mapping[str, Any], rows: pl.Data
 
     limit = INFINITE in colours and len(colours) > 1
     yield source.figure(chart, case, draw, DASHED if limit else "")
+
+
+def _over_limit(rows: pl.DataFrame, x: str, y: str, ratio: str, by: str) -> pl.DataFrame:
+    """Tasks of a study know their own law alone: their ratios are to the limit's line, between its points."""
+    import numpy as np
+
+    limit = rows.filter(pl.col(by).is_infinite() & (pl.col(y) > 0)).sort(x)
+    if not limit.height or not rows[ratio].null_count():
+        return rows
+    line = np.interp(rows[x], limit[x], np.log(limit[y].to_numpy()), left=np.nan, right=np.nan)
+    found = pl.Series(rows[y].to_numpy() / np.exp(line)).fill_nan(None)
+    return rows.with_columns(pl.col(ratio).fill_null(found))
 
 
 def _spectrum(
