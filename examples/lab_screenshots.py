@@ -24,6 +24,7 @@ MODEL = "examples/tiny-decoder"
 def press(page: Any, name: str, key: str, times: int) -> None:
     """Move a slider, each step once the one before is drawn."""
     slider = page.locator(f"[data-setting={name}] [role=slider]").first
+    slider.wait_for()  # one behind a switch appears with it
     for _ in range(times):
         before = slider.get_attribute("aria-valuenow")
         slider.press(key)

@@ -71,8 +71,9 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
     >>> require_columns(pl.DataFrame({"x": [1]}), {"x": pl.Float64()}, "rows", "write them again")["x"][0]
     1.0
     """
+    schema = table.schema  # polars makes it anew each time
     for name, dtype in needed.items():
-        found = table.schema.get(name)
+        found = schema.get(name)
         if found is None:
             raise InputError(f"{where}: found no column {name}; {remedy}")
         empty = found in (pl.Null, pl.List(pl.Null))  # without a value, or of lists without one
