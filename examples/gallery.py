@@ -103,6 +103,9 @@ OURS = {
     "init-width": "init.md",
 }
 
+# Pictures from before the commands beside them: take a name out once it is drawn.
+EARLIER = ("lens", "lens-entrywise", "margins", "margins-kappa", "learn", "limit-width")
+
 
 def studies() -> list[Picture]:
     """One picture for each figure of a paper that needs nothing else, then one for each study of ours."""
@@ -180,6 +183,8 @@ def write_page() -> None:
     """The page of all pictures that are there."""
     lacking = [one.name for one in (*VERBS, *studies()) if not (PICTURES / f"{one.name}.png").exists()]
     parts = [HEAD, *([f"Not drawn yet: {', '.join(lacking)}.\n"] if lacking else [])]
+    if EARLIER:
+        parts.append(f"Older than the command beside it is the picture of {', '.join(EARLIER)}.\n")
     for title, pictures in (("Drawn by verbs", VERBS), ("Drawn by studies", studies())):
         there = [one for one in pictures if (PICTURES / f"{one.name}.png").exists()]
         parts += [f"## {title}\n", *map(entry, there)]
