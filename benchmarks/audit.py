@@ -2,9 +2,10 @@
 
     python benchmarks/audit.py
 
-Each side runs in a process of its own, on the same weights and with the threads that it takes by itself; times
-are those of a wall clock without imports, the least of two runs, memory is the peak of that process. CPU seconds
-are printed beside them. The dense side runs three of the twelve layers, which cost the same. Exits with status 1 when a claim does not hold.
+Each side runs in a process of its own, on the same weights, with the threads that it takes by itself; times
+are those of a wall clock without imports, the least of two runs, memory is the peak of that process. CPU
+seconds are printed beside them. The dense side runs three of the twelve layers, which cost the same. Exits
+with status 1 when a claim does not hold.
 
 What an audit spends its CPU on is printed: at this size half of it (null tests, findings, norms of entries,
 SVDs of 64 x 64, rows) does not depend on the type of the weights, so bfloat16 is 1.1 times as fast as float32

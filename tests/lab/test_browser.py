@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -26,6 +27,7 @@ LONG = 60_000  # milliseconds: a busy machine
 @contextmanager
 def serving(page, path):
     """Addresses of pages of a server in this process."""
+    main = sys.modules["__main__"]  # a kernel puts its own there, and leaves it
     place = listening(None)
     begun = threading.Event()
     made = server(page, path, begun.set)
@@ -35,6 +37,7 @@ def serving(page, path):
     yield lambda name: f"http://{HOST}:{place.getsockname()[1]}/{name}/"
     made.should_exit = True
     thread.join(20)
+    sys.modules["__main__"] = main
     assert not thread.is_alive()
 
 

@@ -43,7 +43,9 @@ def test_widths_share_their_draws_and_the_points_of_their_densities():
     (table,) = VERB.tables
     drawn = [one for row in rows for one in table.rows(row).to_dicts()]
     expected = density_rows({row.width: row.law for row in same})
-    assert drawn == [{name: one[name] for name in ("y", "density", "ratio")} for one in expected]
+    assert drawn == [
+        {name: one[name] for name in ("y", "density", "gaussian_density", "ratio")} for one in expected
+    ]
     alone = attnlaw.limit(width=16, draws=2000, seed=3)
     assert alone.kl_to_limit == rows[0].kl_to_limit
     assert table.rows(alone)["ratio"].null_count() == 161

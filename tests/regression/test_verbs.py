@@ -86,7 +86,7 @@ def test_a_small_study_is_run_and_drawn(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     invoke("study", "run", str(tmp_path / "small.toml"), "--out", out)
     invoke("report", out, "--figures", "svg")
-    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {"weights.svg", "risk.svg"}
+    assert {path.name for path in (tmp_path / "out" / "figures").glob("*.svg")} == {"weights.svg", "risk.svg"}
     text = (tmp_path / "out" / "figures" / "risk.svg").read_text()
     assert "fitted, p = 20" in text
     assert ">0.1<" in text
