@@ -104,7 +104,7 @@ OURS = {
 }
 
 # Pictures from before the commands beside them: take a name out once it is drawn.
-EARLIER = ("lens", "lens-entrywise", "margins", "margins-kappa", "learn")
+EARLIER = ("lens", "lens-entrywise", "margins", "margins-kappa")
 
 
 def studies() -> list[Picture]:
