@@ -8,7 +8,7 @@ seconds are printed beside them. The dense side runs three of the twelve layers,
 with status 1 when a claim does not hold.
 
 What an audit spends its CPU on is printed: at this size half of it (null tests, findings, norms of entries,
-SVDs of 64 x 64, rows) does not depend on the type of the weights, so bfloat16 is 1.1 times as fast as float32
+SVDs of 64 x 64, rows) does not depend on the type of the weights, so bfloat16 is 1.2 times as fast as float32
 here, and more where matrices are large (benchmarks/llama.py).
 """
 
