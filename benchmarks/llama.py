@@ -12,6 +12,7 @@ Once more without a claim, on one layer: feed-forward maps at a condition of 100
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -82,6 +83,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_llama(folder, layers)
+        os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # CPU seconds are those of work
         ours = side("attnlaw", folder, __file__)
         before = side("route_of_0_1_0", folder, __file__)
     once = ours["once"]
