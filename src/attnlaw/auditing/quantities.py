@@ -45,6 +45,13 @@ P_VALUE = Quantity(
 )
 OUTLIERS = Quantity("outliers", "singular values beyond the edge of the random null", kind="small")
 NULL_DRAWS = Quantity("null_draws", "random matrices of this shape that it was compared with", kind="small")
+ALPHA = Quantity(
+    "log10_alpha",
+    "amplification by later layers",
+    called="log₁₀ α",
+    axis="amplification by later layers, log₁₀ α",
+    error=True,
+)
 
 MATRICES = (
     *PLACE,
@@ -145,13 +152,7 @@ MATRICES = (
     OUTLIERS,
     NULL_DRAWS,
     Quantity("log10_gamma", "how far an error in it moves its layer's output", "log₁₀ γ", error=True),
-    Quantity(
-        "log10_alpha",
-        "amplification by later layers",
-        called="log₁₀ α",
-        axis="amplification by later layers, log₁₀ α",
-        error=True,
-    ),
+    ALPHA,
     Quantity("log10_scale", "gamma times alpha times depth", called="log₁₀ γαL", error=True),
     Quantity("p", "the Schatten index at which it adds least to the proxy", called="p*"),
     Quantity("log10_contribution", "what it adds to the proxy", called="log₁₀ C(p*)", error=True),
@@ -171,13 +172,7 @@ SPECTRA = (
 LAYERS = (
     *PLACE[:3],
     Quantity("applications", "how often the layer is applied", kind="small"),
-    Quantity(
-        "log10_alpha",
-        "amplification by later layers",
-        called="log₁₀ α",
-        axis="amplification by later layers, log₁₀ α",
-        error=True,
-    ),
+    ALPHA,
     Quantity(
         "log10_alpha_applied",
         "the same product of spectral norms as applied; in no proxy",
