@@ -11,7 +11,7 @@ from typing import Any
 
 from attnlaw.base.public import missing, public
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 _PUBLIC: dict[str, str] = {
     "Amplification": "attnlaw.forward",
