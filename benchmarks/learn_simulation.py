@@ -31,11 +31,14 @@ import time
 import numpy as np
 
 from attnlaw.learning.agreement import agreement
+from attnlaw.learning.convex_training import train_proximal, train_splitting
+from attnlaw.learning.factor_training import train_factors
 from attnlaw.learning.problem import ObservationGroup, Problem, Target
-from attnlaw.learning.simulate import QUANTITIES, draw_risk, simulate
+from attnlaw.learning.simulate import QUANTITIES, simulate
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.students import STUDENTS
-from attnlaw.learning.training import go_on, train_factors, train_proximal, train_splitting
+from attnlaw.learning.training import go_on
+from attnlaw.learning.training_data import draw_risk
 
 SEED = 250924914
 SIZES = {"goe": (20, 32, 48), "tokens": (40, 60, 80, 100)}

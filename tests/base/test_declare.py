@@ -15,7 +15,8 @@ from house.coin import VERB, Coin
 from attnlaw.base.errors import BadSetting, InputError, as_option
 from attnlaw.base.estimate import Estimate, Range
 from attnlaw.base.quantity import Quantity, columns, flatten, fold
-from attnlaw.base.settings import Settings, declared, require, setting, settings, span
+from attnlaw.base.settings import Settings, declared, require, setting, settings
+from attnlaw.base.values import span
 from attnlaw.base.variants import Variants
 
 

@@ -18,8 +18,9 @@ from attnlaw.learning.pair_sensing import draw_pairs, draw_squares, hidden_targe
 from attnlaw.learning.pair_training import nuclear_gap
 from attnlaw.learning.problem import ObservationGroup, Problem, Target
 from attnlaw.learning.risk import Attended
-from attnlaw.learning.simulate import draw_risk, simulate
+from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution
+from attnlaw.learning.training_data import draw_risk
 from attnlaw.verbs.learn import SIMULATE, VERB
 
 NAMES = ("estimation_error", "norm", "overlap", "rank_fraction", "training_loss")

@@ -8,8 +8,8 @@ import pytest
 from attnlaw.learning.pair_sensing import hidden_target
 from attnlaw.learning.pair_training import train_pair_factors
 from attnlaw.learning.problem import Problem, Target
-from attnlaw.learning.simulate import draw_risk
 from attnlaw.learning.state_evolution import state_evolution, state_evolutions
+from attnlaw.learning.training_data import draw_risk
 
 STUDENTS = ("factorized", "direct", "bayes")
 

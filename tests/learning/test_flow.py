@@ -11,12 +11,13 @@ from scipy.optimize import minimize_scalar
 
 from attnlaw.base.errors import BadSetting, as_option
 from attnlaw.learning.agreement import agreement
+from attnlaw.learning.direct_training import train_flow
 from attnlaw.learning.flow import first_mode, half_time, least_flow_error, population_mode, small_start
 from attnlaw.learning.pair_sensing import hidden_target
 from attnlaw.learning.problem import ObservationGroup, Problem, Target
-from attnlaw.learning.simulate import draw_risk, simulate
+from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution, state_evolutions
-from attnlaw.learning.training import train_flow
+from attnlaw.learning.training_data import draw_risk
 from attnlaw.verbs.learn import VERB
 
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from attnlaw.learning.agreement import agreement
+from attnlaw.learning.convex_training import train_splitting
 from attnlaw.learning.outputs import PAIRS, SENSINGS
 from attnlaw.learning.pair_sensing import draw_pairs, draw_squares, hidden_target
 from attnlaw.learning.pair_training import nuclear_gap, pair_objective, shrunk, train_pair_factors
 from attnlaw.learning.problem import Problem, Target
 from attnlaw.learning.risk import Risk
-from attnlaw.learning.simulate import draw_risk, simulate
+from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution
-from attnlaw.learning.training import train_splitting
+from attnlaw.learning.training_data import draw_risk
 
 ROWS = (
     (0.5, 0.5, 0.5, 0.2),

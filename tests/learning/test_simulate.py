@@ -11,9 +11,10 @@ from attnlaw.base.estimate import Outcome
 from attnlaw.learning.agreement import agreement
 from attnlaw.learning.problem import ObservationGroup, Problem, Target
 from attnlaw.learning.risk import Linear
-from attnlaw.learning.simulate import draw_risk, simulate
+from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.students import STUDENTS
+from attnlaw.learning.training_data import draw_risk
 
 MP = Target.marchenko_pastur(0.5)
 PLAIN = Problem(alpha=0.3, noise=0.5, weight_decay=0.6, target=MP)

@@ -4,21 +4,15 @@ import numpy as np
 import pytest
 
 from attnlaw.base.errors import InputError
+from attnlaw.learning.convex_training import optimality_gap, train_proximal, train_splitting
+from attnlaw.learning.direct_training import train_direct
+from attnlaw.learning.factor_training import factors_objective, train_factors
 from attnlaw.learning.problem import ObservationGroup, Problem, Target
 from attnlaw.learning.risk import Linear, Risk
 from attnlaw.learning.sensing import TokenSensing
-from attnlaw.learning.simulate import draw_risk
 from attnlaw.learning.students import STUDENTS
-from attnlaw.learning.training import (
-    Trained,
-    factors_objective,
-    go_on,
-    optimality_gap,
-    train_direct,
-    train_factors,
-    train_proximal,
-    train_splitting,
-)
+from attnlaw.learning.training import Trained, go_on
+from attnlaw.learning.training_data import draw_risk
 
 MP = Target.marchenko_pastur(0.5)
 GROUPS = (
@@ -154,7 +148,7 @@ def test_small_decay_on_both_sides_of_interpolation(alpha: float, solver: str) -
 
 def test_a_tiny_decay_that_is_not_resolved_is_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     """FISTA after 2000 steps at lt = 1e-5: close to a fixed point in units of S, far from the minimiser."""
-    monkeypatch.setattr("attnlaw.learning.training.MOST_PROXIMAL_STEPS", 2000)
+    monkeypatch.setattr("attnlaw.learning.convex_training.MOST_PROXIMAL_STEPS", 2000)
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-5, target=MP)
     risk = data(problem, size=16, sensing="goe")
     exact = train(problem, risk, 0).matrix

@@ -8,14 +8,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attnlaw.learning.direct_training import train_direct
 from attnlaw.learning.flow import half_time, small_start
 from attnlaw.learning.pair_sensing import draw_pairs, hidden_target
 from attnlaw.learning.pair_training import train_pair_factors
 from attnlaw.learning.problem import Problem, Target
 from attnlaw.learning.risk import Linear, Risk
-from attnlaw.learning.simulate import draw_risk, simulate
+from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution
-from attnlaw.learning.training import train_direct
+from attnlaw.learning.training_data import draw_risk
 
 VALUES = np.array([3.0, 2.2, 1.6, 1.1])  # the only singular values of a target of d = 40
 

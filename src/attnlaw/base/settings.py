@@ -13,26 +13,15 @@ from __future__ import annotations
 
 import difflib
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.values import WORDS, fitted_to, number_in, span
 from attnlaw.base.variants import Variants
 
-WORDS: dict[Any, str] = {
-    float: "a number",
-    int: "a whole number",
-    str: "a text",
-    bool: "true or false",
-    tuple[int, ...]: "whole numbers with commas, such as 1,2,3",
-    tuple[str, ...]: "names with commas, such as qk,vo",
-}
-LARGEST = 2**63  # a whole number of TOML
-MOST_POINTS = 100_000
 C = TypeVar("C")
 
 
@@ -120,7 +109,7 @@ class Declared:
             return None
         value = (value,) if self.rule.repeats and isinstance(value, str) else value
         for kind in self.kinds:
-            fitted = _fitted(kind, value)
+            fitted = fitted_to(kind, value)
             if fitted is not None and self._accepts(fitted):
                 return fitted
         raise BadSetting(self.name, self.expected, value)
@@ -134,15 +123,7 @@ class Declared:
 
     def from_word(self, word: Any) -> Any:
         """What a word of the command line stands for; the word itself where it is no such number."""
-        if not isinstance(word, str):
-            return word
-        if {int, float} & set(self.kinds):
-            try:
-                number = float(word.replace("∞", "inf"))
-                return int(word) if word.lstrip("+-").isdecimal() else number
-            except ValueError:  # also an integer of more digits than Python reads
-                return word
-        return word
+        return number_in(word) if {int, float} & set(self.kinds) else word
 
     def from_words(self, word: Any) -> list[Any]:
         """The values that words of the command line stand for: several where `many` of them make cases."""
@@ -275,25 +256,6 @@ def known_name(name: str, known: Mapping[str, Any], verb: str) -> str:
     raise InputError(f"{name} is not a setting of {verb}; {hint}")
 
 
-def span(name: str, text: str) -> list[float]:
-    """`0.05:1:40` as 40 values from 0.05 to 1, both ends included.
-
-    >>> span("alpha", "0:1:3")
-    [0.0, 0.5, 1.0]
-    """
-    try:
-        first, last, points = text.split(":")
-        low, high, count = float(first), float(last), int(points)
-    except ValueError:
-        raise BadSetting(name, "expected FROM:TO:COUNT such as 0.05:1:40", text) from None
-    if not -math.inf < low < high < math.inf:
-        raise BadSetting(name, "but FROM must be below TO, both finite", text)
-    if not 2 <= count <= MOST_POINTS:
-        raise BadSetting(name, f"but COUNT must be from 2 to {MOST_POINTS}", text)
-    step = (high - low) / (count - 1)
-    return [i * step + low for i in range(count - 1)] + [high]
-
-
 def _inside(rule: Setting, number: float) -> bool:
     if isinstance(number, bool):
         return True
@@ -302,48 +264,6 @@ def _inside(rule: Setting, number: float) -> bool:
     low = -math.inf if rule.least is None else rule.least
     high = math.inf if rule.most is None else rule.most
     return low <= number <= high and (rule.above is None or number > rule.above)
-
-
-def _fitted(kind: Any, value: Any) -> Any:
-    """The value as `kind`, None where it is not of that kind: 2.0 serves as 2, "inf" as a number."""
-    if kind is Any:
-        return value
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy
-        value = value.item()
-    if get_origin(kind) is tuple:
-        return _listed(get_args(kind)[0], value)
-    if kind is bool or isinstance(value, bool):
-        return value if kind is bool and isinstance(value, bool) else None
-    if isinstance(value, Integral):  # NumPy's, too
-        value = int(value)
-        if abs(value) > LARGEST:
-            return None
-    elif isinstance(value, Real):
-        value = float(value)
-    if kind is float:
-        is_number = isinstance(value, int | float) or (isinstance(value, str) and value == "inf")
-        number = float(value) if is_number else math.nan
-        return None if math.isnan(number) else number
-    if kind is int:
-        whole = isinstance(value, int | float) and math.isfinite(value) and value == int(value)
-        return int(value) if whole else None
-    if kind is str and isinstance(value, os.PathLike):
-        return os.fspath(value)
-    return value if isinstance(value, kind) else None
-
-
-def _listed(kind: type, value: Any) -> tuple[Any, ...] | None:
-    """A tuple of a list or of a text with commas; None where a part is of another kind."""
-    if isinstance(value, str):
-        parts: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
-        if kind is int:
-            parts = [int(p) if p.lstrip("+-").isdecimal() and len(p) < 20 else p for p in parts]
-    elif isinstance(value, list | tuple):
-        parts = value
-    else:
-        return None
-    found = [_fitted(kind, part) for part in parts]
-    return None if None in found or not found else tuple(found)
 
 
 def _plain(value: Any) -> Any:

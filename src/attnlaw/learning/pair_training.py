@@ -9,16 +9,17 @@ every tau >= |S_min|_*
 
     F(S) - F(S_min) <= Tr(G^T S) + lt d |S|_* + tau max(0, |G|_op - lt d),
 
-whose right side over F(S) is the residual, tau = 2 |S|_*, as for positive semidefinite S (`training`).
+whose right side over F(S) is the residual, tau = 2 |S|_*, as for positive semidefinite S (`convex_training`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from attnlaw.learning.factor_training import descend_factors
 from attnlaw.learning.risk import Risk
 from attnlaw.learning.sensing import Array
-from attnlaw.learning.training import Check, Trained, descend, go_on
+from attnlaw.learning.training import Check, Trained, go_on
 
 
 def shrunk(matrix: Array, tau: float) -> Array:
@@ -60,7 +61,9 @@ def train_pair_factors(
     """
     size = risk.sensing.shape[2]
     start = rng.standard_normal(2 * size * size)
-    flat, steps = descend(lambda w: pair_objective(risk, weight_decay, w), start, weight_decay, size, check)
+    flat, steps = descend_factors(
+        lambda w: pair_objective(risk, weight_decay, w), start, weight_decay, size, check
+    )
     matrix = pair_matrix(flat, size)
     # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
     step = risk.step()

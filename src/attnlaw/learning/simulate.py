@@ -26,20 +26,18 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from attnlaw.base.declare import Progress, named
+from attnlaw.base.declare import Progress
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.progress import watched
 from attnlaw.base.settings import require
 from attnlaw.base.shown import Shown
-from attnlaw.learning.outputs import PAIRS, SENSINGS
-from attnlaw.learning.pair_sensing import hidden_target
-from attnlaw.learning.prediction import size_of
-from attnlaw.learning.problem import ENTRIES, Problem
-from attnlaw.learning.risk import Risk
-from attnlaw.learning.sensing import TEST_SEQUENCES, Array, check_sensing, draw_sensing, upper
+from attnlaw.learning.one_run import train_once
+from attnlaw.learning.problem import Problem
+from attnlaw.learning.sensing import Array, check_sensing
 from attnlaw.learning.students import STUDENTS
-from attnlaw.learning.training import Check, Trained
+from attnlaw.learning.training import Trained
+from attnlaw.learning.training_data import entries
 from attnlaw.numerics.cores import usable_cores
 
 QUANTITIES = (
@@ -148,7 +146,9 @@ def simulate(
     ):
         try:
             futures = [
-                pool.submit(_run, problem, target, samples, sensing, np.random.default_rng(child), check)
+                pool.submit(
+                    train_once, problem, target, samples, sensing, np.random.default_rng(child), check
+                )
                 for child in children
             ]
             pending = set(futures)
@@ -207,131 +207,10 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         attention=problem.attention,
         samples=samples,
         tokens=problem.tokens,
-        entries=_entries(problem),
+        entries=entries(problem),
         size=size,
     )
     return samples
-
-
-def _entries(problem: Problem) -> int:
-    """Observed entries of a sample: pairs a <= b, untied the ordered pairs that are seen."""
-    if problem.sides == 2:
-        return PAIRS[problem.pairs or ""].count(problem.tokens, problem.shown.queries)
-    return problem.tokens * (problem.tokens + 1) // 2
-
-
-def draw_risk(problem: Problem, target: Array, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
-    """Draw the training data of a student: sensing, noise and labels of the target's matrix.
-
-    `target` is that matrix (d, d), or the eigenvalues (d,) of a diagonal one. Noise on h_ab is Gaussian of
-    variance Delta (1 + delta_ab)/2, inside the softmax where there is one; untied Delta/2 on every pair. With
-    observation groups, each entry's samples are shared out in consecutive blocks.
-    """
-    tokens, size = problem.tokens, len(target)
-    target = target if target.ndim == 2 else np.diag(target)
-    if problem.sides == 2:
-        draw = named(SENSINGS[sensing].draws[problem.attention])
-        pairs = draw(samples, tokens, problem.pairs, size, rng, problem.shown.queries)
-        clean = pairs.fields(target)
-        loss = named(problem.shown.loss)(problem, np.ones(clean.shape))
-        fields = clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape)
-        labels = loss.labels(fields, tokens)
-        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
-    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
-    weights, noise = _weights_and_noise(problem, samples)
-    first, second = upper(tokens)
-    deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
-    fields = data.fields(target) + deviations * rng.standard_normal(noise.shape)
-    loss = named(problem.shown.loss)(problem, weights)
-    return Risk(data, loss, loss.labels(fields, tokens))
-
-
-@dataclass(frozen=True)
-class _Run:
-    trained: Trained
-    values: dict[str, float]
-    eigenvalues: Array
-
-
-def _run(
-    problem: Problem,
-    target: Array,
-    samples: int,
-    sensing: str,
-    rng: np.random.Generator,
-    check: Check,
-) -> _Run:
-    teacher = np.diag(target) if problem.sides == 1 else hidden_target(target, rng)
-    risk = draw_risk(problem, teacher, samples, sensing, rng)
-    trained = problem.who.train(problem, risk, rng, check)
-    matrix, size = trained.matrix, target.size
-    spectrum = np.linalg.eigvalsh(matrix) if problem.sides == 1 else np.linalg.svd(matrix)[1][::-1]
-    eigenvalues = np.array(spectrum, dtype=float)
-    error = matrix - teacher
-    # Round-off leaves the zero eigenvalues of a positive semidefinite matrix at about 1e-16 of the largest.
-    eigenvalues[np.abs(eigenvalues) <= 1e-12 * np.abs(eigenvalues).max()] = 0.0
-    values = {
-        "estimation_error": float(np.vdot(error, error)) / size,
-        "training_loss": risk(matrix)[0] / samples,
-        "overlap": float(np.vdot(matrix, teacher)) / size,
-        "norm": float(np.vdot(matrix, matrix)) / size,
-        **size_of(problem, float(eigenvalues.sum()) / size),
-        "rank_fraction": float(np.mean(eigenvalues != 0.0)),
-    }
-    error_on_fresh = problem.prediction_error(values["estimation_error"])
-    if error_on_fresh is None:
-        values |= _on_fresh_sequences(problem, risk, sensing, (target, teacher), matrix, rng)
-    else:
-        values["prediction_error"] = error_on_fresh
-    if problem.shown.queries is not None and values["norm"] > 0:
-        cosine = values["overlap"] / np.sqrt(values["norm"] * np.vdot(teacher, teacher) / size)
-        values["angle"] = float(np.arccos(np.clip(cosine, -1.0, 1.0)))
-    return _Run(trained, values, eigenvalues)
-
-
-def _on_fresh_sequences(
-    problem: Problem,
-    risk: Risk,
-    sensing: str,
-    target: tuple[Array, Array],
-    matrix: Array,
-    rng: np.random.Generator,
-) -> dict[str, float]:
-    """The mean loss of a student over 8192 fresh sequences with clean labels, and how often it errs.
-
-    `target` are its eigenvalues (singular values) and its matrix.
-    """
-    fresh, queries, tokens = (
-        named(SENSINGS[sensing].fresh[problem.attention]),
-        problem.shown.queries,
-        problem.tokens,
-    )
-    if problem.sides == 1:
-        student, teacher = fresh(sensing, matrix, target[0], tokens, rng)
-    else:
-        student, teacher = fresh(matrix, target[1], tokens, problem.pairs, rng, queries)
-    loss, _ = risk.output.loss(student, risk.output.labels(teacher, tokens), tokens)
-    found = {"prediction_error": loss / TEST_SEQUENCES}
-    if queries is not None:
-        wrong = (student[:, 0] > student[:, 1]) != (teacher[:, 0] > teacher[:, 1])
-        found["wrong_keys"] = float(wrong.mean())
-    return found
-
-
-def _weights_and_noise(problem: Problem, samples: int) -> tuple[Array, Array]:
-    """Loss weight and noise variance Delta of each sample and pair, shapes (n, P)."""
-    first, second = upper(problem.tokens)
-    weights = np.ones((samples, first.size))
-    noise = np.full((samples, first.size), problem.noise)
-    for place, columns in (("diagonal", first == second), ("off_diagonal", first != second)):
-        reached = 0.0
-        for group in problem.groups:
-            if getattr(ENTRIES[group.entries], place):
-                block = slice(round(reached * samples), round((reached + group.share) * samples))
-                weights[block, columns] = group.weight
-                noise[block, columns] = group.noise
-                reached += group.share
-    return weights, noise
 
 
 def _estimate(values: list[float]) -> Estimate:

@@ -32,7 +32,8 @@ from typing import Any, get_origin
 from attnlaw.base.declare import Verb, expanded, grid
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.files import MEGABYTE, parse_toml, read_bounded, require_possible
-from attnlaw.base.settings import Declared, Settings, declared, known_name, setting, settings, span
+from attnlaw.base.settings import Declared, Settings, declared, known_name, setting, settings
+from attnlaw.base.values import span
 from attnlaw.study.shipped import located
 from attnlaw.study.task import Task
 from attnlaw.verbs import verb as verb_of

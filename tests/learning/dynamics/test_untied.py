@@ -18,7 +18,7 @@ from attnlaw.learning.dynamics.sgd import simulate_dynamics
 from attnlaw.learning.dynamics.trajectory import trajectory
 from attnlaw.learning.pair_sensing import draw_pairs, draw_squares
 from attnlaw.learning.problem import Problem, Target
-from attnlaw.learning.simulate import draw_risk
+from attnlaw.learning.training_data import draw_risk
 
 SCHEDULE = {"scale": 0.8, "scale_key": 0.6}
 

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from attnlaw.base.errors import BadSetting
-from attnlaw.base.settings import Settings, again, setting, settings, span
+from attnlaw.base.settings import Settings, again, setting, settings
+from attnlaw.base.values import span
 from attnlaw.learning.outputs import ATTENTIONS, MOVING
 from attnlaw.learning.settings import ProblemSettings
 from attnlaw.learning.students import STUDENTS

@@ -25,7 +25,7 @@ from attnlaw.learning.dynamics.trajectory import check_motion, motion_of
 from attnlaw.learning.outputs import ATTENTIONS
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.sensing import check_sensing
-from attnlaw.learning.simulate import draw_risk
+from attnlaw.learning.training_data import draw_risk
 from attnlaw.numerics.draws import generators
 
 Reals = NDArray[np.float64]

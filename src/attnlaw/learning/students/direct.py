@@ -1,6 +1,6 @@
 """The direct student: any symmetric S (untied: any S) with a ridge, without the factors' inductive bias.
 
-Its equations are in `attnlaw.learning.direct` and `softmax`, its solvers in `training`.
+Its equations are in `attnlaw.learning.direct` and `softmax`, its solvers in `direct_training`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """Conjugate gradients on S where the loss is quadratic, else L-BFGS; flow up to a time exactly."""
-    from attnlaw.learning.training import train_direct, train_flow
+    from attnlaw.learning.direct_training import train_direct, train_flow
 
     if problem.flow_time is not None:
         return train_flow(risk, problem.weight_decay, problem.flow_time, check)

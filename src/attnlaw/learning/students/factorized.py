@@ -2,7 +2,8 @@
 
 Untied it has two, `S = W_Q W_K^T / sqrt(m d)`.
 
-Its equations are in `attnlaw.learning.factorized` and `softmax`, its solvers in `training`.
+Its equations are in `attnlaw.learning.factorized` and `softmax`, its solvers in `factor_training`,
+`pair_training` and `convex_training`.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
     for the limit lt -> 0 are split. Where splitting does not converge, beyond interpolation, L-BFGS is fast
     again and takes over.
     """
-    from attnlaw.learning.training import factors_objective, train_factors, train_narrow, train_splitting
+    from attnlaw.learning.convex_training import train_splitting
+    from attnlaw.learning.factor_training import factors_objective, train_factors, train_narrow
 
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
@@ -136,8 +138,9 @@ def recovery(target: Target) -> float:
 
 def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """L-BFGS on W_Q and W_K; a small weight decay below interpolation in its convex form, as `train`."""
+    from attnlaw.learning.convex_training import train_splitting
+    from attnlaw.learning.factor_training import train_narrow
     from attnlaw.learning.pair_training import pair_matrix, pair_objective, shrunk, train_pair_factors
-    from attnlaw.learning.training import train_narrow, train_splitting
 
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
