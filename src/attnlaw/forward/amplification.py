@@ -29,6 +29,7 @@ from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.base.settings import require
 from attnlaw.forward.headed import TOKENS, Batch, Headed, Inputs, as_inputs, batches, open_headed
+from attnlaw.forward.hooks import hooked
 
 OUTPUTS = dict.fromkeys(("logits", "tokens"))
 METHODS = dict.fromkeys(("auto", "exact", "power"))
@@ -163,11 +164,8 @@ def _graph(network: Headed, batch: Batch, output: str) -> tuple[Any, list[Any]]:
     if output == "tokens" and not network.blocks:
         raise InputError(f"{network.name}: no list of its blocks is known; give blocks=, or take logits")
     hooks = [network.blocks[-1].register_forward_hook(leave)] if output == "tokens" else []
-    try:
+    with hooked(hooks):
         logits = network.logits(batch, enter)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return (last[0].where(batch.visible[..., None], 0.0) if last else logits), states
 
 

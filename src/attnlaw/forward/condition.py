@@ -12,8 +12,8 @@ D ranks models, kappa tells where.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import require
 from attnlaw.forward.headed import Batch, Headed, Inputs, as_inputs, batches, open_headed
+from attnlaw.forward.hooks import hooked
 from attnlaw.forward.margins import MARGINS
 
 Array = NDArray[np.float64]
@@ -194,8 +195,7 @@ def _maps(network: Headed, inputs: int) -> list[_Map]:
     return found
 
 
-@contextmanager
-def _watching(maps: Sequence[_Map], batch: Batch) -> Iterator[None]:
+def _watching(maps: Sequence[_Map], batch: Batch) -> AbstractContextManager[None]:
     """Add |Z|_F |G|_F of every application of every map to its `sizes` in the passes inside.
 
     The first map has no gradient to hand on, so an output that carries none becomes the start of one.
@@ -214,12 +214,7 @@ def _watching(maps: Sequence[_Map], batch: Batch) -> Iterator[None]:
 
         return remember
 
-    hooks = [one.module.register_forward_hook(watch(one)) for one in maps]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return hooked(one.module.register_forward_hook(watch(one)) for one in maps)
 
 
 def _rows_norm(tensor: Any, batch: Batch) -> Any:

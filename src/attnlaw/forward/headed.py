@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import signature
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from attnlaw.base.errors import BadSetting, InputError, needing
 from attnlaw.base.settings import require
 from attnlaw.forward.families import FAMILIES
+from attnlaw.forward.hooks import hooked
 from attnlaw.forward.load import load_headed, normalise_in_float64
 from attnlaw.forward.trace import most_tokens
 from attnlaw.models.inputs import POSITIONS, Given, whole_ids
@@ -236,10 +237,8 @@ def _batch(inputs: Inputs, network: Headed, places: list[int], read: NDArray[np.
     return Batch(places, tensor, mask, mask & (places_of_tokens <= positions[:, None]), positions)
 
 
-@contextmanager
-def _entering(blocks: Sequence[Any], enter: Enter | None) -> Iterator[None]:
+def _entering(blocks: Sequence[Any], enter: Enter | None) -> AbstractContextManager[None]:
     """Let `enter` see, and swap, what each block reads: its first argument, or `hidden_states`."""
-    hooks = []
 
     def hook(number: int) -> Callable[[Any, Any, Any], Any]:
         def swap(module: Any, words: Any, named: Any) -> Any:
@@ -250,16 +249,11 @@ def _entering(blocks: Sequence[Any], enter: Enter | None) -> Iterator[None]:
 
         return swap
 
-    if enter is not None:
-        hooks = [
-            block.register_forward_pre_hook(hook(number), with_kwargs=True)
-            for number, block in enumerate(blocks)
-        ]
-    try:
-        yield
-    finally:
-        for one in hooks:
-            one.remove()
+    entered = () if enter is None else blocks
+    return hooked(
+        block.register_forward_pre_hook(hook(number), with_kwargs=True)
+        for number, block in enumerate(entered)
+    )
 
 
 def _copied(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:

@@ -31,6 +31,7 @@ from attnlaw.base.estimate import Estimate, Range
 from attnlaw.base.settings import require
 from attnlaw.forward.headed import Batch, Headed, Inputs, as_inputs, batches, open_headed
 from attnlaw.forward.spread import Spread
+from attnlaw.numerics.draws import mean_of
 
 LEAST = 12  # inputs: fewer rank nothing
 FEW = 32  # inputs: fewer rank worse
@@ -234,10 +235,10 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
     if a.classes != b.classes:
         raise InputError(f"one has {a.classes} classes, the other {b.classes}; compare models of one task")
     first, second = _logs(a.rows), _logs(b.rows)
-    pairs = np.array([first[key] - second[key] for key in first if key in second])
+    pairs = [first[key] - second[key] for key in first if key in second]
     if len(pairs) < LEAST:
         raise InputError(f"{len(pairs)} inputs have D in both, and {LEAST} are needed; give other inputs")
-    return Difference(_with_error(pairs), len(pairs))
+    return Difference(mean_of(pairs), len(pairs))
 
 
 def margin_hard(logits: Any) -> Any:
@@ -319,15 +320,9 @@ def _logs(rows: Sequence[Margin]) -> dict[int, float]:
 def _mean_log(rows: Sequence[Margin]) -> Estimate | None:
     if any(row.margin < 0 for row in rows):
         return None
-    logs = np.array(list(_logs(rows).values()))
-    return _with_error(logs) if len(logs) else None
+    logs = list(_logs(rows).values())
+    return mean_of(logs) if logs else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(np.array(values))) if values else None
-
-
-def _with_error(values: Any) -> Estimate:
-    """The mean with sd / sqrt(n)."""
-    error = float(values.std(ddof=1) / sqrt(len(values))) if len(values) > 1 else None
-    return Estimate(float(values.mean()), error)

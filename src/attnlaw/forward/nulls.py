@@ -13,6 +13,7 @@ from attnlaw.base.estimate import Estimate
 from attnlaw.forward.blocks import Array
 from attnlaw.forward.scores import Scores
 from attnlaw.laws.participation import centred, participation
+from attnlaw.numerics.draws import mean_of
 
 DRAWS = 20
 
@@ -31,7 +32,7 @@ def random_weights_participation(
         W_Q, W_K = (redrawn(weight, rng) for weight in own)
         attention = scores.attention(scores.of(W_Q, W_K))
         found.append(participation(centred(attention, scores.causal)))
-    return Estimate(float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(draws)))
+    return mean_of(found)
 
 
 def redrawn(weight: Array, rng: np.random.Generator) -> Array:

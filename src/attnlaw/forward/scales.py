@@ -21,7 +21,7 @@ These numbers are measured and local, no bound; their sum ranks nothing and is n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from math import log
@@ -35,6 +35,7 @@ from attnlaw.bounds.directions import effective_directions
 from attnlaw.bounds.spectrum_adaptive import best_index
 from attnlaw.forward.families import FAMILIES, Parts
 from attnlaw.forward.headed import Batch, Headed, Inputs, batches
+from attnlaw.forward.hooks import hooked
 from attnlaw.forward.margins import margin_hard
 from attnlaw.forward.worst_case import log_worst_scales
 from attnlaw.models.network import Network
@@ -212,11 +213,9 @@ def _nuclear(cores: Any) -> Any:
     return torch.linalg.svdvals(cores).sum(dim=-1).numpy()
 
 
-@contextmanager
-def _watching(parts: Sequence[Parts], seen: Sequence[_Seen]) -> Iterator[None]:
+def _watching(parts: Sequence[Parts], seen: Sequence[_Seen]) -> AbstractContextManager[None]:
     """Note what every block reads and makes in the pass inside."""
-
-    hooks = []
+    hooks: list[Any] = []
     for part, own in zip(parts, seen, strict=True):
         hooks += [
             part.reads.register_forward_hook(partial(_note_read, own)),
@@ -224,11 +223,7 @@ def _watching(parts: Sequence[Parts], seen: Sequence[_Seen]) -> Iterator[None]:
             part.output.register_forward_hook(partial(_note_output, own)),
             *(one.register_forward_hook(partial(_note_map, own, kind)) for kind, one in part.maps.items()),
         ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return hooked(hooks)
 
 
 def _note_read(own: _Seen, module: Any, words: Any, result: Any) -> None:

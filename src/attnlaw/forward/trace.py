@@ -11,6 +11,7 @@ import numpy as np
 from attnlaw.base.errors import InputError
 from attnlaw.forward.blocks import Array, Chain
 from attnlaw.forward.families import FAMILIES
+from attnlaw.forward.hooks import hooked
 from attnlaw.forward.operator import Operator
 from attnlaw.forward.scores import Scores
 from attnlaw.models.inputs import Given, whole_ids
@@ -65,18 +66,14 @@ def trace(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     scoring = [module for module in model.modules() if hasattr(module, "scaling")]
     hooks += [module.register_forward_hook(remember_mask, with_kwargs=True) for module in scoring]
     tokens = torch.tensor([checked])
-    try:
-        with torch.no_grad():
-            result = model(
-                tokens,
-                attention_mask=torch.ones_like(tokens),
-                output_attentions=True,
-                output_hidden_states=True,
-                use_cache=False,
-            )
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with hooked(hooks), torch.no_grad():
+        result = model(
+            tokens,
+            attention_mask=torch.ones_like(tokens),
+            output_attentions=True,
+            output_hidden_states=True,
+            use_cache=False,
+        )
     output: Array = result.last_hidden_state.numpy()[0]
     if not np.isfinite(output).all() or not output.any():
         raise InputError("the forward pass gives NaN, infinity or only zeros; the weights are damaged")

@@ -31,7 +31,7 @@ def evaluate(rule: Rule, rows: pl.DataFrame, old: pl.DataFrame | None = None) ->
     fails; no row at all fails.
     """
     if rule.level == OFF:
-        return Verdict(rule.name, rule.of, str(rule), rule.level, OFF)
+        return _verdict(rule, OFF)
     found = select(rule, _with_compared(rule, rows, old))
     gone = () if old is None else tuple(Failure(place, why="is gone") for place in _vanished(rule, rows, old))
     known = found.filter(pl.col(COMPARED).is_not_null())
@@ -39,7 +39,7 @@ def evaluate(rule: Rule, rows: pl.DataFrame, old: pl.DataFrame | None = None) ->
     if not known.height + nulls.height:
         remark = "selects no row" if not found.height else "selects nothing but missing values"
         remark = f"{remark}, so that nothing was looked at; correct where, or drop the rule"
-        return Verdict(rule.name, rule.of, str(rule), rule.level, FAILED, failures=gone, remark=remark)
+        return _verdict(rule, FAILED, failures=gone, remark=remark)
     missing = tuple(Failure(place_of(row), why="missing") for row in nulls.iter_rows(named=True))
     if rule.over is not None:
         return _of_one_number(rule, rule.over, known, (*gone, *missing))
@@ -50,17 +50,8 @@ def _of_one_number(rule: Rule, over: str, known: pl.DataFrame, lost: tuple[Failu
     """The verdict on one number of all rows; it cannot be had where some are missing or gone."""
     value = AGGREGATES[over](known[COMPARED]) if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
-    return Verdict(
-        rule.name,
-        rule.of,
-        str(rule),
-        rule.level,
-        PASSED if held and not lost else FAILED,
-        known.height + len(lost),
-        known.height,
-        value,
-        lost,
-    )
+    outcome = PASSED if held and not lost else FAILED
+    return _verdict(rule, outcome, known.height + len(lost), known.height, value, lost)
 
 
 def _of_every_row(
@@ -76,17 +67,12 @@ def _of_every_row(
     enough = held == selected if rule.mostly is None else held / selected >= rule.mostly
     ordered = known.height and rule.condition.ordered
     worst = max(known[COMPARED], key=rule.condition.badness) if ordered else None
-    return Verdict(
-        rule.name,
-        rule.of,
-        str(rule),
-        rule.level,
-        PASSED if enough and not gone else FAILED,
-        selected,
-        held,
-        bad[0].value if bad else worst,
-        (*gone, *missing, *bad),
-    )
+    outcome = PASSED if enough and not gone else FAILED
+    return _verdict(rule, outcome, selected, held, bad[0].value if bad else worst, (*gone, *missing, *bad))
+
+
+def _verdict(rule: Rule, outcome: str, *counted: Any, **more: Any) -> Verdict:
+    return Verdict(rule.name, rule.of, str(rule), rule.level, outcome, *counted, **more)
 
 
 def select(rule: Rule, rows: pl.DataFrame) -> pl.DataFrame:

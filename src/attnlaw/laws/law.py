@@ -197,6 +197,11 @@ class Law(ABC):
         return np.concatenate(xs), mass * ((1.0 - self.mass_of_atoms) / mass[-1])
 
 
+def at_zero(weight: float) -> tuple[tuple[float, float], ...]:
+    """The atoms of a law with this weight at zero: none where there is no weight."""
+    return ((0.0, weight),) if weight > 0 else ()
+
+
 def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remedy: str = "rescale") -> None:
     """An `InputError` for a parameter whose powers would leave float64, where a law would be a wrong one."""
     if not 1 / largest <= value <= largest:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_levels, require_scale
+from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, at_zero, require_levels, require_scale
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MarchenkoPastur(Law):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ((0.0, 1.0 - self.rank_ratio),) if self.rank_ratio < 1 else ()
+        return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
         """`sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`."""

@@ -41,7 +41,7 @@ from scipy.special import hyp1f1
 
 from attnlaw.base.errors import InputError
 from attnlaw.laws.attention_matrix import require_beta
-from attnlaw.laws.law import Complexes, Law, Reals, require_scale
+from attnlaw.laws.law import Complexes, Law, Reals, at_zero, require_scale
 from attnlaw.laws.pieces import Bounded, Decades, HardEdge, Piece
 from attnlaw.laws.rational_map import RationalMap
 
@@ -98,8 +98,7 @@ class MultiHeadLaw(Law):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        weight = 1 - self.factors[0]
-        return ((0.0, weight),) if weight > 0 else ()
+        return at_zero(1 - self.factors[0])
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:

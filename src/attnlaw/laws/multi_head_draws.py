@@ -11,6 +11,7 @@ from attnlaw.base.estimate import Estimate
 from attnlaw.laws.law import Reals
 from attnlaw.laws.multi_head_sample import multi_head_sample
 from attnlaw.laws.random_layer import RandomLayer
+from attnlaw.numerics.draws import mean_of
 
 MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "spike_found")
 
@@ -51,10 +52,5 @@ def multi_head_draws(
         progress(len(drawn), draws)
     if not drawn:
         return MultiHeadDraws(layer)
-    means = {name: _mean([getattr(one, name) for one in drawn]) for name in MEASURED}
+    means = {name: mean_of([getattr(one, name) for one in drawn]) for name in MEASURED}
     return MultiHeadDraws(layer, **means, values=drawn[0].values)
-
-
-def _mean(values: list[float]) -> Estimate:
-    count = len(values)
-    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / count**0.5) if count > 1 else None)

@@ -19,6 +19,7 @@ from scipy.special import softmax
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.settings import require
 from attnlaw.laws.law import Reals
+from attnlaw.numerics.draws import mean_of
 
 
 def random_attention(
@@ -88,4 +89,4 @@ def null_participation(
         )
         for one in seeds
     ]
-    return Estimate(float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(draws)))
+    return mean_of(found)

@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.laws.law import Complexes, Law, Reals
+from attnlaw.laws.law import Complexes, Law, Reals, at_zero
 from attnlaw.laws.pieces import Decades, HardEdge, Piece
 
 OFF = 0.006  # Im z over x where a density is taken
@@ -53,7 +53,7 @@ class Riccati(Law):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ((0.0, 1 - self.width),) if self.width < 1 else ()
+        return at_zero(1 - self.width)
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:

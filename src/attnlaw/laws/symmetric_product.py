@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.laws.head_null import HeadNull
-from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
+from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, at_zero, require_scale
 from attnlaw.laws.pieces import Bounded, Piece
 from attnlaw.laws.roots import monic_roots, smallest_root
 
@@ -59,7 +59,7 @@ class SymmetricProduct(Law):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        return ((0.0, 1.0 - self.rank_ratio),) if self.rank_ratio < 1 else ()
+        return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
         """`k^2 abs(x) rho(k x^2)`, rho the density of `HeadNull(k)`; for k > 1 from the transform."""

@@ -29,7 +29,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import hyp1f1
 
 from attnlaw.laws.attention_matrix import require_beta
-from attnlaw.laws.law import Complexes, Law, Reals, require_scale
+from attnlaw.laws.law import Complexes, Law, Reals, at_zero, require_scale
 from attnlaw.laws.multi_head import LARGEST_GAMMA, laid_out, require_heads
 from attnlaw.laws.pieces import Piece
 from attnlaw.laws.rational_map import inverted_moment
@@ -78,8 +78,7 @@ class TiedValuesLaw(Law):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        weight = 1 - self.factors[0]
-        return ((0.0, weight),) if weight > 0 else ()
+        return at_zero(1 - self.factors[0])
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:

@@ -39,6 +39,7 @@ from attnlaw.learning.students import STUDENTS
 from attnlaw.learning.training import Trained
 from attnlaw.learning.training_data import entries
 from attnlaw.numerics.cores import usable_cores
+from attnlaw.numerics.draws import mean_of
 
 QUANTITIES = (
     "estimation_error",
@@ -163,7 +164,7 @@ def simulate(
             pool.shutdown(cancel_futures=True)
     finished = [future.result() for future in futures]
     estimates: dict[str, Any] = {
-        name: _estimate([run.values[name] for run in finished]) if name in finished[0].values else None
+        name: mean_of([run.values[name] for run in finished]) if name in finished[0].values else None
         for name in QUANTITIES
     }
     return Measurement(
@@ -211,12 +212,6 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
         size=size,
     )
     return samples
-
-
-def _estimate(values: list[float]) -> Estimate:
-    count = len(values)
-    error = float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else None
-    return Estimate(float(np.mean(values)), error)
 
 
 def _ending(trained: list[Trained]) -> dict[str, Any]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
-from attnlaw.base.estimate import with_error
 from attnlaw.base.quantity import columns
 from attnlaw.base.settings import declared
 from attnlaw.report.labels import MOST_CASES, same, varied
-from attnlaw.report.page import Section, cards_section, meanings, rows_page
+from attnlaw.report.page import Section, cards_section, headline, meanings, rows_page
 from attnlaw.report.source import Source
 
 # Numbers of a card.
@@ -36,17 +34,7 @@ def _cards(source: Source) -> Section:
         remarks = "".join(
             f'<p class="note">{escape(one)}</p>' for one in (row["remark"] or "").split("; ") if one
         )
-        numbers = "".join(
-            f"<div><dt>{escape(source.verb.label(name))}</dt><dd>{escape(_number(row, name))}</dd></div>"
-            for name in NUMBERS
-            if row[name] is not None
-        )
         name = source.names.told({setting: row[setting] for setting in told})
-        cards.append(
-            f'<article><h3>{escape(name)}</h3>{remarks}<dl class="headline">{numbers}</dl></article>'
-        )
+        numbers = headline(source.verb, row, NUMBERS, errors=True)
+        cards.append(f"<article><h3>{escape(name)}</h3>{remarks}{numbers}</article>")
     return cards_section("laws", "Remarks", "Remarks", cards)
-
-
-def _number(row: dict[str, Any], name: str) -> str:
-    return with_error(row[name], row.get(f"{name}_error"))

@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.tables import short_names
-from attnlaw.report.labels import brief
-from attnlaw.report.page import Section, cards_section, meanings, rows_page
+from attnlaw.report.page import Section, cards_section, headline, meanings, rows_page
 from attnlaw.report.source import Source
 
 SENTENCES = 6  # of a rule
@@ -56,18 +55,13 @@ def _findings(source: Source, short: dict[str, str]) -> Section:
     cards = []
     for row in source.rows.iter_rows(named=True):
         own = table.filter(pl.col(source.key) == row[source.key])
-        numbers = "".join(
-            f"<div><dt>{escape(source.verb.label(name))}</dt><dd>{escape(brief(row[name]))}</dd></div>"
-            for name in NUMBERS
-            if row[name] is not None
-        )
         facts = f"{row['family']} · {row['layers']} layers · hidden size {row['hidden_size']}"
         remark = f'<p class="note warning">{escape(row["remark"])}</p>' if row["remark"] else ""
         told = "" if row["head_count"] is None else _sentences(own)
         cards.append(
             f"<article><h3>{escape(short[row['model']])}</h3>"
             f'<p class="path">{escape(row["model"])}</p><p class="facts">{escape(facts)}</p>{remark}'
-            f'{_answer(row)}{told}<dl class="headline">{numbers}</dl></article>'
+            f"{_answer(row)}{told}{headline(source.verb, row, NUMBERS)}</article>"
         )
     return cards_section("findings", "What heads do", "Findings", cards)
 

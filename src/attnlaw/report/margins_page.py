@@ -11,8 +11,7 @@ import polars as pl
 
 from attnlaw.base.estimate import with_error
 from attnlaw.base.tables import short_names
-from attnlaw.report.labels import brief
-from attnlaw.report.page import Section, cards_section, meanings, rows_page
+from attnlaw.report.page import Section, cards_section, headline, meanings, rows_page
 from attnlaw.report.source import Source
 from attnlaw.verbs.margins import RANKS
 
@@ -61,17 +60,11 @@ def _cards(rows: Sequence[dict[str, Any]], short: dict[str, str], source: Source
     """A card for every model: D, its median and interval, what is to be known, its numbers."""
     cards = []
     for row in rows:
-        numbers = "".join(
-            f"<div><dt>{escape(source.verb.label(name))}</dt><dd>{escape(brief(row[name]))}</dd></div>"
-            for name in NUMBERS
-            if row[name] is not None
-        )
         remark = f'<p class="note warning">{escape(row["remark"])}</p>' if row["remark"] else ""
         path = f'<p class="path">{escape(row["model"])}</p>' if short[row["model"]] != row["model"] else ""
         cards.append(
             f"<article><h3>{escape(short[row['model']])}</h3>"
-            f"{path}{_answer(row)}{remark}"
-            f'<dl class="headline">{numbers}</dl></article>'
+            f"{path}{_answer(row)}{remark}{headline(source.verb, row, NUMBERS)}</article>"
         )
     return cards_section("models", "D on these inputs", "D", cards)
 

@@ -215,6 +215,20 @@ def rows_section(title: str, example: str) -> Section:
     return Section("rows", title, _filled(_template("rows.html"), words))
 
 
+def headline(verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False) -> str:
+    """The numbers of a card: those that a row has, labelled, in short or with their errors."""
+    told = {
+        name: with_error(row[name], row.get(f"{name}_error")) if errors else brief(row[name])
+        for name in names
+        if row[name] is not None
+    }
+    numbers = (
+        f"<div><dt>{escape(verb.label(name))}</dt><dd>{escape(text)}</dd></div>"
+        for name, text in told.items()
+    )
+    return f'<dl class="headline">{"".join(numbers)}</dl>'
+
+
 def cards_section(anchor: str, title: str, link: str, cards: Iterable[str]) -> Section:
     """Articles, whose HTML is given, side by side."""
     html = (

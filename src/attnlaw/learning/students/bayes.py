@@ -6,6 +6,7 @@ Its equations are in `attnlaw.learning.bayes`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnlaw.learning.students.student import Student
@@ -101,23 +102,21 @@ def leading(gamma: float) -> float:
     return 1 / (2 * gamma - 1) + 2 - 1 / (1 + 2 * gamma)
 
 
-BAYES = Student(
+UNTIED = Student(
     "bayes",
     "Bayes-optimal",
     colour=2,
     penalised=False,
+    theories={"linear": scores},
+    recovery=untied_recovery,
+    leading={"linear": leading},
+)
+BAYES = replace(
+    UNTIED,
     theories={"linear": scores, "softmax": scores, "hardmax": signs},
     at_once=frozenset({"linear", "softmax", "hardmax"}),
     recovery=recovery,
     # Softmax: the same equations with (T^2+T-2)/2 observations per sample.
     leading={"linear": leading, "softmax": leading},
-    untied=Student(
-        "bayes",
-        "Bayes-optimal",
-        colour=2,
-        penalised=False,
-        theories={"linear": scores},
-        recovery=untied_recovery,
-        leading={"linear": leading},
-    ),
+    untied=UNTIED,
 )

@@ -6,6 +6,7 @@ Its equations are in `attnlaw.learning.direct` and `softmax`, its solvers in `di
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnlaw.learning.students.student import Student
@@ -128,29 +129,24 @@ def best_decay(problem: Problem) -> float | None:
     return known if known >= 1 / LARGEST else None
 
 
-DIRECT = Student(
+UNTIED = Student(
     "direct",
     "direct (ridge)",
     colour=1,
     penalised=True,
     flowing=True,
+    theories={"linear": linear},
+    trainer=train,
+    interpolation=untied_interpolation,
+    recovery=untied_recovery,
+    best_decay={"linear": best_decay},
+)
+DIRECT = replace(
+    UNTIED,
     theories={"linear": linear, "softmax": through_softmax},
     at_once=frozenset({"linear"}),
-    trainer=train,
     interpolation=interpolation,
     recovery=recovery,
-    best_decay={"linear": best_decay},
     sizes={"softmax": "attnlaw.learning.softmax:check_size"},
-    untied=Student(
-        "direct",
-        "direct (ridge)",
-        colour=1,
-        penalised=True,
-        flowing=True,
-        theories={"linear": linear},
-        trainer=train,
-        interpolation=untied_interpolation,
-        recovery=untied_recovery,
-        best_decay={"linear": best_decay},
-    ),
+    untied=UNTIED,
 )

@@ -9,6 +9,7 @@ Its equations are in `attnlaw.learning.factorized` and `softmax`, its solvers in
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnlaw.learning.students.student import Student
@@ -114,12 +115,8 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
             rng,
             check,
         )
-    is_small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.output.quadratic
-    if is_small and risk.labels.size < size * (size + 1) // 2:
-        trained = train_splitting(risk, problem.weight_decay, check)
-        if trained.converged:
-            return trained
-    return train_factors(risk, problem.weight_decay, rng, check)
+    split = _is_small(decay, risk, size * (size + 1) // 2) and train_splitting(risk, decay, check)
+    return split if split and split.converged else train_factors(risk, decay, rng, check)
 
 
 def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
@@ -154,12 +151,13 @@ def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: 
             rng,
             check,
         )
-    is_small = 0 < problem.weight_decay < SMALL_WEIGHT_DECAY and risk.output.quadratic
-    if is_small and risk.labels.size < size * size:
-        trained = train_splitting(risk, problem.weight_decay, check, shrunk)
-        if trained.converged:
-            return trained
-    return train_pair_factors(risk, problem.weight_decay, rng, check)
+    split = _is_small(decay, risk, size * size) and train_splitting(risk, decay, check, shrunk)
+    return split if split and split.converged else train_pair_factors(risk, decay, rng, check)
+
+
+def _is_small(decay: float, risk: Risk, unknowns: int) -> bool:
+    """Whether splitting is to be tried: a small decay, a quadratic loss, fewer observations than unknowns."""
+    return 0 < decay < SMALL_WEIGHT_DECAY and risk.output.quadratic and risk.labels.size < unknowns
 
 
 def _columns(problem: Problem, size: int) -> int:
@@ -184,29 +182,25 @@ def leading(gamma: float) -> float:
     return 1 / (2 * gamma - 1) + 6 - 8 / (1 + gamma) + 3 / (1 + 2 * gamma)
 
 
-FACTORIZED = Student(
+UNTIED = Student(
     "factorized",
     "factorized",
     colour=0,
     penalised=True,
     factored=True,
+    theories={"linear": linear, "cross-entropy": attended_key},
+    trainer=train_untied,
+    interpolation=untied_interpolation,
+    recovery=untied_recovery,
+    leading={"linear": leading},
+)
+FACTORIZED = replace(
+    UNTIED,
     theories={"linear": linear, "softmax": through_softmax},
     at_once=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
     recovery=recovery,
-    leading={"linear": leading},
     sizes={"softmax": "attnlaw.learning.softmax:check_size"},
-    untied=Student(
-        "factorized",
-        "factorized",
-        colour=0,
-        penalised=True,
-        factored=True,
-        theories={"linear": linear, "cross-entropy": attended_key},
-        trainer=train_untied,
-        interpolation=untied_interpolation,
-        recovery=untied_recovery,
-        leading={"linear": leading},
-    ),
+    untied=UNTIED,
 )
