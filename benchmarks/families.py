@@ -24,7 +24,8 @@ import torch
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from models.forward_pass import VOCABULARY, check, make, recording, tokens
+from models.forward_pass import check, make, recording, tokens
+from models.small import BART, LATENT, PLAIN, SPECIAL, T5, VOCABULARY, WHISPER
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.open import open_model
@@ -92,8 +93,6 @@ class Small:
     inputs: Inputs = tokens
 
 
-SPECIAL = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-PLAIN = {"num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 36, "hidden_size": 24}
 TEXT = PLAIN | {"vocab_size": VOCABULARY} | SPECIAL
 GROUPED = TEXT | {"num_key_value_heads": 2}
 WIDE = GROUPED | {"head_dim": 10}
@@ -105,45 +104,7 @@ LOCAL = ROUTED | {"num_local_experts": 3}
 MOE = GROUPED | {"num_local_experts": 3, "num_experts_per_tok": 2}
 GPT2 = {"vocab_size": VOCABULARY, "n_embd": 24, "n_head": 4, "n_layer": 2} | SPECIAL
 GEMMA = WIDE | {"query_pre_attn_scalar": 7}
-BART = {
-    "vocab_size": VOCABULARY,
-    "d_model": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 6,
-    "encoder_ffn_dim": 36,
-    "decoder_ffn_dim": 30,
-    "max_position_embeddings": 16,
-    "decoder_start_token_id": 2,
-    **SPECIAL,
-}
-T5 = {
-    "vocab_size": VOCABULARY,
-    "d_model": 24,
-    "d_kv": 5,
-    "d_ff": 36,
-    "num_layers": 2,
-    "num_decoder_layers": 3,
-    "num_heads": 4,
-    "decoder_start_token_id": 0,
-}
-WHISPER = BART | {"num_mel_bins": 8, "max_source_positions": 9, "max_target_positions": 16}
-LATENT = TEXT | {
-    "num_key_value_heads": 4,
-    "num_experts_per_tok": 2,
-    "n_routed_experts": 3,
-    "n_group": 1,
-    "topk_group": 1,
-    "first_k_dense_replace": 1,
-    "q_lora_rank": 10,
-    "kv_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 6,
-    "v_head_dim": 5,
-    "moe_intermediate_size": 20,
-    "n_shared_experts": 2,
-}
+DEEPSEEK = TEXT | LATENT | {"num_experts_per_tok": 2}
 VISION = PLAIN | {"image_size": 8, "patch_size": 4}
 DINO = {key: VISION[key] for key in VISION if key != "intermediate_size"} | {"mlp_ratio": 2}
 TOWERS = {
@@ -284,7 +245,7 @@ TYPES: dict[str, Small] = {
     "gpt_oss": Small("GptOssForCausalLM", LOCAL),
     "glm": Small("GlmForCausalLM", EVEN),
     "glm4": Small("Glm4ForCausalLM", EVEN),
-    "glm4_moe": Small("Glm4MoeForCausalLM", LATENT | {"num_key_value_heads": 2, "head_dim": 8}),
+    "glm4_moe": Small("Glm4MoeForCausalLM", DEEPSEEK | {"num_key_value_heads": 2, "head_dim": 8}),
     "llama4_text": Small("Llama4ForCausalLM", LLAMA4),
     "llama4": Small(
         "Llama4ForConditionalGeneration",
@@ -308,9 +269,9 @@ TYPES: dict[str, Small] = {
     "nemotron": Small("NemotronForCausalLM", BROAD),
     "minimax": Small("MiniMaxForCausalLM", LOCAL | {"layer_types": ["linear_attention", "full_attention"]}),
     "minimax_m2": Small("MiniMaxM2ForCausalLM", LOCAL),
-    "deepseek_v2": Small("DeepseekV2ForCausalLM", LATENT | {"topk_method": "greedy"}),
-    "deepseek_v3": Small("DeepseekV3ForCausalLM", LATENT),
-    "dots1": Small("Dots1ForCausalLM", LATENT | {"num_key_value_heads": 2, "head_dim": 8}),
+    "deepseek_v2": Small("DeepseekV2ForCausalLM", DEEPSEEK | {"topk_method": "greedy"}),
+    "deepseek_v3": Small("DeepseekV3ForCausalLM", DEEPSEEK),
+    "dots1": Small("Dots1ForCausalLM", DEEPSEEK | {"num_key_value_heads": 2, "head_dim": 8}),
     "exaone4": Small("Exaone4ForCausalLM", WIDE | {"layer_types": ["sliding_attention", "full_attention"]}),
     "seed_oss": Small("SeedOssForCausalLM", WIDE),
     "helium": Small("HeliumForCausalLM", GROUPED | {"head_dim": 6}),

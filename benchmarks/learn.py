@@ -35,22 +35,14 @@ from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.sweep import curve
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from learning.untied_cases import UNTIED
 from oracles.dense_softmax import DenseChannel
 
 KAPPA0, POINTS, EVERY = 0.5, 256, 32
 TOLERANCE = 1e-6
 GOAL_RATIO, GOAL_SECONDS, GOAL_SOFTMAX = 40.0, 5.0, 2.5
 GOAL_UNTIED, GOAL_WIDTH = 50.0, 1000.0
-# (kappa0, alpha, Delta, lt), then with a width.
-UNTIED = (
-    (0.5, 0.5, 0.5, 0.2),
-    (0.3, 0.6, 0.5, 0.5),
-    (0.5, 1.2, 0.5, 0.6),
-    (0.3, 0.4, 0.0, 0.02),
-    (1.0, 0.8, 0.2, 0.1),
-    (0.2, 2.0, 1.0, 1.5),
-    (0.1, 0.2, 0.5, 0.6),
-)
+# (kappa0, alpha, Delta, lt, width)
 NARROW = (
     (0.5, 0.5, 0.5, 0.2, 0.3),
     (0.3, 1.5, 0.5, 0.3, 0.3),

@@ -17,6 +17,7 @@ from attnlaw.fits.learned import Learned, fit_learned
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
+from fits.blurred import blurred
 from real_checkpoints import fetch
 
 FORMS = [(attention, limited) for limited in (False, True) for attention in ("tied", "untied")]
@@ -46,14 +47,7 @@ def own_draws(k: int, size: int, rng: np.random.Generator, attention: str, limit
     found = []
     for rank in 2.0 ** np.linspace(-4, 1, 6):
         for noise in 2.0 ** np.linspace(-3, 1.5, 6):
-            m = max(1, round(rank * size))
-            first, second = rng.standard_normal((2, size, m))
-            blur = rng.standard_normal((size, size)) / np.sqrt(size)
-            if attention == "tied":
-                seen = first @ first.T / np.sqrt(m * size) + noise * (blur + blur.T) / np.sqrt(2)
-                x = np.linalg.eigvalsh(seen)
-            else:
-                x = np.linalg.svd(first @ second.T / np.sqrt(m * size) + noise * blur)[1][::-1]
+            x = blurred(rng, size, max(1, round(rank * size)), noise, attention)
             t = 0.5 * (x[-k] + x[-k - 1])
             found.append(x[-k:] - t * (rng.random() if limited else 1.0))
     return found

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
+import pytest
+
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 # How a page is looked at, and which rules of axe-core are asked: a dark theme changes colours and nothing
 # else, the width of a phone everything but colours.
@@ -29,12 +31,28 @@ LOOKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @contextmanager
 def open_browser() -> Iterator[Any]:
     """chromium, closed at the end."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
+    with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@contextmanager
+def asking_only(place: Any, address: str) -> Iterator[None]:
+    """A page, or a context, that reaches what begins with an address; a request elsewhere fails the test."""
+    asked = []
+
+    def guard(route: Any) -> None:
+        if route.request.url.startswith(address):
+            route.continue_()
+        else:
+            asked.append(route.request.url)
+            route.abort()
+
+    place.route("**/*", guard)
+    yield
+    assert asked == []
 
 
 def violations(page: Any, asked: Mapping[str, Any] | None = None) -> list[str]:

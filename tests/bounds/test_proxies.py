@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from models.small import llama_weights
 from mpmath import log10, mp
 from oracles import bounds as oracle
 from real_checkpoints import audited, real_checkpoint
@@ -183,27 +184,10 @@ def test_eighty_layers_pass_float64_and_stay_finite():
     assert found.matrices["log10_scale"].is_finite().all()
 
 
-def made_llama(layers, heads, kv_heads, hidden, size, width, gain, seed=0):
-    rng = np.random.default_rng(seed)
-    shapes = {
-        "self_attn.q_proj": (heads * size, hidden),
-        "self_attn.k_proj": (kv_heads * size, hidden),
-        "self_attn.v_proj": (kv_heads * size, hidden),
-        "self_attn.o_proj": (hidden, heads * size),
-        "mlp.gate_proj": (width, hidden),
-        "mlp.up_proj": (width, hidden),
-        "mlp.down_proj": (hidden, width),
-    }
-    return {
-        f"model.layers.{layer}.{name}.weight": gain * rng.standard_normal(shape) / np.sqrt(shape[1])
-        for layer in range(layers)
-        for name, shape in shapes.items()
-    }
-
-
 @pytest.mark.parametrize("gain", [0.2, 1.0])
 def test_grouped_queries_and_a_gate_against_the_oracle(gain):
-    state = made_llama(3, heads=6, kv_heads=2, hidden=24, size=5, width=40, gain=gain)
+    drawn = llama_weights(np.random.default_rng(0), 3, heads=6, kv_heads=2, hidden=24, size=5, width=40)
+    state = {name: gain * one / np.sqrt(one.shape[1]) for name, one in drawn.items()}
     expected = oracle.evaluate(oracle.llama(state, 3, 6, 2), range(3), 24, 1.10)
     found = audit(state, heads=6, jobs=1)
     assert {"grouped-query attention", "gated feed-forward"} <= set(found.summary["extensions"])

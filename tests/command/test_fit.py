@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from command.in_process import invoke
+from models.small import DECODER_MAP
 from rich.console import Console
 
 import attnlaw
@@ -159,22 +160,12 @@ def test_bad_options_end_in_one_line(options, tmp_path):
 def test_a_map_describes_the_model(tmp_path):
     """The names of a map are what is looked for: the right ones give the rows, others none."""
     table = tmp_path / "decoder.toml"
-    text = """
-        name = "mine"
-        stored_out_in = false
-        [[stacks]]
-        layer = "h.{layer}."
-        heads = "n_head"
-        depth = ["n_layer"]
-        attention = { "query,key,value" = "attn.c_attn.weight", output = "attn.c_proj.weight" }
-        feed_forward = [{ in = "mlp.c_fc.weight", out = "mlp.c_proj.weight" }]
-    """
-    table.write_text(text)
+    table.write_text(DECODER_MAP)
     options = ["--layers", "0", "--only", "qk", "--json"]
     own = fit(TINY, "--map", table, *options)
     known = fit(TINY, *options)
     assert json.loads(own.stdout)["tables"] == json.loads(known.stdout)["tables"]
-    table.write_text(text.replace("c_attn", "c_other"))
+    table.write_text(DECODER_MAP.replace("c_attn", "c_other"))
     fit(TINY, "--map", table, *options, status=1)
 
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from models.small import TO_HUGGING_FACE
 from real_checkpoints import real_checkpoint
 from safetensors.numpy import save_file
 
@@ -14,17 +15,7 @@ from attnlaw.comparing.diff import diff
 from attnlaw.models.open import open_model
 from attnlaw.models.settings import ModelSettings
 
-PARTS = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-}
+PARTS = TO_HUGGING_FACE | {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
 HEADS, KV_HEADS = 9, 3
 ROUTED = "block_sparse_moe.experts"
 

@@ -1,33 +1,23 @@
 """The page of a comparison: what it says without a script, and in a browser with the network cut."""
 
-import os
 import re
 import shutil
 
 import numpy as np
 import pytest
+from accessible import CHROMIUM, open_browser
+from models.small import bert_weights
 
 import attnlaw
 from attnlaw.report.write import write_report
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = '<img src=x onerror="document.title=1"></script>&amp;'
 WIDTH, HEADS = 24, 4
 
 
 def weights(seed):
     rng = np.random.default_rng(seed)
-    shapes = {
-        **{f"attention.self.{part}": (WIDTH, WIDTH) for part in ("query", "key", "value")},
-        "attention.output.dense": (WIDTH, WIDTH),
-        "intermediate.dense": (48, WIDTH),
-        "output.dense": (WIDTH, 48),
-    }
-    state = {
-        f"bert.encoder.layer.{layer}.{name}.weight": rng.standard_normal(shape)
-        for layer in range(3)
-        for name, shape in shapes.items()
-    }
+    state = bert_weights(rng, 3, WIDTH)
     return state | {HOSTILE: rng.standard_normal(3)}
 
 
@@ -72,11 +62,8 @@ def test_damaged_rows_are_one_line(saved, tmp_path):
 def browser():
     if CHROMIUM is None:
         pytest.skip("browser tests are left out: no chromium; enable them with: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with open_browser() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

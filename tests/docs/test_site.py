@@ -99,10 +99,8 @@ def test_pages_have_no_violations(site, page):
 
 @needs_chromium
 def test_a_reader_searches_from_the_disk_with_the_network_cut(site):
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     seen = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with open_browser() as browser:
         context = browser.new_context(color_scheme="dark", offline=True)
         page = context.new_page()
         page.on("request", lambda request: request.url.startswith("file:") or seen.append(request.url))
@@ -117,5 +115,4 @@ def test_a_reader_searches_from_the_disk_with_the_network_cut(site):
         assert any("audit.html" in found.nth(i).get_attribute("href") for i in range(found.count()))
         page.goto((site / "audit.html").as_uri())
         assert "tiny-decoder" in page.inner_text("article")
-        browser.close()
     assert seen == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from models.small import bert_weights
 from safetensors.numpy import save_file
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -32,19 +33,9 @@ def bert_miniatures(family_study):
 
 def write_model(folder, depth, width, seed, gain):
     """A BERT checkpoint with heads of size 8 and Gaussian weights."""
-    rng = np.random.default_rng([depth, width, seed])
-    shapes = {
-        **{f"attention.self.{part}": (width, width) for part in ("query", "key", "value")},
-        "attention.output.dense": (width, width),
-        "intermediate.dense": (2 * width, width),
-        "output.dense": (width, 2 * width),
-    }
+    drawn = bert_weights(np.random.default_rng([depth, width, seed]), depth, width, gain)
+    state = {name: one / np.sqrt(width) for name, one in drawn.items()}
     folder.mkdir(parents=True)
-    state = {
-        f"bert.encoder.layer.{layer}.{name}.weight": gain * rng.standard_normal(shape) / np.sqrt(width)
-        for layer in range(depth)
-        for name, shape in shapes.items()
-    }
     save_file(state, folder / "model.safetensors")
     config = {"model_type": "bert", "hidden_size": width, "num_hidden_layers": depth, "hidden_act": "gelu"}
     (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": width // 8}))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fits.blurred import blurred
 from scipy import stats
 
 from attnlaw.fits.angle_table import angle_tables
@@ -156,14 +157,7 @@ def test_a_random_head_is_not_cut_by_weight_decay_and_its_parameters_are_withhel
 
 def narrow(rng, size, k, target_rank, noise, share, attention):
     """The k largest values of a blurred target, b = share t taken off."""
-    m = round(target_rank * size)
-    first, second = rng.standard_normal((2, size, m))
-    blur = rng.standard_normal((size, size)) / np.sqrt(size)
-    if attention == "tied":
-        seen = first @ first.T / np.sqrt(m * size) + noise * (blur + blur.T) / np.sqrt(2)
-        x = np.linalg.eigvalsh(seen)
-    else:
-        x = np.linalg.svd(first @ second.T / np.sqrt(m * size) + noise * blur, compute_uv=False)[::-1]
+    x = blurred(rng, size, round(target_rank * size), noise, attention)
     return x[-k:] - share * 0.5 * (x[-k] + x[-k - 1])
 
 

@@ -28,6 +28,15 @@ def drawn(values: dict[str, Any], seed: int) -> Any:
     return kind.from_config(config(values), **eager).eval()
 
 
+def words(tokens: Tokens) -> dict[str, Any]:
+    """Tokens as a model of `transformers` is given them."""
+    import torch
+
+    given = {"input_ids": torch.tensor([tokens.ids])}
+    given["attention_mask"] = torch.tensor([[1] * tokens.seen + [0] * tokens.padded])
+    return given | ({"token_type_ids": torch.tensor([tokens.segments])} if tokens.segments else {})
+
+
 def real_statistics(values: dict[str, Any], tokens: Tokens, draws: int, seed: int) -> dict[str, Any]:
     """Statistics of as many freshly initialised models; hidden states up to the last layer but one.
 
@@ -37,10 +46,7 @@ def real_statistics(values: dict[str, Any], tokens: Tokens, draws: int, seed: in
 
     causal = values["model_type"] != "bert"
     places, targets = tokens.targets(causal)
-    given = {"input_ids": torch.tensor([tokens.ids])}
-    given["attention_mask"] = torch.tensor([[1] * tokens.seen + [0] * tokens.padded])
-    if tokens.segments:
-        given["token_type_ids"] = torch.tensor([tokens.segments])
+    given = words(tokens)
     grams, weights, own, loss = [], [], [], []
     for draw in range(draws):
         model = drawn(values, seed + draw)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from initial.library import drawn
+from initial.library import drawn, words
 from initial.shapes import SMALL
 from initial.two_samples import p_values
 from models.forward_pass import require_transformers
@@ -84,11 +84,7 @@ def test_steps_and_gradients_are_those_of_a_drawn_matrix() -> None:
 def loss_of(model: Any, tokens: Tokens, causal: bool) -> Any:
     """As `LazyModel.loss`, of a model whose weights are there."""
     places, targets = tokens.targets(causal)
-    given = {"input_ids": torch.tensor([tokens.ids])}
-    given["attention_mask"] = torch.tensor([[1] * tokens.seen + [0] * tokens.padded])
-    if tokens.segments:
-        given["token_type_ids"] = torch.tensor([tokens.segments])
-    logits = model(**given, use_cache=False).logits[0]
+    logits = model(**words(tokens), use_cache=False).logits[0]
     return torch.nn.functional.cross_entropy(logits[places], torch.as_tensor(targets))
 
 

@@ -8,9 +8,8 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from accessible import LOOKS, violations
+from accessible import CHROMIUM, LOOKS, asking_only, open_browser, violations
 from command.in_process import invoke
-from report.test_browser import CHROMIUM
 
 import attnlaw
 import attnlaw.verbs
@@ -53,20 +52,8 @@ def served():
 @pytest.fixture(scope="module")
 def opened(served):
     """A page with its numbers there, of `served` or another server; a request elsewhere fails the test."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
-    asked = []
-
-    def guard(route):
-        if route.request.url.startswith(f"http://{HOST}:"):
-            route.continue_()
-        else:
-            asked.append(route.request.url)
-            route.abort()
-
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with open_browser() as chromium:
         context = chromium.new_context(viewport={"width": 1400, "height": 1000})
-        context.route("**/*", guard)
 
         def load(name, address=served):
             page = context.new_page()
@@ -75,9 +62,8 @@ def opened(served):
             page.wait_for_selector(".lab-table")
             return page
 
-        yield load
-        chromium.close()
-    assert asked == []
+        with asking_only(context, f"http://{HOST}:"):
+            yield load
 
 
 def number(page, name, place=0):

@@ -12,6 +12,7 @@ from attnlaw.base.errors import InputError
 from attnlaw.base.shown import cell
 from attnlaw.lab import heads, shown
 from attnlaw.lab.desk import Desk
+from attnlaw.lab.serve import Application
 from attnlaw.lab.training import Training
 
 EXAMPLE = "examples/tiny-decoder"
@@ -141,3 +142,16 @@ def test_a_matrix_without_heads_needs_none():
     assert (same.values == laid.spectrum.values).all()
     with pytest.raises(InputError, match="found 4 matrices, expected one"):
         attnlaw.spectrum_at(EXAMPLE, layer=1, kind="qk")
+
+
+def test_packages_are_asked_for_plugins_once(monkeypatch):
+    from marimo._entrypoints import registry
+    from marimo._runtime.executor.evaluator import resolve_executor
+
+    asked = []
+    monkeypatch.setattr(registry, "get_entry_points", lambda group: asked.append(group) or [])
+    Application("learn")
+    resolve_executor()
+    Application("learn")
+    resolve_executor()
+    assert asked == ["marimo.cell.executor"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from learning.untied_cases import UNTIED
 
 from attnlaw.learning.agreement import agreement
 from attnlaw.learning.convex_training import train_splitting
@@ -17,16 +18,6 @@ from attnlaw.learning.risk import Risk
 from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.training_data import draw_risk
-
-ROWS = (
-    (0.5, 0.5, 0.5, 0.2),
-    (0.3, 0.6, 0.5, 0.5),
-    (0.5, 1.2, 0.5, 0.6),
-    (0.3, 0.4, 0.0, 0.02),
-    (1.0, 0.8, 0.2, 0.1),
-    (0.2, 2.0, 1.0, 1.5),
-    (0.1, 0.2, 0.5, 0.6),
-)
 
 
 def untied(k0: float, alpha: float, noise: float, decay: float, **more) -> Problem:
@@ -181,7 +172,7 @@ def test_pairs_of_tokens_agree(pairs: str, tokens: int) -> None:
 def test_gaussian_sensing_extrapolates_to_the_limit() -> None:
     """All rows, a line in 1/d through d = 40 and 60, seeds 0 to 7 each: root mean square of 42 scores."""
     scores = {}
-    for row in ROWS:
+    for row in UNTIED:
         problem = untied(*row)
         measured = [simulate(problem, size=size, seeds=8, sensing="ginibre") for size in (40, 60)]
         found = agreement(state_evolution(problem), measured)

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from models.small import VOCABULARY
 from packaging.version import Version
 from transformers.activations import ACT2FN
 
@@ -29,7 +30,6 @@ from attnlaw.models.model import Model
 from attnlaw.models.norms import LAYER, NONE, Norm, Rotary
 
 TOLERANCE = 1e-12
-VOCABULARY = 40
 # Of a small decoder with grouped queries.
 SIZES = {
     "vocab_size": VOCABULARY,

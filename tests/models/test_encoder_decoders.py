@@ -8,53 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 from models.forward_pass import (
-    VOCABULARY,
     check,
     make,
     recording,
     require_transformers,
     tokens,
 )
+from models.small import BART, T5
 
 from attnlaw.models.open import open_model
 
-T5_SIZES = {
-    "vocab_size": VOCABULARY,
-    "d_model": 24,
-    "d_kv": 5,  # heads times this is not the hidden size
-    "d_ff": 36,
-    "num_layers": 2,
-    "num_decoder_layers": 3,
-    "num_heads": 4,
-    "decoder_start_token_id": 0,
-}
-BART_SIZES = {
-    "vocab_size": VOCABULARY,
-    "d_model": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 6,
-    "encoder_ffn_dim": 36,
-    "decoder_ffn_dim": 30,
-    "max_position_embeddings": 16,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-}
-
-
 CASES: dict[str, tuple[str, dict[str, Any], set[str], str]] = {
-    "t5": ("T5ForConditionalGeneration", T5_SIZES, {"pre-norm"}, "relu"),
+    "t5": ("T5ForConditionalGeneration", T5, {"pre-norm"}, "relu"),
     "t5 gated": (
         "T5ForConditionalGeneration",
-        T5_SIZES | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
         {"pre-norm", "gated feed-forward"},
         "gelu_new",
     ),
-    "bart": ("BartForConditionalGeneration", BART_SIZES, set(), "gelu"),
-    "mbart": ("MBartForConditionalGeneration", BART_SIZES, {"pre-norm"}, "gelu"),
+    "bart": ("BartForConditionalGeneration", BART, set(), "gelu"),
+    "mbart": ("MBartForConditionalGeneration", BART, {"pre-norm"}, "gelu"),
 }
 
 
@@ -81,7 +54,7 @@ def test_the_position_bias_of_t5_is_added_to_the_scores_and_is_no_part_of_qk(
 ) -> None:
     """With its bias on, T5's scores differ from QK by the bias alone, the same for every input."""
     require_transformers("5.22", "T5's scores in float64")
-    module = make("T5EncoderModel", **T5_SIZES)
+    module = make("T5EncoderModel", **T5)
     bias = module.get_submodule("encoder.block.0.layer.0.SelfAttention.relative_attention_bias")
     bias.weight.data.normal_()
     with recording(module, monkeypatch) as run:

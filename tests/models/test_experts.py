@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from models.forward_pass import (
-    VOCABULARY,
     Names,
     check_attention,
     check_norm,
@@ -23,6 +22,7 @@ from models.forward_pass import (
     require_transformers,
     tokens,
 )
+from models.small import LATENT, PLAIN, VOCABULARY
 from models.spoiled import refusal
 from safetensors.torch import load_file, save_file
 
@@ -31,29 +31,9 @@ from attnlaw.models.blocks import FeedForward
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 24,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "intermediate_size": 36,
-    "num_experts_per_tok": 1,
-}
+SIZES = PLAIN | {"vocab_size": VOCABULARY, "num_experts_per_tok": 1}
 GROUPED = SIZES | {"num_key_value_heads": 2}
-DEEPSEEK = SIZES | {
-    "num_key_value_heads": 4,
-    "n_routed_experts": 3,
-    "n_group": 1,
-    "topk_group": 1,
-    "first_k_dense_replace": 1,
-    "q_lora_rank": 10,
-    "kv_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 6,
-    "v_head_dim": 5,
-    "moe_intermediate_size": 20,
-    "n_shared_experts": 2,
-}
+DEEPSEEK = SIZES | LATENT
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0}
 # class, sizes, layers with experts, weight of the shared expert (a sigmoid gate at 0 in Qwen2)
 CASES: dict[str, tuple[str, dict[str, Any], list[int], float]] = {

@@ -10,19 +10,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from models.forward_pass import VOCABULARY, Run, check, make, recording, tokens
+from models.forward_pass import Run, check, make, recording, tokens
+from models.small import PLAIN, VOCABULARY
 
 from attnlaw.models.blocks import Attention
 from attnlaw.models.open import open_model
 
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 24,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "intermediate_size": 36,
-    "pad_token_id": 1,
-}
+SIZES = PLAIN | {"vocab_size": VOCABULARY, "pad_token_id": 1}
 GROUPED = SIZES | {"num_key_value_heads": 2}
 
 

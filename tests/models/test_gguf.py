@@ -10,6 +10,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+from models.small import TO_HUGGING_FACE
 from models.spoiled import refusal
 from real_checkpoints import real_checkpoint
 from safetensors.numpy import save_file
@@ -21,15 +22,6 @@ from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
 
 Arrays = dict[str, np.ndarray]
-TO_HUGGING_FACE = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 HEADS, KV_HEADS, SIZE = 9, 3, 64
 
 

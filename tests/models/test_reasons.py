@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from models.forward_pass import SIZES, VOCABULARY, make
+from models.forward_pass import SIZES, make
+from models.small import VOCABULARY
 from models.spoiled import CONFIG, bert_state, config_with, refusal, write_good
 from safetensors.torch import load_file, save_file
 

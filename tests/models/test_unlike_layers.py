@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models.forward_pass import SIZES, VOCABULARY, check, make, recording, require_transformers, tokens
+from models.forward_pass import SIZES, check, make, recording, require_transformers, tokens
+from models.small import VOCABULARY
 from models.spoiled import refusal
 from safetensors.torch import load_file, save_file
 

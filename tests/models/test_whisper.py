@@ -8,27 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from models.forward_pass import VOCABULARY, check, make, recording, tokens
+from models.forward_pass import check, make, recording, tokens
+from models.small import WHISPER
 
 from attnlaw.models.open import open_model
 
-WHISPER_SIZES = {
-    "vocab_size": VOCABULARY,
-    "d_model": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 6,
-    "encoder_ffn_dim": 36,
-    "decoder_ffn_dim": 30,
-    "num_mel_bins": 8,
-    "max_source_positions": 9,
-    "max_target_positions": 16,
-    "pad_token_id": 1,
-    "decoder_start_token_id": 2,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-}
+WHISPER_SIZES = WHISPER | {"eos_token_id": 0}
 TO_OPENAI = (
     (r"^model\.", ""),
     (r"\.layers\.", ".blocks."),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from models.forward_pass import VOCABULARY, check, make, recording, tokens
-from models.test_encoder_decoders import BART_SIZES, T5_SIZES
+from models.forward_pass import check, make, recording, tokens
+from models.small import BART, T5, VOCABULARY
 from models.test_families import GEMMA
 from models.test_reasons import TOWERS
 from safetensors.torch import load_file, save_file
@@ -19,7 +19,7 @@ from attnlaw.models.open import open_model
 
 def test_led_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both stacks against the model, Longformer's band of scores in the encoder."""
-    module = make("LEDForConditionalGeneration", **BART_SIZES | {"attention_window": 4})
+    module = make("LEDForConditionalGeneration", **BART | {"attention_window": 4})
     ids = tokens()["input_ids"]
     with recording(module, monkeypatch) as run:
         module(input_ids=ids[:, :4].repeat(1, 2), decoder_input_ids=ids[:, :5])
@@ -41,7 +41,7 @@ def renamed(folder: Path, old: str, new: str) -> Path:
 
 
 def test_a_stack_that_no_table_names_is_counted_and_there_are_no_proxies(tmp_path: Path) -> None:
-    make("BartForConditionalGeneration", **BART_SIZES).save_pretrained(tmp_path)
+    make("BartForConditionalGeneration", **BART).save_pretrained(tmp_path)
     whole = audit(tmp_path, jobs=1).summary
     renamed(tmp_path, "encoder.layers.", "encoder.storeys.")
     found = audit(tmp_path, jobs=1)
@@ -55,7 +55,7 @@ def test_a_stack_that_no_table_names_is_counted_and_there_are_no_proxies(tmp_pat
 
 def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path: Path) -> None:
     """Under names of their own; what data pass is read whole."""
-    make("BartForConditionalGeneration", **BART_SIZES).save_pretrained(tmp_path)
+    make("BartForConditionalGeneration", **BART).save_pretrained(tmp_path)
     state = load_file(tmp_path / "model.safetensors")
     own = "model.encoder.layers.0.self_attn.q_proj.weight"
     save_file(
@@ -67,7 +67,7 @@ def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path:
 
 
 def test_part_of_a_model_says_so(tmp_path: Path) -> None:
-    make("T5EncoderModel", **T5_SIZES).save_pretrained(tmp_path)
+    make("T5EncoderModel", **T5).save_pretrained(tmp_path)
     model = open_model(tmp_path)
     assert model.warnings == ("the checkpoint holds no decoder: the rest is read as the model",)
     assert model.network.unread is None

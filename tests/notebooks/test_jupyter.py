@@ -6,6 +6,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
+from accessible import CHROMIUM, open_browser
 from notebooks.cells import notebook_of
 
 import attnlaw
@@ -70,9 +71,6 @@ def test_progress_waits_draws_now_and_then_and_takes_itself_away(monkeypatch):
 
 
 def test_the_page_of_the_notebook_needs_no_network(executed, tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api")
-    from report.test_browser import CHROMIUM
-
     if CHROMIUM is None:
         pytest.skip("no chromium")
     from nbconvert import HTMLExporter
@@ -80,8 +78,7 @@ def test_the_page_of_the_notebook_needs_no_network(executed, tmp_path):
     page = tmp_path / "results.html"
     exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")
     page.write_text(exporter.from_notebook_node(executed)[0], encoding="utf-8")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with open_browser() as browser:
         context = browser.new_context(viewport={"width": 1000, "height": 1400})
         context.set_offline(True)
         tab = context.new_page()
@@ -89,7 +86,6 @@ def test_the_page_of_the_notebook_needs_no_network(executed, tmp_path):
         drawn = [box.bounding_box() for box in tab.locator(".jp-OutputArea svg, .jp-RenderedSVG img").all()]
         words = tab.inner_text("body")
         tab.screenshot(path=tmp_path / "results.png", full_page=True)
-        browser.close()
     assert len(drawn) == 3
     assert all(box["width"] > 200 and box["height"] > 100 for box in drawn)
     assert "Error" not in words

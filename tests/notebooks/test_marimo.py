@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from report.test_browser import CHROMIUM
+from accessible import CHROMIUM, asking_only, open_browser
 
 import attnlaw
 from attnlaw.base.shown import cell
@@ -80,30 +80,17 @@ def address(tmp_path_factory):
 
 
 def test_results_are_tables_and_charts(address, tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api")
-    asked = []
-
-    def guard(route):
-        if route.request.url.startswith(address):
-            route.continue_()
-        else:
-            asked.append(route.request.url)
-            route.abort()
-
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with open_browser() as browser:
         page = browser.new_page(viewport={"width": 1100, "height": 1600})
         page.set_default_timeout(90_000)
-        page.route("**/*", guard)
-        page.goto(address)
-        page.wait_for_selector("text=1 of 3")
-        page.wait_for_function("document.querySelectorAll('img[src^=\"data:image/svg\"]').length === 2")
-        widths = page.evaluate("[...document.querySelectorAll('img')].map((one) => one.naturalWidth)")
-        words = page.inner_text("body")
-        bar = page.locator("progress").first.evaluate("one => [one.value, one.max]")
-        page.screenshot(path=tmp_path / "marimo.png", full_page=True)
-        browser.close()
-    assert asked == []
+        with asking_only(page, address):
+            page.goto(address)
+            page.wait_for_selector("text=1 of 3")
+            page.wait_for_function("document.querySelectorAll('img[src^=\"data:image/svg\"]').length === 2")
+            widths = page.evaluate("[...document.querySelectorAll('img')].map((one) => one.naturalWidth)")
+            words = page.inner_text("body")
+            bar = page.locator("progress").first.evaluate("one => [one.value, one.max]")
+            page.screenshot(path=tmp_path / "marimo.png", full_page=True)
     assert bar == [1, 3]
     assert min(widths) > 200
     for alpha, noise in ((0.3, 0.5), (0.4, 0.5)):

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 import vl_convert
+from models.small import bert_weights
 from report.charts_of import as_rows, assert_renders, spec_of, values_of
 
 from attnlaw import audit
@@ -18,18 +19,7 @@ from attnlaw.report.style import whole_axis
 
 
 def state(depth, width, seed, gain=0.3):
-    rng = np.random.default_rng([depth, width, seed])
-    shapes = {
-        **{f"attention.self.{part}": (width, width) for part in ("query", "key", "value")},
-        "attention.output.dense": (width, width),
-        "intermediate.dense": (2 * width, width),
-        "output.dense": (width, 2 * width),
-    }
-    return {
-        f"bert.encoder.layer.{layer}.{name}.weight": gain * rng.standard_normal(shape)
-        for layer in range(depth)
-        for name, shape in shapes.items()
-    }
+    return bert_weights(np.random.default_rng([depth, width, seed]), depth, width, gain)
 
 
 @pytest.fixture(scope="module")

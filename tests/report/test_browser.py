@@ -1,22 +1,20 @@
 """The report in a real browser (Debian's chromium), with the network cut: what a reader sees and does."""
 
 import csv
-import os
 import re
-import shutil
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from accessible import CHROMIUM, open_browser
 from report.charts_of import as_rows
 
 import attnlaw
 from attnlaw.report.audited import AuditRows
 from attnlaw.report.page import audit_page, rows_page
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,
     reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
@@ -74,11 +72,8 @@ def pages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with open_browser() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,28 @@
 """`write_report`: pages from saved rows of every kind, and one clear line where there are none."""
 
 import json
+import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
-from report.charts_of import data_of, study_of
+from report.charts_of import data_of, study_of, values_of
 from safetensors.numpy import save_file
 
 import attnlaw
 from attnlaw import study
+from attnlaw.base.errors import InputError
+from attnlaw.base.estimate import Estimate
 from attnlaw.base.results import STORE
 from attnlaw.bounds import BOUNDS
 from attnlaw.fits import LAWS
 from attnlaw.report.read import read_saved
 from attnlaw.report.read_audit import read_audit
-from attnlaw.report.write import write_report
+from attnlaw.report.write import figures_in_hand, figures_of, save, write_report
 from attnlaw.study.file import read_study
+from attnlaw.verbs import verb
 
 ALPHAS = (0.1, 0.2, 0.4)
 SETTING = {"tokens": 1, "output": "linear", "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1}
@@ -273,8 +278,7 @@ def test_half_of_the_fits_draws_no_curves(tmp_path):
 
 
 def test_a_page_of_several_runs_names_them(tmp_path):
-    from attnlaw.report.write import save, write_files
-    from attnlaw.verbs import verb
+    from attnlaw.report.write import write_files
 
     learn = verb("learn")
     cases = [learn.settings(alpha=alpha) for alpha in (0.1, 0.2)]
@@ -289,3 +293,30 @@ def test_a_page_of_several_runs_names_them(tmp_path):
     assert '"run": ["run", "run", "second", "second"]' in source
     page = write_report([tmp_path / "a/run", tmp_path / "b/run"], tmp_path / "alike")
     assert "a/run: What attention learns</h2>" in page.read_text()  # two that end alike
+
+
+def test_rows_in_hand_are_drawn_as_those_that_were_written(tmp_path):
+    learn = verb("learn")
+    cases = learn.cases({"alpha": [0.1, 0.2, 0.3], "noise": 0.5})
+    trained = learn.beside.cases({"alpha": [0.2, 0.3], "noise": 0.5, "simulate": 6, "seeds": 2})
+    results = [*learn.run(cases[:2], lambda *_: None), InputError("of no use")]
+    done = [
+        (learn, list(zip(cases, results, strict=True))),
+        (learn.beside, list(zip(trained, learn.beside.run(trained, lambda *_: None), strict=True))),
+    ]
+    save(done, tmp_path)
+    hand, saved = figures_in_hand(done), figures_of(read_saved(tmp_path).sources)
+    assert [figure.name for figure in hand] == [figure.name for figure in saved]
+    for one, other in zip(hand, saved, strict=True):
+        assert one.draw().to_dict() == other.draw().to_dict()
+        assert one.legend == other.legend
+
+
+def test_what_is_no_number_is_not_drawn():
+    learn = verb("learn")
+    cases = learn.cases({"alpha": [0.1, 0.2, 0.3]})
+    found = list(learn.run(cases, lambda *_: None))
+    found[1] = replace(found[1], estimation_error=Estimate(math.nan, math.nan))
+    figure, *_ = figures_in_hand([(learn, list(zip(cases, found, strict=True)))])
+    (rows, *_) = values_of(figure.draw().to_dict())
+    assert [row["x"] for row in rows] == [0.1, 0.3]

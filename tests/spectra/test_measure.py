@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from models.small import llama_weights
 from oracles import extended_svd
 from real_checkpoints import real_checkpoint
 from scipy.linalg import svdvals
@@ -93,20 +94,7 @@ def test_every_singular_value_of_every_matrix_of_a_trained_model(name):
 def tiny(heads=4, kv_heads=2, hidden=8, size=3, width=10, layers=2, seed=0):
     """A LLaMA-style state dict with grouped queries and a gated feed-forward."""
     rng = np.random.default_rng(seed)
-    shapes = {
-        "self_attn.q_proj": (heads * size, hidden),
-        "self_attn.k_proj": (kv_heads * size, hidden),
-        "self_attn.v_proj": (kv_heads * size, hidden),
-        "self_attn.o_proj": (hidden, heads * size),
-        "mlp.gate_proj": (width, hidden),
-        "mlp.up_proj": (width, hidden),
-        "mlp.down_proj": (hidden, width),
-    }
-    tensors = {
-        f"model.layers.{layer}.{name}.weight": rng.standard_normal(shape)
-        for layer in range(layers)
-        for name, shape in shapes.items()
-    }
+    tensors = llama_weights(rng, layers, heads, kv_heads, hidden, size, width)
     return tensors | {"model.embed_tokens.weight": rng.standard_normal((11, hidden))}
 
 

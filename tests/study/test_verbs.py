@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from command.in_process import invoke
+from models.small import DECODER_MAP
 from safetensors.numpy import load_file, save_file
 from scipy import stats
 
@@ -35,16 +36,7 @@ from attnlaw.study import read_study, run
 from attnlaw.verbs import verb
 
 TINY = Path("examples/tiny-decoder").absolute()
-MAP = """
-name = "mine"
-stored_out_in = false
-[[stacks]]
-layer = "h.{layer}."
-heads = "n_head"
-depth = ["n_layer"]
-attention = { "query,key,value" = "attn.c_attn.weight", output = "attn.last.weight" }
-feed_forward = [{ in = "mlp.first.weight", out = "mlp.last.weight" }]
-"""
+MAP = DECODER_MAP.replace("mlp.c_fc", "mlp.first").replace("c_proj", "last")
 
 
 def rows(folder: Path, text: str) -> pl.DataFrame:
