@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlaw.numerics import two_stage
+from attnlaw.numerics import openblas, two_stage
 from attnlaw.numerics.two_stage import symmetric_eigenvalues
 
 
@@ -16,7 +16,7 @@ def made(values: np.ndarray, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    if two_stage._library() is None:
+    if openblas.library() is None:
         pytest.skip("this build of scipy has no two-stage routines")
     monkeypatch.setattr(two_stage, "LARGE", 1)
 
@@ -59,6 +59,6 @@ def test_one_row_is_its_own_eigenvalue() -> None:
 
 def test_without_the_routines_the_plain_route_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(two_stage, "LARGE", 1)
-    monkeypatch.setattr(two_stage, "_library", lambda: None)
+    monkeypatch.setattr(openblas, "library", lambda: None)
     matrix = made(np.arange(1.0, 21))
     assert np.array_equal(symmetric_eigenvalues(matrix), np.linalg.eigvalsh(matrix))

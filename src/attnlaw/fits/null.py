@@ -28,13 +28,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigvalsh_tridiagonal
 from scipy.special import betaln
 
 from attnlaw.fits.values import inner_size, obstacle, without_round_off
 from attnlaw.laws.head_null import HeadNull
 from attnlaw.laws.law import Law
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.numerics.tridiagonal import tridiagonal_eigenvalues
 from attnlaw.spectra.spectrum import Spectrum
 
 Reals = NDArray[np.float64]
@@ -309,6 +309,6 @@ def _matrix_draws(low: int, high: int, draws: int, rng: np.random.Generator) -> 
         diagonal = rng.chisquare(high - steps)
         below = rng.chisquare(low - 1 - steps[:-1])
         gram = diagonal + np.concatenate([[0.0], below])
-        squares = eigvalsh_tridiagonal(gram, np.sqrt(diagonal[:-1] * below), lapack_driver="sterf")
+        squares = tridiagonal_eigenvalues(gram, np.sqrt(diagonal[:-1] * below))
         values[draw] = np.sqrt(np.maximum(squares[::-1], 0.0))
     return values

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import get_blas_funcs, svdvals
+from scipy.linalg import svdvals
 
 from attnlaw.base.estimate import Estimate
 from attnlaw.models.norms import Fold
+from attnlaw.numerics.gram import add_gram
 from attnlaw.numerics.two_stage import symmetric_eigenvalues
 from attnlaw.spectra.applied import applied_matrix
 from attnlaw.spectra.precision import CONSTANT, EPS, FLOAT32, FLOAT64, least_ratio
@@ -96,12 +97,9 @@ def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.asarray(wide @ wide.T)
     size = wide.shape[0]
     step = wide.shape[1] if wide.dtype == dtype else max(1, SLAB // size)
-    (update,) = get_blas_funcs(("syrk",), dtype=dtype)
     gram = np.zeros((size, size), dtype, order="F")
     for at in range(0, wide.shape[1], step):
-        slab = wide[:, at : at + step].astype(dtype, copy=False)
-        lies = slab.flags.f_contiguous
-        gram = update(1.0, slab if lies else slab.T, 1.0, gram, not lies, lower=1, overwrite_c=1)
+        add_gram(wide[:, at : at + step].astype(dtype, copy=False), gram)
     if dtype == np.float64:
         for at in range(0, size, 512):  # BLAS leaves the other triangle out
             rows = slice(at, at + 512)

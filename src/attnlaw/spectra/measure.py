@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, zip_longest
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -133,25 +134,31 @@ def tell_expected(model: Model, selection: Selection, jobs: int | None = None) -
 
 
 def measure(
-    model: Model, selection: Selection, jobs: int | None = None, progress: Progress = silent
+    model: Model,
+    selection: Selection,
+    jobs: int | None = None,
+    progress: Progress = silent,
+    beside: Sequence[Callable[[], object]] = (),
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices, whatever the number of threads to the same bits; others are None.
 
     Large ones first, so that no thread waits for one in the end. While a unit is factorised, the tensors of
-    the one that its thread is likely to take next are read into the system's cache.
+    the one that its thread is likely to take next are read into the system's cache. The same threads do what
+    is to be done `beside`, before all else.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
     following = order[jobs or usable_cores() :]
-    work = [
+    work: list[tuple[int, Callable[[], Any]]] = [(0, run) for run in beside]
+    work += [
         (
             units[number].bytes,
             partial(_read_ahead, model, units[number], None if after is None else units[after]),
         )
         for number, after in zip_longest(order, following)
     ]
-    results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
-    found = dict(zip(order, results, strict=True))
+    results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(work)))
+    found = dict(zip(order, results[len(beside) :], strict=True))
     return measured_tree(model, selection, chain(*(found[number] for number in range(len(units)))))
 
 
