@@ -158,6 +158,7 @@ def test_averages_are_those_of_dense_matrices(tokens: int, beta: float) -> None:
     for V in (0.5, 20.0):
         found, wanted = (vars(channel.average(0.4, 0.7, V)) for channel in (fast, dense))
         assert found == pytest.approx(wanted, rel=1e-12)
+        assert fast.response(0.4, 0.7, V) == pytest.approx(dense.response(0.4, 0.7, V), rel=1e-12)
 
 
 @pytest.mark.parametrize("tokens", [2, 3])

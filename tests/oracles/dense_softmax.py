@@ -147,15 +147,20 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
 class DenseChannel(softmax._Channel):
     """The averages by `tr[(I + V H K)^-1 H K]` and `tr[(I + V H K)^-1 B K]` as they are written."""
 
-    def average(self, E: float, theta: float, V: float) -> Order:
-        problem, K = self.problem, self.K
+    def _minima(self, E: float, theta: float, V: float) -> tuple[Reals, Reals]:
+        """The proximal points, and the labels, draws on the first axis."""
         omega, labels = self.student(E, theta).T.copy(), np.moveaxis(self.labels, -1, 0).copy()
         if self.calls % softmax.REFRESH == 0 or not self.starts:
             self.starts = [omega, self.shown.T.copy()]
         self.calls += 1
-        found = [local_minimum(start, omega, labels, self.inverse / V, problem.beta) for start in self.starts]
+        beta = self.problem.beta
+        found = [local_minimum(start, omega, labels, self.inverse / V, beta) for start in self.starts]
         self.starts = [v for v, _ in found]
-        p = np.where((found[0][1] <= found[1][1])[:, None], found[0][0], found[1][0])
+        return np.where((found[0][1] <= found[1][1])[:, None], found[0][0], found[1][0]), labels
+
+    def average(self, E: float, theta: float, V: float) -> Order:
+        problem, K = self.problem, self.K
+        p, labels = self._minima(E, theta, V)
         gradient, hessian = derivatives(p, labels, problem.beta)
         HK, BK = hessian @ K, label_response(p, labels, problem.beta) @ K
         size = K.shape[0]
@@ -166,3 +171,10 @@ class DenseChannel(softmax._Channel):
         power = np.einsum("np,pq,nq->n", gradient, K, gradient).mean()
         scale, train = 2 * problem.alpha, loss(p, labels, problem.beta).mean()
         return Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
+
+    def response(self, E: float, theta: float, V: float) -> float:
+        """`2 alpha tr[(K G)^2]` with `G = (I + V H K)^-1 H`."""
+        p, labels = self._minima(E, theta, V)
+        hessian = derivatives(p, labels, self.problem.beta)[1]
+        product = self.K @ np.linalg.solve(np.eye(self.K.shape[0]) + V * hessian @ self.K, hessian)
+        return float(2 * self.problem.alpha * np.trace(product @ product, axis1=1, axis2=2).mean())
