@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from attnlaw.base.estimate import Estimate, Range
@@ -43,7 +44,7 @@ class Quantity:
         words = self.name.replace("_", " ")
         return f"{words} {self.symbol}" if self.symbol else words
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, str]:
         """Its columns with their kinds: `x`, and beside it `x_error`, or `x_low` and `x_high`."""
         beside = ("error",) if self.error else ("low", "high") if self.range else ()
