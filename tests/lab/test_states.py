@@ -154,4 +154,4 @@ def test_packages_are_asked_for_plugins_once(monkeypatch):
     resolve_executor()
     Application("learn")
     resolve_executor()
-    assert asked == ["marimo.cell.executor"]
+    assert asked.count("marimo.cell.executor") == 1

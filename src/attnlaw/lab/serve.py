@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ class Application:
     def __init__(self, page: str, path: str | None = None) -> None:
         import marimo
 
+        _look_for_plugins_once()
         self.page, self.path = page, path
         self.apps: dict[str, Any] = {
             name: marimo.create_asgi_app(quiet=True, include_code=False, html_head=_head())
@@ -53,6 +56,18 @@ class Application:
                 state: Any = getattr(getattr(route, "app", None), "state", None)
                 if hasattr(state, "session_manager"):
                     await state.session_manager.shutdown()
+
+
+def _look_for_plugins_once() -> None:
+    """Have marimo read the metadata of installed packages once, not whenever cells run.
+
+    It is marimo's own affair: a version that keeps it elsewhere is left as it is.
+    """
+    with suppress(ImportError, AttributeError):
+        from marimo._entrypoints import registry
+
+        if not hasattr(registry.get_entry_points, "cache_info"):
+            registry.get_entry_points = cache(registry.get_entry_points)
 
 
 def _head() -> str:

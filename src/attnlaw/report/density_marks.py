@@ -34,7 +34,7 @@ def densities(
         title=legend,
         scale=alt.Scale(domain=names, range=[DASHES.get(name, [1, 0]) for name in names]),
     )
-    base = alt.Chart(inline(rows.to_dicts())).mark_line().encode(x=alt.X("x:Q", title=x), color=hue)
+    base = alt.Chart(inline(rows)).mark_line().encode(x=alt.X("x:Q", title=x), color=hue)
     panels = [base.encode(y=alt.Y("density:Q", title="density"), strokeDash=dash).properties(title=title)]
     if ratio is not None:
         scale, axis = alt.Scale(type="log"), alt.Axis(tickCount=5)
@@ -73,15 +73,17 @@ def spectrum(
         layers.append(
             drawn.mark_bar(stroke="white", strokeWidth=0.3).encode(
                 x=alt.X("left:Q", title=x),
-                x2="right:Q",
+                x2=alt.X2("right:Q"),
                 y=alt.Y("floor:Q", title="density"),
-                y2="height:Q",
+                y2=alt.Y2("height:Q"),
                 fill=filled,
             )
         )
     if density.height or atom > 0 or not layers:  # nothing but an atom is a theory, too
-        line = alt.Chart(inline(density.to_dicts())).mark_line(color=PALETTE[0], clip=True)
-        line = line.encode(x=alt.X("x:Q", title=x), y=alt.Y("density:Q", title="density"), detail="detail:N")
+        line = alt.Chart(inline(density)).mark_line(color=PALETTE[0], clip=True)
+        line = line.encode(
+            x=alt.X("x:Q", title=x), y=alt.Y("density:Q", title="density"), detail=alt.Detail("detail:N")
+        )
         layers.append(theory(line, PALETTE[0]))
     if outliers:
         marks = alt.Chart(
@@ -94,10 +96,12 @@ def spectrum(
             legend=alt.Legend(symbolFillColor=PALETTE[1], symbolStrokeColor=PALETTE[1]),
         )
         layers.append(
-            marks.mark_point(size=60, filled=True, color=PALETTE[1]).encode(x="x:Q", y="y:Q", shape=shape)
+            marks.mark_point(size=60, filled=True, color=PALETTE[1]).encode(
+                x=alt.X("x:Q"), y=alt.Y("y:Q"), shape=shape
+            )
         )
     title = f"weight at zero: {', '.join(weights)}" if weights else ""
-    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
+    return alt.layer(*layers, width=WIDTH, height=HEIGHT, title=title)
 
 
 def histogram(kept: Any, beside: Any, total: int, name: str) -> list[dict[str, Any]]:

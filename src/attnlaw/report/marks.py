@@ -25,7 +25,7 @@ class Figure:
     """A chart with its name, title and caption, the same for a page and for a paper.
 
     `draw` makes an altair chart; `on_page` is False where the page shows the same and lets a reader choose.
-    `model` is the one it shows, where there are several; `settings` are those behind it, `version` is the
+    `model` is the one it shows, where there are several; `settings` tells those behind it, `version` is the
     attnlaw that computed them.
     """
 
@@ -35,13 +35,14 @@ class Figure:
     draw: Callable[[], Any]
     on_page: bool = True
     model: str | None = None
-    settings: str = ""
+    settings: Callable[[], str] = str
     version: str = ""
 
     @property
     def legend(self) -> str:
         """What a file beside the figure tells: title, caption, settings and versions."""
-        told = f"Settings: {self.settings}." if self.settings else ""
+        settings = self.settings()
+        told = f"Settings: {settings}." if settings else ""
         computed = f"Computed by attnlaw {self.version}, drawn" if self.version else "Drawn"
         lines = [f"{self.title}. {self.caption}".strip(), told, f"{computed} by attnlaw {version()}."]
         return "\n".join(filter(None, lines)) + "\n"

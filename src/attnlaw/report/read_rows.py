@@ -58,13 +58,6 @@ def read_command(folder: Path, name: str) -> Saved:
     return replace(saved, listed=first.drop("case"))
 
 
-def rows_in_hand(rows: pl.DataFrame, tables: Mapping[str, pl.DataFrame], name: str) -> Saved:
-    """The same of rows that were never written."""
-    here = Path(name)
-    written = _Written(here, "case", lambda table, own: iter([tables[table]] if table in tables else []), "")
-    return _checked(here, _placed(rows), written)
-
-
 def _placed(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with their places, by which tables know them."""
     return rows.with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -108,11 +101,8 @@ def _checked(folder: Path, rows: pl.DataFrame, written: _Written) -> Saved:
     paths = [f"{table.name}_part" for one in verbs for table in one.tables]  # of tables, in a study's store
     rows = without_nan(rows.drop(paths, strict=False), *infinite)
     sources = {one.name: _source(one, rows, written) for one in verbs}
-    shown = [source for source in sources.values() if source.rows.height]
-    below = {source.verb.beside.name for source in shown if source.verb.beside is not None}
-    drawn = [_with_beside(source, sources) for source in shown if source.verb.name not in below]
     title = " · ".join(dict.fromkeys(one.title for one in verbs if "." not in one.name)) or verbs[0].title
-    return Saved(folder, title, rows, sources=tuple(drawn))
+    return Saved(folder, title, rows, sources=tuple(side_by_side(sources)))
 
 
 def _verb(name: str, where: Path) -> Verb[Any, Any]:
@@ -170,7 +160,13 @@ def _require_possible(one: Verb[Any, Any], rows: pl.DataFrame, written: _Written
                 raise written.bad(str(error)) from error
 
 
+def side_by_side(sources: Mapping[str, Source]) -> list[Source]:
+    """The sources with rows, by the names of their verbs, each with that of the verb beside it."""
+    shown = [source for source in sources.values() if source.rows.height]
+    below = {source.verb.beside.name for source in shown if source.verb.beside is not None}
+    return [_with_beside(source, sources) for source in shown if source.verb.name not in below]
+
+
 def _with_beside(source: Source, sources: Mapping[str, Source]) -> Source:
-    """The source with that of the verb beside it, where its rows are there, too."""
     beside = source.verb.beside
     return source if beside is None else replace(source, beside=sources.get(beside.name))

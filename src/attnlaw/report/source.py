@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, count
 from typing import Any
 
@@ -17,7 +17,7 @@ from attnlaw.base.quantity import Quantity
 from attnlaw.base.settings import declared
 from attnlaw.report.labels import Names, free, text, varied
 from attnlaw.report.marks import Figure, palette
-from attnlaw.report.style import PALETTE
+from attnlaw.report.style import PALETTE, unchecked
 
 VERSION = "attnlaw_version"  # the column
 MOST_VALUES = 6  # of a setting, in words
@@ -80,8 +80,8 @@ class Source:
         model = case.get("model")
         name = f"{chart.name}{self.endings[model]}" if model is not None else chart.name
         told = None if model is None else self.names.of("model", model)
-        title, settings = self.title(chart, case), self.told_settings(case)
-        return Figure(name, title, caption, draw, chart.on_page, told, settings, self.version)
+        title, settings = self.title(chart, case), partial(self.told_settings, case)
+        return Figure(name, title, caption, unchecked(draw), chart.on_page, told, settings, self.version)
 
     @cached_property
     def version(self) -> str:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, wraps
 from importlib.resources import files
 from itertools import count
 from typing import Any
 
+import polars as pl
+
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import to_json
+from attnlaw.report.compiled import compiled
 
 # Arimo ships here: subscripts, Greek and the signs of norms are in it, so that a label is of one font.
 FONT = "Arimo, Helvetica, Arial, sans-serif"
@@ -30,6 +33,22 @@ THEMED = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)} | 
     "#666": "var(--soft)",
     "#888888": "var(--soft)",
     "#b8c9d9": "var(--bars)",
+}
+HOUSE: dict[str, Any] = {
+    "font": FONT,
+    "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
+    "axis": {"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
+    "legend": {
+        "labelFontSize": 10,
+        "titleFontSize": 10,
+        "titleFontWeight": "normal",
+        "labelLimit": 0,
+        "titleLimit": 0,
+    },
+    "text": {"fontSize": 10},
+    "title": {"fontSize": 12, "fontWeight": "normal", "anchor": "start"},
+    "line": {"strokeWidth": 1.6},
+    "view": {"strokeOpacity": 0.3},
 }
 TEXT = "var(--ink)"
 QUIET = "var(--soft)"
@@ -56,12 +75,33 @@ DESCRIBED = re.compile(
 )
 
 
-def inline(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Rows as the data of a chart, in one string: altair copies and checks lists of rows again and again."""
+def inline(rows: pl.DataFrame | Sequence[Mapping[str, Any]]) -> Any:
+    """Rows as the data of a chart, in one string: altair copies and checks lists of rows again and again.
+
+    What JSON cannot hold, infinities among them, is null.
+    """
     import altair as alt
 
-    known = [{name: finite(value) for name, value in row.items()} for row in rows]
-    return alt.Data(values=to_json(known, indent=None), format=alt.DataFormat(type="json"))
+    return alt.Data(values=_json(rows), format=alt.DataFormat(type="json"))
+
+
+def _json(rows: pl.DataFrame | Sequence[Mapping[str, Any]]) -> str:
+    if isinstance(rows, pl.DataFrame):
+        return rows.write_json()
+    return to_json([{name: finite(value) for name, value in row.items()} for row in rows], indent=None)
+
+
+def unchecked(draw: Callable[[], Any]) -> Callable[[], Any]:
+    """The drawing without altair's check of each part as it is made, which takes most of its time."""
+
+    @wraps(draw)
+    def drawn() -> Any:
+        from altair.utils.schemapi import debug_mode
+
+        with debug_mode(False):
+            return draw()
+
+    return drawn
 
 
 def finite(value: Any) -> Any:
@@ -120,7 +160,7 @@ def drawer() -> Any:
 def drawn_svg(spec: dict[str, Any]) -> str:
     """The chart of a specification as SVG; an `InputError` where Vega-Lite fails, or leaves it blank."""
     try:
-        drawn: str = drawer().vegalite_to_svg(spec)
+        drawn: str = drawer().vega_to_svg(compiled(spec))
     except ValueError as error:
         lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
         raise _undrawable(lines[0] if lines else "no reason given") from error
@@ -135,35 +175,20 @@ def _undrawable(reason: str) -> InputError:
 
 def styled(chart: Any) -> Any:
     """The chart with the house style applied, in one call: each copies the chart."""
-    return chart.configure(
-        font=FONT,
-        range={"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
-        axis={"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
-        legend={
-            "labelFontSize": 10,
-            "titleFontSize": 10,
-            "titleFontWeight": "normal",
-            "labelLimit": 0,
-            "titleLimit": 0,
-        },
-        text={"fontSize": 10},
-        title={"fontSize": 12, "fontWeight": "normal", "anchor": "start"},
-        line={"strokeWidth": 1.6},
-        view={"strokeOpacity": 0.3},
-    )
+    return chart.configure(**HOUSE)
 
 
 def house_spec(chart: Any) -> dict[str, Any]:
     """The specification of a chart in the house style, under what the chart's own configuration says."""
-    own = chart.to_dict(validate=False)["config"]
-    spec: dict[str, Any] = styled(chart).to_dict()
-    spec["config"] = _merged(spec["config"], own)
+    spec: dict[str, Any] = chart.to_dict()
+    spec["config"] = _merged(HOUSE, spec["config"])
     return spec
 
 
 def inline_svg(chart: Any, name: str) -> str:
     """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
-    spec = _themed(styled(chart).to_dict(validate=False))
+    spec = chart.to_dict(validate=False)
+    spec = _themed(spec | {"config": _merged(spec["config"], HOUSE)})
     spec["config"] = _merged(spec["config"], ON_PAGE)
     if not any(key in spec for key in ("hconcat", "vconcat", "concat")):
         # Below a single panel a legend leaves room for the panel on a phone.

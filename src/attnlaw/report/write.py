@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -16,10 +16,10 @@ from attnlaw.base.charts import ENDINGS
 from attnlaw.base.declare import Verb
 from attnlaw.base.errors import InputError
 from attnlaw.base.files import parquet, replace_all, usable_directory
-from attnlaw.base.quantity import columns
+from attnlaw.base.quantity import Table, columns
 from attnlaw.base.results import ROWS, save_results
-from attnlaw.base.settings import require
-from attnlaw.base.tables import distinct_names, frame, schema_of, short_names
+from attnlaw.base.settings import declared, require
+from attnlaw.base.tables import distinct_names, frame, schema_of, short_names, without_nan
 from attnlaw.report.audited import audit_figures
 from attnlaw.report.charts import figures_of
 from attnlaw.report.compared import diff_page
@@ -31,9 +31,10 @@ from attnlaw.report.marks import Figure
 from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
 from attnlaw.report.paper import save_figure, save_figures
 from attnlaw.report.read import read_saved
-from attnlaw.report.read_rows import rows_in_hand
+from attnlaw.report.read_rows import side_by_side
 from attnlaw.report.saved import Saved
-from attnlaw.report.source import endings
+from attnlaw.report.source import Source, endings
+from attnlaw.report.style import finite
 
 
 def write_report(
@@ -113,8 +114,25 @@ def draw(done: Done, path: Path) -> None:
 
 def figures_in_hand(done: Done) -> list[Figure]:
     """The figures of what was found, before anything is written."""
-    rows, tables = _frames(done, drawn=len(done[0][1]) == 1)
-    return figures_of(rows_in_hand(rows, tables, done[0][0].name).sources)
+    alone = len(done[0][1]) == 1
+    return figures_of(side_by_side({verb.name: _in_hand(verb, pairs, alone) for verb, pairs in done}))
+
+
+def _in_hand(verb: Verb[Any, Any], pairs: Sequence[tuple[Any, Any]], drawn: bool) -> Source:
+    """Rows that were just made, as a chart takes them: they are what the verb declares, and need no check."""
+    infinite = {name for name, one in declared(verb.settings).items() if one.rule.infinite}
+    kept = [(case, found) for case, found in pairs if not isinstance(found, InputError)]
+    rows = [
+        {name: value if name in infinite else finite(value) for name, value in verb.row(*pair).items()}
+        | {"case": place}
+        for place, pair in enumerate(kept)
+    ]
+    tables = {
+        table.name: without_nan(pl.concat(parts, how="diagonal_relaxed"))
+        for table in verb.tables
+        if (parts := _parts(table, dict(enumerate(found for _, found in kept)), drawn))
+    }
+    return Source(verb, frame(rows, schema_of(verb.schema) | {"case": pl.Int64()}), tables, "case")
 
 
 def _files(done: Done) -> dict[str, bytes]:
@@ -123,22 +141,32 @@ def _files(done: Done) -> dict[str, bytes]:
     return {ROWS: parquet(rows)} | {f"{name}.parquet": parquet(table) for name, table in tables.items()}
 
 
-def _frames(done: Done, drawn: bool = False) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
-    """Rows, and tables by name; `case` is the place of a row. `drawn`: also tables for a figure alone."""
+def _frames(done: Done) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+    """Rows, and tables by name; `case` is the place of a row."""
     every = [(verb, *pair) for verb, pairs in done for pair in pairs]
     kinds = {name: kind for verb, _ in done for name, kind in verb.schema.items()}
     tables = {}
     for verb, _ in done:
+        results = {
+            place: found
+            for place, (of, _, found) in enumerate(every)
+            if of is verb and not isinstance(found, InputError)
+        }
         for table in verb.tables:
-            parts = [
-                part.with_columns(case=pl.lit(place, dtype=pl.Int64))
-                for place, (of, _, found) in enumerate(every)
-                if of is verb and not isinstance(found, InputError)
-                if (part := (table.drawn if drawn and table.drawn else table.rows)(found)) is not None
-            ]
-            if parts:
+            if parts := _parts(table, results):
                 tables[table.name] = pl.concat(parts, how="diagonal_relaxed")
     return frame((_row(*one) for one in every), schema_of(kinds)), tables
+
+
+def _parts(table: Table[Any], results: Mapping[int, Any], drawn: bool = False) -> list[pl.DataFrame]:
+    """A table of several results, by their places; `drawn`: also one for a figure alone."""
+    take = table.drawn if drawn and table.drawn else table.rows
+    parts = {place: take(found) for place, found in results.items()}
+    return [
+        part.with_columns(case=pl.lit(place, dtype=pl.Int64))
+        for place, part in parts.items()
+        if part is not None
+    ]
 
 
 def _row(verb: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:
