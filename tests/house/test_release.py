@@ -1,12 +1,17 @@
-"""`make release` tries every verb and every extra: a new one must have a line in shipping/tried.py."""
+"""`make release` tries every verb and every extra: a new one must have a line in shipping/tried.py.
+
+The version stands in one place, and a release is told by the citation and the changelog.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import tomllib
 from pathlib import Path
 
+from attnlaw import __version__
 from attnlaw.command.app import OVER_VERBS
 from attnlaw.verbs import VERBS
 
@@ -21,3 +26,12 @@ def test_every_verb_and_every_extra_is_tried_before_a_release() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {*VERBS, *OVER_VERBS} <= set(tried.COMMANDS)
     assert set(tried.EXTRAS) == set(extras) - set(TOOLS)
+
+
+def test_citation_and_changelog_begin_with_the_released_version() -> None:
+    assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"]
+    if ".dev" in __version__:
+        return
+    for name, pattern in (("CITATION.cff", r"^version: (\S+)$"), ("CHANGELOG.md", r"^## (\S+)$")):
+        told = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert told[:1] == [__version__], name
