@@ -112,17 +112,40 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ("study-atlas", "tables/fits/0/status", "a digest of many statuses; fits.parquet has them one by one"),
     ("audit-approximate", "*", "estimated from 8192 rows on, not from 4096: all values are found faster"),
     ("audit-*", "wrote/figures/shares.*", "shares that are all the same are told, not drawn"),
+    ("*", "*/meaning", "proxies do not rank models, and the words say so"),
+    ("audit-map", "*/warnings/*", "norms that a map leaves out are told first"),
     *(
-        ("fit*", path, "the learned law may be cut by width, too, and holds lower ranks")
+        (command, path, "the learned law may be cut by width, too, and holds lower ranks")
+        for command, before in (
+            ("fit*", "*"),
+            *((audit, "fits.parquet/*") for audit in ("audit-*", "report-audit")),
+            ("study-atlas", "tables/fits/*"),
+        )
         for path in (
-            *("*noise_*", "*threshold*", "*target_rank*", "*learned*", "*/remark", "*/status"),
-            *("curves.parquet/*", "*/law", "*_count", "*/laws/*"),
+            f"{before}{ending}"
+            for ending in (
+                *("noise_*", "threshold*", "target_rank*", "*learned*", "remark", "status"),
+                *("law", "_count", "/laws/*"),
+            )
         )
     ),
+    *(
+        (command, curves, "the learned law may be cut by width, too, and holds lower ranks")
+        for command in ("fit*", "audit-*", "report-audit", "study-atlas")
+        for curves in ("curves.parquet/*", "tables/curves/*")
+    ),
+    ("learn*", "*/residual", "what is left at round-off"),
+    ("study-learn-*", "*/residual", "what is left at round-off"),
     ("limit*", "*/path/*/depth", "the place in the list"),
     ("limit-gram", "*/tokens", "as many as the matrix has rows"),
     ("limit-embeddings", "*/tokens", "as many as ids"),
     ("learn*", "*/problem/target/kind", "said by target_rank or target_exponent"),
+)
+
+# What is equal to so much of itself: commands, how much, and why not in every bit.
+NEAR: tuple[tuple[str, float, str], ...] = (
+    ("learn*", 1e-11, "cases are solved together, and iterations end within 1e-11 of each other"),
+    ("study-learn-*", 1e-11, "cases are solved together, and iterations end within 1e-11 of each other"),
 )
 
 # Values that 0.1.0 left null and 0.2.0 states: command, path, and why.
@@ -246,5 +269,19 @@ def reason(command: str, path: str, is_null: bool) -> str | None:
     """Why a difference at this path is meant, None where it is not; `is_null` where 0.1.0 had no value."""
     for commands, paths, why in (*REASONS, *STATED) if is_null else REASONS:
         if fnmatch.fnmatchcase(command, commands) and fnmatch.fnmatchcase(path, paths):
+            return why
+    return None
+
+
+def near(command: str, old: Any, new: Any) -> str | None:
+    """Why two numbers may differ by as much as they do, None where they may not.
+
+    >>> near("learn", 1.0, 1.0 + 1e-13) is None, near("audit", 1.0, 1.0 + 1e-13) is None
+    (False, True)
+    """
+    if not isinstance(old, float) or not isinstance(new, float):
+        return None
+    for commands, most, why in NEAR:
+        if fnmatch.fnmatchcase(command, commands) and abs(new - old) <= most * abs(old):
             return why
     return None
