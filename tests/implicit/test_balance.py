@@ -314,7 +314,10 @@ def test_scales_beyond_squares_of_float64(power):
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (lambda: factor_balance(np.ones((4, 2)), np.ones((4, 2))), r"shapes \[4, 2\] and \[4, 2\]: expected"),
+        (
+            lambda: factor_balance(np.ones((4, 2)), np.ones((4, 2))),
+            r"left of shape \(4, 2\) and right of shape \(4, 2\); expected rows x d and d x cols",
+        ),
         (
             lambda: factor_balance(np.ones((4, 2)), np.ones((2, 4)), "turned"),
             "gauge 'turned': expected one of",

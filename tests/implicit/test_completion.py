@@ -199,7 +199,10 @@ def test_lines_without_an_entry_are_in_no_component() -> None:
     [
         (lambda: Completion(np.ones((2, 2)), np.zeros((2, 2))), "the mask has no entry"),
         (lambda: Completion(np.zeros((2, 2)), np.ones((2, 2))), "all observed entries are zero"),
-        (lambda: Completion(np.ones((2, 2)), np.ones((2, 3))), r"a matrix \(2, 2\) and a mask \(2, 3\)"),
+        (
+            lambda: Completion(np.ones((2, 2)), np.ones((2, 3))),
+            r"completion: found matrix of shape \(2, 2\) and mask of shape \(2, 3\)",
+        ),
         (lambda: Completion([[np.nan, 1.0]], [[1, 1]]), "not finite; leave it out of the mask"),
         (lambda: Completion(np.ones((2, 2)), np.ones((2, 2)), latent=0), "latent: found 0, expected a whole"),
     ],

@@ -221,7 +221,7 @@ def test_flatness_and_decay_part_above_depth_two():
             "eigenvalue of -1: expected none below 0",
         ),
         (lambda: least_trace([1.0], 1, 2, 2), "depth"),
-        (lambda: least_decay([-1.0], 2), "singular values: expected some, finite and not below 0"),
+        (lambda: least_decay([-1.0], 2), "singular values: expected finite numbers, none negative; give"),
     ],
 )
 def test_bad_input_gets_one_line(call, line):

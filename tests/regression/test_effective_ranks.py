@@ -60,7 +60,9 @@ def test_where_no_tail_is_long_enough() -> None:
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [1.0, -0.1], [np.inf]])
 def test_what_is_no_spectrum(values: list[float]) -> None:
-    with pytest.raises(InputError, match="expected eigenvalues of a covariance"):
+    with pytest.raises(
+        InputError, match="none negative, at least one above 0; give eigenvalues of a covariance"
+    ):
         effective_ranks(values)
 
 

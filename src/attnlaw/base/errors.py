@@ -80,6 +80,44 @@ def needing(what: str, extra: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def telling(
+    what: str, remedy: str, *given: type[BaseException], reason: bool = True, last: bool = False
+) -> Iterator[None]:
+    """Errors of these kinds, those of the system unless given, as one line: what, its reason, what to do.
+
+    Of a reason of several lines it has the first, or the `last`. What is an `InputError` already is let by.
+
+    >>> with telling("w.json: not valid JSON", "restore it", ValueError):
+    ...     int("x")
+    Traceback (most recent call last):
+    ...
+    attnlaw.base.errors.InputError: w.json: not valid JSON (invalid literal for int() ... 'x'); restore it
+    """
+    kinds = given or (OSError,)
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        said = getattr(error, "strerror", None) or str(error)
+        lines = said.strip().splitlines() or [type(error).__name__]
+        told = f" ({lines[-1 if last else 0].strip()})" if reason else ""
+        raise InputError(f"{what}{told}; {remedy}") from error
+
+
+def require_found(there: object, where: object, what: str, remedy: str) -> None:
+    """An `InputError` where something that must be at a place is not there.
+
+    >>> require_found([], "rows.parquet", "audit", "write it again")
+    Traceback (most recent call last):
+    ...
+    attnlaw.base.errors.InputError: rows.parquet: found no audit; write it again
+    """
+    if not there:
+        raise InputError(f"{where}: found no {what}; {remedy}")
+
+
 def as_option(name: str) -> str:
     """A setting as the command line spells it.
 

@@ -13,11 +13,11 @@ import os
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, telling
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,15 +58,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             draft.unlink(missing_ok=True)
 
 
-@contextmanager
-def writing(target: Path) -> Iterator[None]:
+def writing(target: Path) -> AbstractContextManager[None]:
     """What the system says against writing to a file or directory, in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{target}: cannot be written ({error.strerror}); choose another directory"
-        ) from error
+    return telling(f"{target}: cannot be written", "choose another directory")
 
 
 def replaceable(path: str | os.PathLike[str]) -> Path:
@@ -119,10 +113,8 @@ def _umask() -> int:
 
 def require_possible(path: Path) -> Path:
     """The path itself, whether it exists or not; one that the system does not take is refused."""
-    try:
+    with telling(f"{path}: cannot be a path here", "give another one"):
         path.exists()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be a path here ({error.strerror}); give another one") from error
     return path
 
 
@@ -136,12 +128,10 @@ def require_plain(path: Path) -> Path:
 def read_bounded(path: Path, megabytes: int, remedy: str = "check its permissions") -> bytes:
     """All of a file that, where it is what it should be, is never larger than so many megabytes."""
     most = megabytes * MEGABYTE
-    try:
+    with telling(f"{path}: cannot be read", remedy):
         path.stat()
         with require_plain(path).open("rb") as file:
             data = file.read(most + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
     if len(data) > most:
         raise InputError(f"{path}: larger than {megabytes} MB, which no such file is; copy it again")
     return data
@@ -150,12 +140,16 @@ def read_bounded(path: Path, megabytes: int, remedy: str = "check its permission
 def read_json(path: Path, remedy: str) -> Any:
     """What a JSON file of ours holds: no NaN, and no half of a surrogate pair, which no page can hold."""
     data = read_bounded(path, LARGEST_JSON, remedy)
-    try:
+    with telling(f"{path}: not what attnlaw wrote", remedy, ValueError, RecursionError):
         found = json.loads(data, parse_constant=_no_number)
         json.dumps(found, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not what attnlaw wrote ({error}); {remedy}") from error
     return found
+
+
+def parse_json(data: bytes, path: Path, remedy: str) -> Any:
+    """What a JSON file of others holds."""
+    with telling(f"{path}: not valid JSON", remedy, ValueError, RecursionError, reason=False):
+        return json.loads(data)
 
 
 def _no_number(text: str) -> float:
@@ -174,10 +168,8 @@ def parse_toml(
     """
     if len(data) > most:
         raise InputError(f"{where}: larger than {most // 1024} kB, which no such file is; {remedy}")
-    try:
+    with telling(f"{where}: not valid TOML", remedy, ValueError, RecursionError):
         content = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not valid TOML ({error}); {remedy}") from error
     for key, value in content.items():
         _require_small(value, f"{where}: {key}", remedy)
     return content

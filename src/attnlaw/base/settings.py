@@ -47,6 +47,7 @@ class Setting:
     unless: str | tuple[str, ...] = ()  # other settings that take its place
     where: tuple[str, str] | tuple[tuple[str, str], ...] = ()  # (setting, attribute of its chosen variant)s
     local: bool = False  # how this machine works (threads): changes no number, is in no row and no study
+    remedy: str = ""  # what to do where a value is none of these
     metavar: str | None = None
     usual: tuple[float, float] | None = None  # what a slider of it spans; others are as good
     lab: Any = None  # the value that the lab starts with, where that is not the default
@@ -101,7 +102,8 @@ class Declared:
         kinds = " or ".join(WORDS.get(kind, "a value") for kind in self.kinds)
         kinds = "a text or a list of texts" if rule.repeats else kinds
         words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
-        return f"{words}, or inf" if rule.infinite else words
+        told = f"{words}, or inf" if rule.infinite else words
+        return f"{told}; {rule.remedy}" if rule.remedy else told
 
     def checked(self, value: Any) -> Any:
         """The value in its type; a `BadSetting` where it is not what was declared."""

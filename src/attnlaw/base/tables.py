@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, require_found, telling
 from attnlaw.base.files import require_plain
 from attnlaw.base.quantity import Quantity, columns, flatten
 
@@ -54,11 +54,9 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
     Its bytes are read once. Polars by itself takes `run[1]/rows.parquet` for a pattern, cannot open a name
     that is no Unicode, and mixes two files where one is replaced by another while it reads.
     """
-    try:
+    damage = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+    with telling(f"{path}: cannot be read", remedy, *damage):
         table = pl.read_parquet(io.BytesIO(require_plain(path).read_bytes()))
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise InputError(f"{path}: cannot be read ({reason}); {remedy}") from error
     strange = [name for name, dtype in table.schema.items() if not _is_plain(dtype)]
     if strange:
         raise InputError(f"{path}: {strange[0]} is a column of {table.schema[strange[0]]}; {remedy}")
@@ -73,9 +71,8 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
     """
     schema = table.schema  # polars makes it anew each time
     for name, dtype in needed.items():
-        found = schema.get(name)
-        if found is None:
-            raise InputError(f"{where}: found no column {name}; {remedy}")
+        require_found(name in schema, where, f"column {name}", remedy)
+        found = schema[name]
         empty = found in (pl.Null, pl.List(pl.Null))  # without a value, or of lists without one
         if found != dtype and not empty and not (found.is_numeric() and dtype.is_numeric()):
             raise InputError(f"{where}: {name} is a column of {found}, expected {dtype}; {remedy}")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
+from attnlaw.base.settings import require
 from attnlaw.fits import tail as tails
 from attnlaw.fits.heavy_tailed import fit_kappa, kappas_of_null
 from attnlaw.fits.learned import fit_learned
@@ -67,10 +68,8 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
     >>> noise.p_value > 0.01, noise.statistics["outliers"]
     (True, 0)
     """
-    if law not in FITTERS:
-        raise InputError(f"law {law!r}: unknown; choose from {', '.join(FITTERS)}")
-    if seed < 0:
-        raise InputError(f"seed {seed}: expected a number that is not negative")
+    require("law", law, str, choices=FITTERS)
+    require("seed", seed, int, least=0)
     if reason := obstacle(spectrum):
         raise InputError(f"fit: {reason}")
     return FITTERS[law](spectrum, seed)

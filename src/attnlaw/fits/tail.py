@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.arrays import spectral_values
 
 Reals = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -49,11 +49,7 @@ class PowerLawTail:
 
 def positive_sorted(eigenvalues: ArrayLike) -> Reals:
     """The positive values in ascending order, one axis."""
-    x = np.sort(np.asarray(eigenvalues, dtype=float).ravel())
-    if x.size and not (np.isfinite(x[-1]) and x[0] >= 0):
-        raise InputError(
-            "eigenvalues: found a value that is negative or not finite; give squared singular values"
-        )
+    x = np.sort(spectral_values("eigenvalues", eigenvalues, "give squared singular values", empty=True))
     return x[x > 0]
 
 

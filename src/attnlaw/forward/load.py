@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.base.errors import InputError, needing
+from attnlaw.base.errors import InputError, needing, telling
 from attnlaw.base.files import require_possible
 from attnlaw.forward.families import FAMILIES, Reader
 from attnlaw.models.config import read_config
 from attnlaw.models.layouts import one_model
 from attnlaw.models.model import Model
 from attnlaw.models.open import open_model
-from attnlaw.models.tensors import require_real
+from attnlaw.models.tensors import require_finite, require_real
 
 # Keys that the code of these models reads, though they are no parameters of every config's class.
 READ_BESIDES = (
@@ -116,21 +116,20 @@ def _builder(
     sizes = {key: value for key, value in values.items() if key in known} | added
 
     def build(device: str) -> Any:
-        try:
-            with _silent(transformers), torch.device(device):
-                config = make_config(**sizes, attn_implementation="eager")
-                if config._attn_implementation != "eager":  # others are code from elsewhere, or hide the maps
-                    raise ValueError(f"attention is {config._attn_implementation}, expected eager")
-                # Under another name than the checkpoint's reader knows it by, it could be any number.
-                if config.num_hidden_layers != layers:
-                    raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
-                model = make_model(config, **reader.options).double()
-        except Exception as error:  # a library's, of any kind: its checks of a config have their own classes
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
-            raise InputError(
-                f"{folder / 'config.json'}: no {reader.model} can be built from it ({reason}); "
-                "restore the model's config.json"
-            ) from error
+        source = f"{folder / 'config.json'}: no {reader.model} can be built from it"
+        # A library's errors are of any kind: its checks of a config have their own classes.
+        with (
+            telling(source, "restore the model's config.json", Exception, last=True),
+            _silent(transformers),
+            torch.device(device),
+        ):
+            config = make_config(**sizes, attn_implementation="eager")
+            if config._attn_implementation != "eager":  # others are code from elsewhere, or hide the maps
+                raise ValueError(f"attention is {config._attn_implementation}, expected eager")
+            # Under another name than the checkpoint's reader knows it by, it could be any number.
+            if config.num_hidden_layers != layers:
+                raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
+            model = make_model(config, **reader.options).double()
         normalise_in_float64(model)
         return model
 
@@ -180,8 +179,7 @@ def _with_head(reader: Reader, named: list[str], checkpoint: Model) -> tuple[Rea
     """
     shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
     if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
-        if reader.labels not in shapes:
-            raise InputError(f"{source}: tensor {reader.labels} is missing; use a complete checkpoint")
+        _require_tensor(reader.labels, shapes, source)
         own = replace(reader, model=str(reader.classifier), options={})
         return own, {"num_labels": shapes[reader.labels][0]}
     if reader.causal in named or (not named and reader.causal and "lm_head.weight" in shapes):
@@ -192,6 +190,11 @@ def _with_head(reader: Reader, named: list[str], checkpoint: Model) -> tuple[Rea
         f"{source}: is a {named[0] if named else 'model without a head'}, and margins are read from {known}; "
         "give the checkpoint that was saved with its head"
     )
+
+
+def _require_tensor(name: str | None, there: Container[str], source: str) -> None:
+    if name not in there:
+        raise InputError(f"{source}: tensor {name} is missing; use a complete checkpoint")
 
 
 def _stored(model: Any, checkpoint: Model) -> dict[str, str]:
@@ -220,8 +223,7 @@ def _compare(model: Any, checkpoint: Model) -> None:
                 "the two do not belong together"
             )
     for name, target in wanted.items():
-        if name not in stored:
-            raise InputError(f"{source}: tensor {name} is missing; use a complete checkpoint")
+        _require_tensor(name, stored, source)
         shape = checkpoint.tensors.shapes[stored[name]]
         if shape != tuple(target.shape):
             raise InputError(
@@ -237,10 +239,7 @@ def _fill(model: Any, checkpoint: Model) -> None:
     source, stored = checkpoint.tensors.source, _stored(model, checkpoint)
     for name, target in _wanted(model).items():
         array = require_real(checkpoint.tensors.read(stored[name]), source, stored[name]).astype(np.float64)
-        if not np.isfinite(array).all():
-            raise InputError(
-                f"{source}: tensor {stored[name]} has NaN or infinite entries; use an earlier checkpoint"
-            )
+        require_finite(array, source, stored[name], "use an earlier checkpoint")
         target.copy_(torch.from_numpy(array))
     if getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings:
         model.lm_head.weight = model.get_input_embeddings().weight

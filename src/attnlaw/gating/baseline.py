@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, require_found, telling
 from attnlaw.base.files import read_bounded
 from attnlaw.base.quantity import Quantity, columns
 from attnlaw.base.tables import frame, read_table, require_columns, schema_of, without_nan
@@ -56,8 +56,7 @@ class Baseline:
 
     def _table(self, name: str, needed: dict[str, str]) -> pl.DataFrame:
         path = self.folder / f"{name}.parquet"
-        if not path.exists():
-            raise InputError(f"{self.folder}: found no {path.name}; {REMEDY}")
+        require_found(path.exists(), self.folder, path.name, REMEDY)
         rows = require_columns(read_table(path, REMEDY), schema_of(needed), str(path), REMEDY)
         for column in ("model", "case"):
             if column in rows.columns and rows[column].n_unique() > 1:
@@ -66,14 +65,11 @@ class Baseline:
 
     def _summary(self) -> dict[str, Any]:
         path = self.folder / "summary.json"
-        try:
+        damage = (ValueError, RecursionError, KeyError, TypeError, AttributeError)
+        with telling(f"{path}: no summary of one model", REMEDY, *damage, reason=False):
             found = json.loads(read_bounded(path, MOST_SUMMARY, "give a directory of attnlaw audit --out"))
             told = found["quantities"]
             values = {name: one["value"] if isinstance(one, dict) else one for name, one in told.items()}
-        except InputError:
-            raise
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path}: no summary of one model; {REMEDY}") from error
         return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attnlaw.base.errors import InputError, printable
+from attnlaw.base.errors import printable, telling
 from attnlaw.gating.markdown import markdown
 from attnlaw.gating.verdicts import Verdicts
 
@@ -52,8 +52,8 @@ def commands(verdicts: Verdicts) -> list[str]:
 def add_to_summary(models: Sequence[Verdicts], environment: Mapping[str, str] = os.environ) -> None:
     """Add the Markdown to the job's summary, where a runner has one."""
     if path := environment.get(SUMMARY):
-        try:
-            with Path(path).open("a", encoding="utf-8") as file:
-                file.write(f"{markdown(models)}\n")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror}); check ${SUMMARY}") from error
+        with (
+            telling(f"{path}: cannot be written", f"check ${SUMMARY}"),
+            Path(path).open("a", encoding="utf-8") as file,
+        ):
+            file.write(f"{markdown(models)}\n")

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlaw.base.arrays import require_shapes
 from attnlaw.base.errors import InputError
 from attnlaw.models.norms import Rotary
 from attnlaw.numerics.quadrature import gauss_legendre
@@ -70,10 +71,8 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
     (True, 1.125)
     """
     a, b = np.asarray(left, dtype=float), np.asarray(right, dtype=float)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise InputError(
-            f"factors of shapes {list(a.shape)} and {list(b.shape)}: expected rows x d and d x cols"
-        )
+    fits = a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]
+    require_shapes(fits, "balance of factors", "rows x d and d x cols", left=a, right=b)
     rotary = gauge if isinstance(gauge, Rotary) else _rotary(gauge, a.shape[1])
     if gauge == NO_GAUGE:
         return FactorBalance(None, None, None, None, None, None, NO_GAUGE, NOT_DEFINED)

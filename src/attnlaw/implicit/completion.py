@@ -23,6 +23,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import gammaln
 
+from attnlaw.base.arrays import require_shapes
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.settings import require
@@ -53,10 +54,9 @@ class Completion:
 
     def __post_init__(self) -> None:
         M, mask = np.asarray(self.matrix, dtype=float), np.asarray(self.mask, dtype=bool)
-        if M.ndim != 2 or M.shape != mask.shape:
-            raise InputError(
-                f"completion: found a matrix {M.shape} and a mask {mask.shape}, expected both n x m"
-            )
+        require_shapes(
+            M.ndim == 2 and M.shape == mask.shape, "completion", "n x m of both", matrix=M, mask=mask
+        )
         if not mask.any():
             raise InputError(
                 "completion: the mask has no entry, so nothing is learned; let it show at least one"

@@ -24,10 +24,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlaw.base.arrays import spectral_values
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import require
 
 Matrix = NDArray[np.float64]
+SINGULAR = "give the singular values of the product"
 
 
 def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = None) -> float:
@@ -66,7 +68,9 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
     """
     L = require("depth", depth, int, least=2)
     sides = require("rows", rows, float, above=0) * require("cols", cols, float, above=0)
-    return float(L * sides ** (1 / L) * _values(values).sum() ** (2 * (L - 1) / L))
+    return float(
+        L * sides ** (1 / L) * spectral_values("singular values", values, SINGULAR).sum() ** (2 * (L - 1) / L)
+    )
 
 
 def least_decay(values: ArrayLike, depth: int) -> float:
@@ -79,7 +83,7 @@ def least_decay(values: ArrayLike, depth: int) -> float:
     9.0
     """
     L = require("depth", depth, int, least=2)
-    return float(L * (_values(values) ** (2 / L)).sum())
+    return float(L * (spectral_values("singular values", values, SINGULAR) ** (2 / L)).sum())
 
 
 def _square(matrix: Matrix) -> float:
@@ -110,10 +114,3 @@ def _root(covariance: ArrayLike, maps: Sequence[Matrix]) -> Matrix:
     if values[0] < -1e-10 * abs(values[-1]):
         raise InputError(f"covariance with an eigenvalue of {values[0]:.3g}: expected none below 0")
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
-
-
-def _values(values: ArrayLike) -> Matrix:
-    found = np.asarray(values, dtype=float).ravel()
-    if not found.size or not np.isfinite(found).all() or found.min() < 0:
-        raise InputError("singular values: expected some, finite and not below 0")
-    return found

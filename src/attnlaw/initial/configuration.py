@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from attnlaw.base.errors import InputError
 from attnlaw.initial.architecture import Architecture, Deviations
@@ -27,6 +27,7 @@ STATE_SPACE = (
 )
 ALIBI = ("bloom", "mpt")
 CONFIGS = Path(__file__).parent / "configs"
+T = TypeVar("T")
 
 
 def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
@@ -63,8 +64,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
     head_width = config.size("head_dim") or width // heads
     _refuse_parts(config, family)
     std = std or _std(config, init)
-    if std is None:
-        raise InputError(f"{config.source}: {init.std[0]} is missing; add it, or give a deviation (--std)")
+    std = _given(std, config, init.std[0], "add it, or give a deviation (--std)")
     order = _order(config, init)
     pad = config.values.get("pad_token_id")
     plain_order = order == "post" and not stack.first_norm  # OPT of 350M parameters
@@ -160,7 +160,7 @@ def _known(config: Config) -> tuple[str, Family, Initialiser]:
     near = next((one for one in known_families() if set(kinds) & set(one.model_types)), None)
     named = f"{config.source}: model_type {kinds[0]!r:.80}" if kinds else f"{config.source}: no model_type"
     if reason := _reason(config, near):
-        raise InputError(f"{named}: {reason} is not in the law of `init` yet; choose another model")
+        _refuse(named, reason)
     raise InputError(f"{named}: its initialiser is not known; known: {', '.join(known_types())}")
 
 
@@ -200,23 +200,30 @@ def _refuse_parts(config: Config, family: Family) -> None:
         ),
     ):
         if found:
-            raise InputError(f"{config.source}: {part} is not in the law of `init` yet; choose another model")
+            _refuse(config.source, part)
+
+
+def _refuse(where: str, part: str, known: Iterable[str] = ()) -> NoReturn:
+    """An `InputError` for a part of a model that the law does not cover."""
+    remedy = f"known: {', '.join(known)}" if known else "choose another model"
+    raise InputError(f"{where}: {part} is not in the law of `init` yet; {remedy}")
+
+
+def _given(found: T | None, config: Config, key: str, remedy: str) -> T:
+    """What a config says; an `InputError` where it is missing."""
+    if found is None:
+        raise InputError(f"{config.source}: {key} is missing; {remedy}")
+    return found
 
 
 def _size(config: Config, *keys: str) -> int:
-    found = config.size(*keys)
-    if found is None:
-        raise InputError(f"{config.source}: {keys[0]} is missing, expected a positive integer; add it")
-    return found
+    return _given(config.size(*keys), config, keys[0], "add it, a positive integer")
 
 
 def _activation(config: Config, family: Family) -> str:
     name = config.text(*family.activation) or family.default_activation
     if name not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise InputError(
-            f"{config.source}: activation {name!r:.80} is not in the law of `init`; known: {known}"
-        )
+        _refuse(config.source, f"activation {name!r:.80}", ACTIVATIONS)
     return ACTIVATIONS[name]
 
 
@@ -253,10 +260,7 @@ def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float
         return tuple(theta / _number(values, "factor") for theta in plain)
     if kind == "llama3":
         return tuple(_llama3(values, theta) for theta in plain)
-    raise InputError(
-        f"{config.source}: rotary scaling {kind!r:.80} is not in the law of `init`; known: default, linear, "
-        "llama3"
-    )
+    _refuse(config.source, f"rotary scaling {kind!r:.80}", ("default", "linear", "llama3"))
 
 
 def _llama3(values: Config, theta: float) -> float:
@@ -269,7 +273,4 @@ def _llama3(values: Config, theta: float) -> float:
 
 
 def _number(values: Config, key: str) -> float:
-    found = values.number(key)
-    if found is None:
-        raise InputError(f"{values.source}: {key} of the rotary positions is missing; add it")
-    return found
+    return _given(values.number(key), values, f"{key} of the rotary positions", "add it")

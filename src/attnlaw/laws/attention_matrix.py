@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 from scipy.special import hyp1f1
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.laws.law import Complexes, Law, Reals, require_scale
 from attnlaw.laws.pieces import Bounded, Piece
 from attnlaw.laws.roots import monic_roots
@@ -57,11 +58,8 @@ class AttentionMatrixLaw(Law):
 
     def __post_init__(self) -> None:
         require_beta("attention matrix", self.beta)
-        if not 0 < self.ratio < np.inf:
-            raise InputError(
-                f"attention matrix: found ratio {self.ratio}, expected a number above 0; "
-                "give d_K / n, the size of the head divided by the number of tokens"
-            )
+        remedy = "give d_K / n, the size of the head divided by the number of tokens"
+        require("attention matrix: ratio", self.ratio, float, above=0, remedy=remedy)
 
     @property
     def theta(self) -> float:

@@ -22,7 +22,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
 from attnlaw.laws.pieces import Piece
 from attnlaw.laws.roots import monic_roots, smallest_root
@@ -42,11 +42,8 @@ class HeadNull(Law):
     ratio: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.ratio <= 1:
-            raise InputError(
-                f"null of a head: found ratio {self.ratio}, expected a number above 0 and at most 1; "
-                "give d_head / N, the size of the head divided by the width of the model"
-            )
+        remedy = "give d_head / N, the size of the head divided by the width of the model"
+        require("null of a head: ratio", self.ratio, float, above=0, most=1, remedy=remedy)
         require_scale("null of a head: ratio", self.ratio, LARGEST_RATIO)
 
     @property

@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike
 from scipy.special import hyp1f1
 
 from attnlaw.base.errors import InputError
+from attnlaw.base.settings import require
 from attnlaw.laws.attention_matrix import require_beta
 from attnlaw.laws.law import Complexes, Law, Reals, at_zero, require_scale
 from attnlaw.laws.pieces import Bounded, Decades, HardEdge, Piece
@@ -181,5 +182,4 @@ def laid_out(low: float, high: float, order: int) -> Piece:
 
 
 def require_heads(what: str, heads: int) -> None:
-    if heads != int(heads) or not 1 <= heads <= LARGEST_GAMMA:
-        raise InputError(f"{what}: found heads {heads}, expected a whole number from 1 to {LARGEST_GAMMA:g}")
+    require(f"{what}: heads", heads, int, least=1, most=LARGEST_GAMMA)

@@ -13,7 +13,7 @@ adds up, in squares, that of y_infinity and that of the theory, where it is itse
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,14 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
     return Extrapolation(value, float(np.sqrt(variance)), slope, left / (d.size - 2) if d.size > 2 else None)
 
 
+def require_seeds(measured: Iterable[Any]) -> None:
+    """An `InputError` for measurements of a single seed, which have no standard error."""
+    if any(one.seeds < 2 for one in measured):
+        raise InputError(
+            "agreement: found a single seed, expected at least 2 for a standard error; raise seeds"
+        )
+
+
 def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Agreement:
     """Compare a prediction with measurements of its problem: extrapolated if several sizes are given.
 
@@ -125,10 +133,7 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
         raise InputError(
             "agreement: the measurements belong to different problems; compare one problem at a time"
         )
-    if any(m.seeds < 2 for m in measurements):
-        raise InputError(
-            "agreement: found a single seed, expected at least 2 for a standard error; raise seeds"
-        )
+    require_seeds(measurements)
     rounded = [m.rounding for m in measurements if m.rounding is not None]
     if rounded:
         raise InputError(

@@ -23,8 +23,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from attnlaw.base.errors import InputError
-from attnlaw.learning.risk import Linear, Risk
+from attnlaw.learning.risk import Risk, linear_output
 from attnlaw.learning.sensing import Array
 from attnlaw.learning.training import TOLERANCE, Check, Trained, go_on, relative_move
 
@@ -51,6 +50,7 @@ def proximal_step(risk: Risk, matrix: Array, shift: float, step: float) -> Array
 def optimality_gap(risk: Risk, matrix: Array, shift: float) -> float:
     """The bound above on what F(S) can still lose, relative to F(S), with `shift = lt d`.
 
+    >>> from attnlaw.learning.risk import Linear
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
     >>> risk = Risk(tokens, Linear(np.ones((1, 1))), tokens.fields(np.diag([0.0, 1.0])))
@@ -69,6 +69,7 @@ def optimality_gap(risk: Risk, matrix: Array, shift: float) -> float:
 def train_proximal(risk: Risk, weight_decay: float) -> Trained:
     """FISTA with restarts from S = 0, step 1/curvature.
 
+    >>> from attnlaw.learning.risk import Linear
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]))
     >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
@@ -106,6 +107,7 @@ def train_splitting(
     else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not converge.
     Memory and set-up grow like (nP)^2 and (nP)^3.
 
+    >>> from attnlaw.learning.risk import Linear
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     >>> risk = Risk(tokens, Linear(np.ones((2, 1))), tokens.fields(np.diag([2.0, 0.0])))
@@ -113,10 +115,9 @@ def train_splitting(
     >>> trained.converged, trained.matrix.round(6).tolist()
     (True, [[2.0, 0.0], [0.0, 0.0]])
     """
-    if not isinstance(risk.output, Linear):
-        raise InputError("splitting: the output is not linear; use train_proximal or the factorized student")
+    output = linear_output(risk, "splitting", "use train_proximal or the factorized student")
     samples, tokens, size = risk.sensing.shape
-    scale = np.sqrt(0.5 * risk.output.curvature(tokens))
+    scale = np.sqrt(0.5 * output.curvature(tokens))
     labels = scale * risk.labels
     tau = 0.4 * float(np.sqrt(np.mean(risk.labels**2))) or 1.0
     kernel = risk.sensing.gram()

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
-from attnlaw.learning.risk import Linear, Risk
+from attnlaw.learning.risk import Risk, linear_output
 from attnlaw.learning.sensing import Array
 from attnlaw.learning.training import MOST_STEPS, TOLERANCE, Check, Trained, descend, go_on, relative_move
 
@@ -16,6 +15,7 @@ from attnlaw.learning.training import MOST_STEPS, TOLERANCE, Check, Trained, des
 def train_direct(risk: Risk, weight_decay: float, check: Check = go_on) -> Trained:
     """The ridge student; the residual is the relative move of one gradient step of safe length.
 
+    >>> from attnlaw.learning.risk import Linear
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
     >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))  # S_11 - Tr S = 2
@@ -36,16 +36,16 @@ def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = go_o
     `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, B the fields scaled by the root of the loss
     weights over d, K = B B^T: exact, so its residual is 0.
 
+    >>> from attnlaw.learning.risk import Linear
     >>> from attnlaw.learning.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
     >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))
     >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # the end is the ridge's
     [[0.0, 0.0], [0.0, -2.0]]
     """
-    if not isinstance(risk.output, Linear):
-        raise InputError("flow: the output is not linear; use train_direct")
+    output = linear_output(risk, "flow", "use train_direct")
     _, tokens, size = risk.sensing.shape
-    scale = np.sqrt(0.5 * risk.output.curvature(tokens) / size)
+    scale = np.sqrt(0.5 * output.curvature(tokens) / size)
     kernel = risk.sensing.gram() * (scale.reshape(-1, 1) * scale.reshape(-1))
     check()
     rates, vectors = np.linalg.eigh(kernel)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from attnlaw.base.errors import InputError
 from attnlaw.learning.pair_sensing import PairSensing, SquareSensing
 from attnlaw.learning.sensing import Array, Sensing, upper
 
@@ -192,6 +193,13 @@ class Risk:
             direction = self.curvature(direction / np.linalg.norm(direction))
             largest = float(np.linalg.norm(direction))
         return 1.0 / (1.1 * largest)
+
+
+def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
+    """The output of a risk; an `InputError` for one that is not linear, which a solver needs."""
+    if not isinstance(risk.output, Linear):
+        raise InputError(f"{what}: the output is not linear; {remedy}")
+    return risk.output
 
 
 def pair_counts(tokens: int) -> Array:

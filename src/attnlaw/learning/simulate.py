@@ -36,6 +36,7 @@ from attnlaw.learning.one_run import train_once
 from attnlaw.learning.problem import Problem
 from attnlaw.learning.sensing import Array, check_sensing
 from attnlaw.learning.students import STUDENTS
+from attnlaw.learning.target import whole_share
 from attnlaw.learning.training import Trained
 from attnlaw.learning.training_data import entries
 from attnlaw.numerics.cores import usable_cores
@@ -192,12 +193,8 @@ def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> in
     problem.who.theory(problem.shown.name)
     size = require("size", size, int, least=2)
     problem.target.quantiles(size)
-    columns = size if problem.width is None else problem.width * size
-    if abs(columns - round(columns)) > 1e-9 * size or round(columns) < 1:
-        raise InputError(
-            f"size {size} times width {problem.width:g} is {columns:g}, expected a whole number of at "
-            "least 1; choose another size or width"
-        )
+    if problem.width is not None:
+        whole_share(size, problem.width, "width")
     samples = round(problem.sample_ratio * size * size)
     if samples < 1:
         raise InputError(

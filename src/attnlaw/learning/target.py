@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import zeta
 
+from attnlaw.base.arrays import spectral_values
 from attnlaw.base.errors import InputError
-from attnlaw.base.settings import declared
+from attnlaw.base.settings import declared, require
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.folded import Folded
 from attnlaw.laws.free_convolution import Base
@@ -89,13 +90,9 @@ class Target:
     @classmethod
     def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
         """Any list of non-negative eigenvalues; equal weights unless told, else divided by their sum."""
-        values = tuple(float(value) for value in eigenvalues)
+        remedy = "the teacher S* is positive semidefinite"
+        values = tuple(spectral_values("target eigenvalues", eigenvalues, remedy, positive=True).tolist())
         shares = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=float)
-        if not values or not np.all(np.isfinite(values)) or min(values) < 0 or max(values) == 0:
-            raise InputError(
-                "target eigenvalues: expected finite numbers, none negative, at least one above 0; "
-                "the teacher S* is positive semidefinite"
-            )
         if shares.shape != (len(values),) or not np.all(shares > 0):
             raise InputError("target weights: expected one positive weight for each eigenvalue")
         shares = shares / shares.sum()
@@ -160,8 +157,7 @@ class Target:
         not zero, and that product must be whole. A power law has the size of its own dimension.
         """
         least = 1 + len(self.spikes)
-        if not least <= size <= LARGEST_SIZE:
-            raise InputError(f"size: found {size}, expected at least {least} and at most {LARGEST_SIZE}")
+        require("size", size, int, least=least, most=LARGEST_SIZE)
         bulk = size - len(self.spikes)
         if self.exponent is not None and self.dimension is not None:
             if size != self.dimension:
@@ -170,26 +166,26 @@ class Target:
                 )
             values = _power_law(self.exponent, self.dimension)[::-1][len(self.spikes) :]
         elif self.rank_ratio is not None and self.rank_ratio < 1:
-            zeros = min(size - _rank(size, self.rank_ratio), bulk)
+            zeros = min(size - whole_share(size, self.rank_ratio, "target rank"), bulk)
             rest = bulk - zeros
             levels = 1.0 - self.rank_ratio + self.rank_ratio * (np.arange(rest) + 0.5) / max(rest, 1)
             values = np.concatenate([np.zeros(zeros), self.values.quantile(levels)])
         else:
             if self.rank_ratio is not None:
-                _rank(size, self.rank_ratio)
+                whole_share(size, self.rank_ratio, "target rank")
             values = self.values.quantile((np.arange(bulk) + 0.5) / bulk)
         return np.sort(np.concatenate([values, self.spikes]))
 
 
-def _rank(size: int, rank_ratio: float) -> int:
-    """The rank of a target of some size, which must be whole."""
-    rank = size * rank_ratio
-    if abs(rank - round(rank)) > 1e-9 * size or round(rank) < 1:
+def whole_share(size: int, ratio: float, name: str) -> int:
+    """The rank of a target, or the width of factors, of some size by its ratio to it, which must be whole."""
+    share = size * ratio
+    if abs(share - round(share)) > 1e-9 * size or round(share) < 1:
         raise InputError(
-            f"size {size} times target rank {rank_ratio:g} is {rank:g}, expected a whole number "
-            "of at least 1; choose another size or rank ratio"
+            f"size {size} times {name} {ratio:g} is {share:g}, expected a whole number "
+            f"of at least 1; choose another size or {name}"
         )
-    return round(rank)
+    return round(share)
 
 
 def _checked(name: str, value: Any) -> Any:

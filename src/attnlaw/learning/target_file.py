@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, telling
 from attnlaw.base.files import read_bounded, require_possible
 from attnlaw.learning.target import Target
 
@@ -31,7 +31,8 @@ def read_target(source: str) -> Target:
     >>> read_target("0,0.4,0.4,2.2").weights
     (0.25, 0.5, 0.25)
     """
-    try:
+    wanted = "an eigenvalue a line (or 0,0.4,1,2.2), behind each its weight or nothing, all of them numbers"
+    with telling(f"{source}: not a spectrum", f"expected {wanted}", *DAMAGE, reason=False):
         table = _numbers(source)
         if table.ndim == 1:
             table = np.column_stack([table, np.ones(table.size)])
@@ -41,13 +42,6 @@ def read_target(source: str) -> Target:
         if not np.all(table[:, 1] > 0):
             raise ValueError("a weight that is not above 0")
         weights = np.bincount(places.ravel(), table[:, 1])
-    except DAMAGE as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{source}: not a spectrum; expected an eigenvalue a line (or 0,0.4,1,2.2), behind each its "
-            "weight or nothing, all of them numbers"
-        ) from error
     try:
         return Target.discrete(values.tolist(), weights.tolist())
     except InputError as error:

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, telling
 from attnlaw.base.files import read_bounded, require_plain, require_possible
 from attnlaw.limits.inputs import require_real
 from attnlaw.limits.wishart import Array
@@ -22,16 +22,12 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, Token
 
 def read_gram(path: Path) -> Array:
     """The numbers in a file; whether they are a Gram matrix is for `GivenInputs` to say."""
-    try:
+    wanted = "expected .npy, or text with one row a line"
+    with (
+        telling(f"{path}: cannot be read", "give an existing file"),
+        telling(f"{path}: not a matrix of numbers", wanted, *DAMAGE, reason=False),
+    ):
         return _stored(path) if path.suffix == ".npy" else _written(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give an existing file") from error
-    except InputError:
-        raise
-    except DAMAGE as error:
-        raise InputError(
-            f"{path}: not a matrix of numbers; expected .npy, or text with one row a line"
-        ) from error
 
 
 def _written(path: Path) -> Array:

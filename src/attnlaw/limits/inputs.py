@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnlaw.base.arrays import require_shapes
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import require
 from attnlaw.limits.kernels import activation, apply, moments
@@ -146,8 +147,7 @@ class GivenInputs:
         """
         require_real("the tokens", np.asarray(tokens).dtype)
         x = np.asarray(tokens, dtype=np.float64)
-        if x.ndim != 2 or 0 in x.shape:
-            raise InputError(f"tokens have shape {x.shape}; expected a matrix with one token in each row")
+        require_shapes(x.ndim == 2 and x.size > 0, "inputs", "a matrix with one token in each row", tokens=x)
         if not np.isfinite(x).all():
             row = int(np.argwhere(~np.isfinite(x))[0][0])
             raise InputError(
@@ -210,8 +210,8 @@ def require_real(what: str, dtype: np.dtype[Any]) -> None:
 
 
 def _check_gram(gram: Array) -> None:
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or gram.size == 0:
-        raise InputError(f"the Gram matrix has shape {gram.shape}; expected a square matrix, one row a token")
+    square = gram.ndim == 2 and gram.shape[0] == gram.shape[1] and gram.size > 0
+    require_shapes(square, "Gram matrix", "a square matrix, one row a token", gram=gram)
     if not np.isfinite(gram).all():
         raise InputError("the Gram matrix holds a NaN or infinite entry; expected finite numbers")
     size = float(np.abs(gram).max())

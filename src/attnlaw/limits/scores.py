@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from attnlaw.base.arrays import require_shapes
 from attnlaw.base.declare import named
 from attnlaw.base.errors import InputError
 from attnlaw.base.settings import require
@@ -61,10 +62,8 @@ class Scores:
             mask: BoolArray = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)
         else:
             mask = np.asarray(self.mask, dtype=np.bool_)
-        if mask.shape != (tokens, tokens):
-            raise InputError(
-                f"the mask has shape {mask.shape}; expected {(tokens, tokens)} for {tokens} tokens"
-            )
+        wanted = (tokens, tokens)
+        require_shapes(mask.shape == wanted, "scores", f"{wanted} for {tokens} tokens", mask=mask)
         if SCORES[self.function].normalised and not mask.any(axis=1).all():
             row = int((~mask.any(axis=1)).argmax())
             raise InputError(f"the mask hides every token from token {row + 1}; let it see at least one")

@@ -10,7 +10,6 @@ Some adapters change their base, too (PiSSA keeps the rest of W there): B A alon
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.errors import InputError, printable
-from attnlaw.base.files import read_bounded, require_possible
+from attnlaw.base.files import parse_json, read_bounded, require_possible
 from attnlaw.models.blocks import Product, View
+from attnlaw.models.config import require_value
 from attnlaw.models.model import Model
 from attnlaw.models.network import Network, Place
-from attnlaw.models.tensors import Tensors, require_real
+from attnlaw.models.tensors import Tensors, require_finite, require_real
 
 KIND = "lora"
 CONFIG = "adapter_config.json"
@@ -73,11 +73,7 @@ class Adapter:
             for name in (update.down, update.up)
         )
         for name, matrix in ((update.down, down), (update.up, up)):
-            if not np.isfinite(matrix).all():
-                raise InputError(
-                    f"{self.source}: tensor {name} has NaN or infinite entries; training diverged, "
-                    "use an earlier checkpoint"
-                )
+            require_finite(matrix, self.source, name, "training diverged, use an earlier checkpoint")
         with np.errstate(over="ignore"):
             left = update.scale * down.T
             largest = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
@@ -158,19 +154,13 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
 
 
 def _config(path: Path) -> Mapping[str, Any]:
-    data = read_bounded(path, megabytes=4)
-    try:
-        config = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON; copy or download the adapter again") from error
+    config = parse_json(read_bounded(path, megabytes=4), path, "copy or download the adapter again")
     if not isinstance(config, Mapping) or str(config.get("peft_type", "LORA")) != "LORA":
         kind = config.get("peft_type") if isinstance(config, Mapping) else type(config).__name__
         raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")
     for key in SWITCHES:
-        if not isinstance(config.get(key), bool | None):
-            raise InputError(
-                f"{path}: {key} is {config[key]!r:.80}, expected true or false; correct the file"
-            )
+        value = config.get(key)
+        require_value(str(path), key, value, isinstance(value, bool | None), "true or false")
     for key in ("use_dora", "use_qalora", "layer_replication", "init_lora_weights"):
         value = config.get(key)
         if value and not (key == "init_lora_weights" and (value is True or value in KEEP_BASE)):
@@ -179,8 +169,7 @@ def _config(path: Path) -> Mapping[str, Any]:
                 "model first (merge_and_unload in peft)"
             )
     patterns = config.get("alpha_pattern") or {}
-    if not isinstance(patterns, Mapping):
-        raise InputError(f"{path}: alpha_pattern is {patterns!r:.80}, expected a table; correct the file")
+    require_value(str(path), "alpha_pattern", patterns, isinstance(patterns, Mapping), "a table")
     for pattern in patterns:
         if not PLAIN.fullmatch(pattern):
             raise InputError(
@@ -188,8 +177,8 @@ def _config(path: Path) -> Mapping[str, Any]:
                 "(letters, digits, _ . -); write them out, or merge the adapter into its base model"
             )
     for alpha in (config.get("lora_alpha"), *patterns.values()):
-        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < MOST_ALPHA:
-            raise InputError(f"{path}: lora_alpha is {alpha!r:.80}, expected a number; correct the file")
+        plain = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+        require_value(str(path), "lora_alpha", alpha, plain and abs(alpha) < MOST_ALPHA, "a number")
     return config
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attnlaw.base.errors import InputError
-from attnlaw.base.files import read_bounded
+from attnlaw.base.files import parse_json, read_bounded
 
 MOST_SIZE = 2**63
 MOST_NUMBER = sys.float_info.max
@@ -44,11 +43,9 @@ class Config:
             value = self.values.get(key)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < MOST_SIZE:
-                raise InputError(
-                    f"{self.source}: {key} is {_shown(value)}, expected a positive integer; correct the file"
-                )
-            return value
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            require_value(self.source, key, value, whole and 0 < value < MOST_SIZE, "a positive integer")
+            return int(value)
         return None
 
     def number(self, key: str) -> float | None:
@@ -56,10 +53,8 @@ class Config:
         value = self.values.get(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_NUMBER:
-            raise InputError(
-                f"{self.source}: {key} is {_shown(value)}, expected a positive number; correct the file"
-            )
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        require_value(self.source, key, value, plain and 0 < value <= MOST_NUMBER, "a positive number")
         return float(value)
 
     def text(self, *keys: str) -> str | None:
@@ -74,6 +69,12 @@ class Config:
         return self.values.get(key) is not None
 
 
+def require_value(source: str, key: str, value: Any, fits: bool, expected: str) -> None:
+    """An `InputError` for a value of a file that does not fit what is expected of it."""
+    if not fits:
+        raise InputError(f"{source}: {key} is {_shown(value)}, expected {expected}; correct the file")
+
+
 def _shown(value: Any) -> str:
     """A value in a message: short, and of a huge integer only its length."""
     huge = isinstance(value, int) and abs(value) >= MOST_SIZE
@@ -84,15 +85,10 @@ def read_config(path: Path) -> Config:
     """The sizes in a config.json; an empty `Config` where there is no file."""
     if not path.is_file():
         return Config(source=str(path))
-    data = read_bounded(path, megabytes=4)
-    try:
-        values = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid JSON; restore the model's {path.name} or remove it") from error
+    remedy = f"restore the model's {path.name} or remove it"
+    values = parse_json(read_bounded(path, megabytes=4), path, remedy)
     if not isinstance(values, Mapping):
-        raise InputError(
-            f"{path}: expected a JSON object of sizes; restore the model's {path.name} or remove it"
-        )
+        raise InputError(f"{path}: expected a JSON object of sizes; {remedy}")
     return Config(values, str(path))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, telling
 from attnlaw.base.files import read_bounded
 from attnlaw.models.formats import FORMATS
 
@@ -39,10 +39,8 @@ def one_model(path: Path) -> Path:
             f"{path}: {len(steps)} checkpoints of a training run, where one model is expected; "
             f"give one of them, such as the last, {steps[-1]}"
         )
-    try:
+    with telling(f"{path}: cannot be read", "check its permissions"):
         return steps[0] if steps else _snapshot(path) if _is_cache(path) else path
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
 
 
 def _steps(folder: Path) -> list[Path]:

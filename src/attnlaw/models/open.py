@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, telling
 from attnlaw.base.files import require_plain, require_possible
 from attnlaw.models.adapters import Adapted, open_adapter
 from attnlaw.models.assembly import build_model
@@ -128,15 +128,16 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
 
 def _open_path(path: Path) -> tuple[Tensors, Config]:
     """The tensors of a file or directory, and the sizes in the file beside them."""
-    try:
+    with (
+        telling(f"{path}: cannot be read", "check its permissions"),
+        telling(
+            f"{path}: does not fit into memory", "use a machine with more of it", MemoryError, reason=False
+        ),
+    ):
         if path.exists():
             file = checkpoint_in(path) if path.is_dir() else path
             _refuse_shard(file)
             return open_file(file), _sizes_beside(file)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
-    except MemoryError as error:
-        raise InputError(f"{path}: does not fit into memory; use a machine with more of it") from error
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
 
 

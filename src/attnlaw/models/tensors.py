@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, telling
 
 NARROW: dict[str, Any] = {
     "bfloat16": ml_dtypes.bfloat16,
@@ -77,6 +77,12 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
     )
 
 
+def require_finite(array: NDArray[Any], source: str, name: str, remedy: str) -> None:
+    """An `InputError` for a tensor with an entry that is no finite number."""
+    if not np.isfinite(array).all():
+        raise InputError(f"{source}: tensor {name} has NaN or infinite entries; {remedy}")
+
+
 def is_tensor(value: Any) -> bool:
     """Whether a value is a tensor or array that can be a weight."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
@@ -87,7 +93,11 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
     dtype = str(tensor.dtype).removeprefix("torch.")
-    try:
+    what = (
+        f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense array"
+    )
+    remedy = "dequantise or materialise it first"
+    with telling(f"{what} of weights", remedy, TypeError, RuntimeError, reason=False):
         tensor = tensor.detach().cpu()
         if dtype in NARROW:
             import torch
@@ -96,9 +106,4 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
             array: NDArray[Any] = bits.view(NARROW[dtype]).reshape(tensor.shape)
         else:
             array = tensor.numpy()
-    except (TypeError, RuntimeError) as error:
-        raise InputError(
-            f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense "
-            "array of weights; dequantise or materialise it first"
-        ) from error
     return array

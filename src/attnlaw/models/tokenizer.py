@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlaw.base.errors import InputError, needing, printable
+from attnlaw.base.errors import needing, printable, telling
 from attnlaw.base.files import read_bounded
 
 FILE = "tokenizer.json"
@@ -79,11 +79,9 @@ def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer
     with needing(f"reading {FILE}", "lens"):
         import tokenizers
     data = read_bounded(path, LARGEST)
-    try:
+    # The package has no classes of its own for what it cannot read.
+    with telling(f"{path}: no tokenizer", "restore the file, or give token ids", Exception):
         own = tokenizers.Tokenizer.from_buffer(data)
-    except Exception as error:  # the package has no classes of its own for what it cannot read
-        reason = (str(error).strip().splitlines() or ["unknown"])[0]
-        raise InputError(f"{path}: no tokenizer ({reason}); restore the file, or give token ids") from error
     own.no_truncation()
     own.no_padding()
     return Tokenizer(str(folder), vocabulary, own)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.arrays import spectral_values
 from attnlaw.base.settings import require
 
 Reals = NDArray[np.float64]
@@ -86,12 +86,8 @@ def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
     >>> ranks.r.tolist(), ranks.R.tolist()
     ([1.5, 2.0, 1.0], [2.0, 2.0, 1.0])
     """
-    values = np.sort(np.asarray(eigenvalues, dtype=float).ravel())
-    if not values.size or not np.isfinite(values).all() or values[0] < 0 or values[-1] == 0:
-        raise InputError(
-            "effective ranks: expected eigenvalues of a covariance, at least 0 and some above; "
-            "square singular values first"
-        )
+    remedy = "give eigenvalues of a covariance, or square singular values first"
+    values = np.sort(spectral_values("effective ranks", eigenvalues, remedy, positive=True))
     relative = values[values > 0] / values[-1]
     # Ascending: sums over the tail are running sums, the smallest first.
     sums, squares = np.cumsum(relative), np.cumsum(relative**2)

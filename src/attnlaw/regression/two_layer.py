@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlaw.base.arrays import require_shapes
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate, Outcome
 from attnlaw.base.settings import require
@@ -71,10 +72,8 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
     [2.0, 1.600485]
     """
     X, y, w_0 = (np.asarray(values, dtype=float) for values in (inputs, labels, start))
-    if X.ndim != 2 or y.shape != X.shape[:1] or w_0.shape != X.shape[1:]:
-        raise InputError(
-            f"two layers: found inputs {X.shape}, labels {y.shape}, start {w_0.shape}, expected n x p, n, p"
-        )
+    fits = X.ndim == 2 and y.shape == X.shape[:1] and w_0.shape == X.shape[1:]
+    require_shapes(fits, "two layers", "n x p, n and p", inputs=X, labels=y, start=w_0)
     begun = float(np.linalg.norm(w_0))
     if begun == 0:
         raise InputError("two layers: the start is zero, where gradient flow stays; give another one")

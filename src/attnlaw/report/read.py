@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, require_found, telling
 from attnlaw.base.files import read_json
 from attnlaw.base.results import STORE, STUDY_ROWS, WRITTEN
 from attnlaw.report.read_audit import read_audited, read_fits
@@ -30,14 +30,10 @@ MONITOR = "write it again with attnlaw.training.SpectralMonitor"
 
 def read_saved(folder: Path) -> Saved:
     """What the directory holds, by the verb in `attnlaw.json` or by the files in it."""
-    try:
+    with telling(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
         known = next((name for name, (file, _) in READERS.items() if (folder / file).exists()), None)
         name = _written(folder / WRITTEN) if (folder / WRITTEN).exists() else known
         running = (folder / STORE).exists()
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be looked at ({error.strerror}); give a directory that attnlaw wrote"
-        ) from error
     if name is not None:
         return READERS[name][1](folder) if name in READERS else read_command(folder, name)
     if running:
@@ -59,8 +55,7 @@ def _written(path: Path) -> str:
 def _steps(folder: Path) -> Saved:
     path = folder / "steps.parquet"
     rows = read_steps(path, MONITOR)
-    if not rows.height:
-        raise InputError(f"{path}: found no rows; {MONITOR}")
+    require_found(rows.height, path, "rows", MONITOR)
     return Saved(folder, "Training run", rows, figures=tuple(step_figures(rows)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.auditing.findings.rules import LEVELS
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, require_found
 from attnlaw.base.files import read_json
 from attnlaw.base.tables import conformed, read_table, without_nan
 from attnlaw.report.audited import ALWAYS, AUDIT, KINDS, SCHEMAS, AuditRows, summary_of_row
@@ -32,8 +32,7 @@ def read_audit(folder: Path) -> AuditRows:
     path = folder / "summary.json"
     found = read_json(path, again)
     summaries = tuple(found) if isinstance(found, list) else (found,)
-    if not summaries:
-        raise InputError(f"{folder}: found no model; {again}, an empty directory")
+    require_found(summaries, folder, "model", f"{again}, an empty directory")
     _require_shown(summaries, path, again)
     places = {name: folder / f"{name}.parquet" for name in SCHEMAS}
     tables = {
@@ -109,7 +108,6 @@ def read_fits(folder: Path) -> Saved:
     remedy = f"write it again with: attnlaw fit MODEL --out {folder}"
     one = verb("fit")
     table = _table(folder / "fits.parquet", "fits", remedy).filter(pl.col("kind").is_in(list(KINDS)))
-    if not table.height:
-        raise InputError(f"{folder}: found no fitted matrix; {remedy}")
+    require_found(table.height, folder, "fitted matrix", remedy)
     rows = table.select(pl.col("model").unique(maintain_order=True))
     return Saved(folder, one.title, table, sources=(Source(one, rows, {"fits": table}, "model"),))

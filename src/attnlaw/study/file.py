@@ -133,11 +133,16 @@ def _told(where: str, labels: Mapping[str, str] | None = None, other: str = "") 
         raise InputError(f"{where}: {other} {error}" if other else f"{where}: {error}") from error
 
 
+def _expect(fits: bool, place: str, found: Any, wanted: str) -> None:
+    """An `InputError` where what a key has does not fit what it should be."""
+    if not fits:
+        raise InputError(f"{place}: found {found!r}, expected {wanted}")
+
+
 def _table(content: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    found = content.get(name, {})
-    if not isinstance(found, dict):
-        raise InputError(f"{where}: {name}: found {found!r}, expected a table [{name}]")
-    return found
+    found: Any = content.get(name, {})
+    _expect(isinstance(found, dict), f"{where}: {name}", found, f"a table [{name}]")
+    return dict(found)
 
 
 def _shortened(content: Mapping[str, Any], quick: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -220,8 +225,7 @@ def _sweeps(
     """The cases of every verb: explicit ones first to last, the grid's last key fastest."""
     fixed, crossed = _table(content, "fixed", where), _table(content, "grid", where)
     explicit = content.get("list", [{}])
-    if not isinstance(explicit, list) or not explicit or not all(isinstance(case, dict) for case in explicit):
-        raise InputError(f"{where}: list: found {explicit!r}, expected tables [[list]]")
+    _expect(_is_list(explicit, dict), f"{where}: list", explicit, "tables [[list]]")
     chosen = [_verb_names(case.get("verb", content.get("verb")), where) for case in explicit]
     with _told(f"{where}: verb"):
         sweeps = {name: _Sweep(find(name)) for names in chosen for name in names}
@@ -240,9 +244,12 @@ def _sweeps(
 
 def _verb_names(value: Any, where: str) -> list[str]:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{where}: verb: found {value!r}, expected the name of a verb, or a list of names")
+    _expect(_is_list(names, str), f"{where}: verb", value, "the name of a verb, or a list of names")
     return list(dict.fromkeys(names))
+
+
+def _is_list(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, kind) for one in value)
 
 
 def _points(one: Declared, value: Any, label: str) -> list[Any]:

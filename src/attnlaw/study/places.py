@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw import __version__
-from attnlaw.base.errors import BadSetting, InputError, needing
+from attnlaw.base.errors import BadSetting, InputError, needing, telling
 from attnlaw.base.files import usable_directory
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.base.settings import settings
+from attnlaw.base.workers import Workers
 from attnlaw.study.engine import Engine, InProcess, Stop
 from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
 
@@ -38,25 +39,13 @@ PATIENCE = 30.0  # seconds for a scheduler and its workers to answer
 
 
 @settings
-class Place(Settings):
+class Place(Workers):
     """In this process, or: `jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`.
 
     >>> with Place().open("study-dir", Stop()) as engine:
     ...     engine.workers
     1
     """
-
-    jobs: int | None = setting(
-        default=None, help="Workers of a local Dask cluster, or on Slurm.", least=1, metavar="N"
-    )
-    dask: str | None = setting(
-        default=None, help="A running Dask cluster: tcp://HOST:PORT.", metavar="ADDRESS"
-    )
-    slurm: str | None = setting(
-        default=None,
-        help="Slurm jobs: also memory, walltime, account, interface; as many as make N workers.",
-        metavar="partition=...,cores=...",
-    )
 
     def check(self) -> None:
         if self.dask is not None and not re.fullmatch(r"(tcp://|tls://)?[^/\s]+:\d{1,5}", self.dask):
@@ -97,17 +86,13 @@ def _local(jobs: int) -> Iterator[Any]:
 
     options = {"n_workers": jobs, "threads_per_worker": 1, "env": THREADS, "memory_limit": 0}
     with ExitStack() as stack:
-        try:
-            with _sheltered():
-                cluster = LocalCluster(
-                    host="127.0.0.1", dashboard_address=NO_DASHBOARD, silence_logs=logging.CRITICAL, **options
-                )
-                stack.enter_context(cluster)
-                client = stack.enter_context(Client(cluster, set_as_default=False))
-        except RuntimeError as error:
-            raise InputError(
-                f"the local cluster did not start ({error}); try again, or without workers"
-            ) from error
+        remedy = "try again, or without workers"
+        with telling("the local cluster did not start", remedy, RuntimeError), _sheltered():
+            cluster = LocalCluster(
+                host="127.0.0.1", dashboard_address=NO_DASHBOARD, silence_logs=logging.CRITICAL, **options
+            )
+            stack.enter_context(cluster)
+            client = stack.enter_context(Client(cluster, set_as_default=False))
         yield client
 
 
@@ -121,10 +106,9 @@ def _running(address: str) -> Iterator[Any]:
     except (OSError, TypeError) as error:  # the latter for TLS without certificates
         raise InputError(f"--dask {address}: no Dask scheduler answers there ({error})") from error
     with client:
-        try:
+        remedy = f"start some: dask worker {address}"
+        with telling(f"--dask {address}: no workers", remedy, TimeoutError, reason=False):
             client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
-            raise InputError(f"--dask {address}: no workers; start some: dask worker {address}") from error
         yield client
 
 
@@ -165,12 +149,10 @@ def _check_workers(client: Any, folder: Path) -> None:
     """An `InputError` where workers have another version or do not see the directory of the store."""
     token = folder / f".seen-{uuid.uuid4().hex}"
     token.touch()
+    missing = (ModuleNotFoundError, AttributeError)
     try:
-        found: Mapping[str, tuple[str, bool]] = client.run(look_around, str(token))
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise InputError(
-            f"the Dask workers cannot import attnlaw {__version__} ({error}); install it there"
-        ) from error
+        with telling(f"the Dask workers cannot import attnlaw {__version__}", "install it there", *missing):
+            found: Mapping[str, tuple[str, bool]] = client.run(look_around, str(token))
     finally:
         token.unlink()
     for worker, (version, sees) in found.items():

@@ -13,12 +13,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, telling
 from attnlaw.base.files import usable_directory
 from attnlaw.base.results import STORE
 from attnlaw.study.task import Ending
@@ -108,19 +108,15 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
     path = folder / STORE
     if not create and not os.path.isfile(path):  # noqa: PTH113 (this never raises)
         raise InputError(f"{folder}: holds no study; start it with: attnlaw study run FILE --out {folder}")
-    try:
-        connection = sqlite3.connect(path, timeout=30.0)
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.executescript(TABLES)
-            yield Store(folder.absolute(), connection)
-        finally:
-            connection.close()
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: not a store that can be used ({error}); choose another directory"
-        ) from error
+    damage = (sqlite3.DatabaseError, UnicodeDecodeError)
+    with (
+        telling(f"{path}: not a store that can be used", "choose another directory", *damage),
+        closing(sqlite3.connect(path, timeout=30.0)) as connection,
+    ):
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.executescript(TABLES)
+        yield Store(folder.absolute(), connection)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting, InputError, telling
 from attnlaw.base.files import parquet, replacing, usable_directory
 from attnlaw.base.settings import setting, settings
 from attnlaw.base.tables import frame
@@ -283,13 +283,9 @@ def unwrapped(model: Any) -> Any:
 def _locked(directory: Path) -> Iterator[None]:
     """Hold the directory's lock; wait while another monitor has it."""
     path = directory / "steps.lock"
-    try:
+    with telling(f"{path}: cannot be locked", "monitor into another directory"):
         file = path.open("a")
         fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be locked ({error.strerror}); monitor into another directory"
-        ) from error
     with file:
         try:
             yield

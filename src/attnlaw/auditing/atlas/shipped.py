@@ -18,7 +18,7 @@ from attnlaw.auditing.atlas.columns import column_values
 from attnlaw.auditing.atlas.kinds import model_kinds
 from attnlaw.auditing.quantities import LAYERS, MATRICES, PLACE, VERSION
 from attnlaw.auditing.rows import schema
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import require_found
 from attnlaw.base.estimate import Outcome
 from attnlaw.base.files import parquet, replace_all
 from attnlaw.base.quantity import Quantity
@@ -110,14 +110,12 @@ def of_study(folder: Path, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas
     `provenance` has more of the columns of `models`, by the model's name.
     """
     remedy = "give the directory of: attnlaw study run FILE.toml --out DIR"
-    if not (folder / STUDY_ROWS).is_file():
-        raise InputError(f"{folder}: found no {STUDY_ROWS}; {remedy}")
+    require_found((folder / STUDY_ROWS).is_file(), folder, str(STUDY_ROWS), remedy)
     rows = read_table(folder / STUDY_ROWS, remedy, {name: pl.String() for name in ("verb", "task")})
     audits = rows.filter(pl.col("verb") == "audit", pl.col("status") == str(Outcome.DONE))
     whole = pl.all_horizontal(pl.col(name).is_null() for name in ("layers", "only") if name in rows.columns)
     done = audits.filter(whole).to_dicts()
-    if not done:
-        raise InputError(f"{folder}: found no audit of a whole model; {remedy}")
+    require_found(done, folder, "audit of a whole model", remedy)
     tables = [pl.concat([_table(folder, name, row, remedy) for row in done]) for name in KEPT]
     known = [{"trained": True, **row, **provenance.get(row["model"], {})} for row in done]
     return Atlas(frame(known, schema(MODELS)), *tables)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnlaw.base.errors import InputError
-from attnlaw.learning.agreement import extrapolate
+from attnlaw.learning.agreement import extrapolate, require_seeds
 from attnlaw.learning.dynamics.sgd import MeasuredTrajectory
 from attnlaw.learning.dynamics.trajectory import Trajectory, trajectory
 
@@ -43,10 +43,7 @@ def trajectory_agreement(
     """
     if any((one.problem, one.schedule) != (path.problem, path.schedule) for one in measured):
         raise InputError("agreement: the runs belong to another problem or schedule; compare one at a time")
-    if any(one.seeds < 2 for one in measured):
-        raise InputError(
-            "agreement: found a single seed, expected at least 2 for a standard error; raise seeds"
-        )
+    require_seeds(measured)
     flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
     found = []
     for name in (name for name in QUANTITIES if not np.isnan(getattr(path, name)).any()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from attnlaw.base.errors import InputError
 from attnlaw.models.blocks import View
@@ -35,10 +36,8 @@ class Shapes:
         if shape is None:
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.incomplete}")
         if len(shape) != 2 + stacked or 0 in shape:
-            raise InputError(
-                f"{self.tensors.source}: tensor {name} has shape {list(shape)}, expected "
-                f"{'a stack of matrices' if stacked else 'a matrix'}; save the unsharded, unflattened weights"
-            )
+            wanted = "a stack of matrices" if stacked else "a matrix"
+            self._refuse(name, f"shape {list(shape)}", wanted, "save the unsharded, unflattened weights")
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def stored_out_in(self, name: str) -> bool:
@@ -88,10 +87,7 @@ class Shapes:
         if shape is None:
             return None
         if len(shape) != 1 + stacked or shape[-1] != outputs:
-            raise InputError(
-                f"{self.tensors.source}: tensor {bias} has shape {list(shape)}, expected {outputs} entries, "
-                f"one for each output of {name}; {self.remedy}"
-            )
+            self._refuse(bias, f"shape {list(shape)}", f"{outputs} entries, one for each output of {name}")
         return bias
 
     def norm(self, name: str, size: int | None = None) -> Norm | None:
@@ -122,10 +118,8 @@ class Shapes:
         """The norm, if it gives what the map reads."""
         for name in (norm.gain, norm.bias) if norm else ():
             if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
-                raise InputError(
-                    f"{self.tensors.source}: tensor {name} has shape {list(shape)}, expected "
-                    f"[{view.shape[0]}], the inputs of {view.tensors[0]}; {self.remedy}"
-                )
+                wanted = f"[{view.shape[0]}], the inputs of {view.tensors[0]}"
+                self._refuse(name, f"shape {list(shape)}", wanted)
         return norm
 
     def agree(self, name: str, what: str, found: int, key: str) -> None:
@@ -140,10 +134,12 @@ class Shapes:
     def match(self, view: View, what: str, found: int, expected: int) -> None:
         """Refuse a shape that contradicts the other tensors of its layer."""
         if found != expected:
-            raise InputError(
-                f"{self.tensors.source}: tensor {view.tensor} has {found} {what}, expected {expected} from "
-                f"the rest of its layer; {self.remedy}"
-            )
+            self._refuse(view.tensor, f"{found} {what}", f"{expected} from the rest of its layer")
+
+    def _refuse(self, name: str, found: str, expected: str, remedy: str | None = None) -> NoReturn:
+        raise InputError(
+            f"{self.tensors.source}: tensor {name} has {found}, expected {expected}; {remedy or self.remedy}"
+        )
 
     @property
     def remedy(self) -> str:

@@ -115,9 +115,14 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     family = _record(Family, _whole(parse_toml(data, str(file)), str(file)), str(file))
     if not family.stacks:
         raise InputError(f"{file}: stacks: none given; describe the layers in [[stacks]]")
-    if family.norm not in (LAYER, RMS):
-        raise InputError(f"{file}: norm: found {family.norm!r:.80}, expected {LAYER} or {RMS}")
+    _expect(family.norm in (LAYER, RMS), f"{file}: norm", family.norm, f"{LAYER} or {RMS}")
     return family
+
+
+def _expect(fits: bool, place: str, found: Any, wanted: str) -> None:
+    """An `InputError` where what a key has does not fit what it should be."""
+    if not fits:
+        raise InputError(f"{place}: found {found!r:.80}, expected {wanted}")
 
 
 def _whole(values: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -126,10 +131,8 @@ def _whole(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     if not _is_text(like):
         return dict(values)
     shipped = _shipped(families.FOLDER)
-    if like not in shipped:
-        known = ", ".join(shipped)
-        raise InputError(f"{place}: like: found {like!r:.80}, expected a file that ships; known: {known}")
-    base = _shipped_whole(shipped[like])
+    _expect(like in shipped, f"{place}: like", like, f"a file that ships; known: {', '.join(shipped)}")
+    base = _shipped_whole(shipped[str(like)])
     merged = {key: value for key, value in base.items() if key not in OWN} | dict(values)
     own, others = values.get("stacks", []), base["stacks"]
     nothing: dict[str, Any] = {}
@@ -162,8 +165,7 @@ def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Reco
 
 def _value(value: Any, kind: Kind, place: str) -> Any:
     """The value of one field, lists as tuples."""
-    if not kind.fits(value):
-        raise InputError(f"{place}: found {value!r:.80}, expected {kind.wanted}")
+    _expect(kind.fits(value), place, value, kind.wanted)
     if kind is STACKS:
         return tuple(_layer_table(part, f"{place}[{i}]") for i, part in enumerate(value))
     if kind is INIT:
@@ -177,8 +179,8 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
     """The initialiser of one model type, with what it takes of the type that it is like."""
     own = tables[name]
     like = own.get("like")
-    if like is not None and (like not in tables or like == name):
-        raise InputError(f"{place}.{name}: like: found {like!r:.80}, expected another of {', '.join(tables)}")
+    is_other = like is None or (like in tables and like != name)
+    _expect(is_other, f"{place}.{name}: like", like, f"another of {', '.join(tables)}")
     base = dict(tables[like]) if like is not None else {}
     if "like" in base:
         raise InputError(f"{place}.{name}: like: {like} is like another itself; name that one")
