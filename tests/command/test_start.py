@@ -27,8 +27,11 @@ ALWAYS_IDLE = "altair vl_convert torch transformers dask distributed pandas pyar
     ("words", "idle"),
     [
         (["--help"], "numpy scipy polars sqlite3 attnlaw.study attnlaw.report"),
-        (["audit", "--help"], "numpy scipy polars"),
-        (["audit", str(TINY)], "scipy.optimize scipy.sparse scipy.stats scipy.fft attnlaw.report"),
+        (["audit", "--help"], "numpy scipy polars attnlaw.study"),
+        (
+            ["audit", str(TINY)],
+            "scipy.optimize scipy.sparse scipy.stats scipy.fft attnlaw.report attnlaw.study",
+        ),
     ],
 )
 def test_what_is_not_used_is_not_imported(words: list[str], idle: str) -> None:

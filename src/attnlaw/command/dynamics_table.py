@@ -64,7 +64,9 @@ def _headline(found: Any) -> str:
 
 
 def _not_reached(found: Any) -> str:
-    alignment = found.quantities["alignment"]
+    alignment, lost = found.quantities["alignment"], found.path.runs_away
+    if lost is not None:
+        return f"the student has run away from the target by τ = {lost:.4g}"
     if alignment is None:
         return "a target proportional to the identity has no alignment"
     last = found.path.time[-1]

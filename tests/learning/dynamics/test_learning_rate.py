@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from command.in_process import invoke
 
 from attnlaw.base.errors import InputError
 from attnlaw.learning.dynamics import ensemble
@@ -116,6 +117,26 @@ def test_beyond_the_limit_the_target_is_not_stable() -> None:
     assert str(found.outcome) == "unstable"
     assert "above 1/(4 t*): S* is not stable" in (found.remark or "")
     assert str(trajectory(problem, Schedule([0.01], learning_rate=0.2)).outcome) == "done"
+
+
+def test_at_the_limit_the_error_of_the_direct_student_grows_with_the_noise_of_labels() -> None:
+    """dE/dtau = 4 T(T+1) ((eta - 1) E + eta Delta/2): a line at eta = 1, which only decay bends."""
+    problem = Problem(student="direct", noise=0.5)
+    found = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0))
+    assert np.diff(found.estimation_error) == pytest.approx([1.0, 1.0], rel=1e-6)
+    assert (str(found.outcome), found.runs_away) == ("unstable", None)
+    assert "learning rate at 1: S* is not stable" in (found.remark or "")
+    held = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0, decay=1.0))
+    assert str(held.outcome) == "done"
+
+
+@pytest.mark.parametrize("output", ["linear", "hermite2"])
+def test_a_student_that_runs_away_is_told_so_and_not_of_its_target(output: str) -> None:
+    told = invoke("dynamics", "--learning-rate", "1", "--output", output, "--times", "0.01:1:4")
+    assert "the student has run away from the target by τ = " in told.stdout
+    assert "identity" not in told.stdout
+    assert "dynamics: unstable: " in told.stderr
+    assert "Warning" not in told.stderr
 
 
 def test_samples_and_steps() -> None:

@@ -105,6 +105,9 @@ def _path(
     for time in schedule.times[1:]:
         while now < time * (1 - 1e-12):
             q, m, _ = _numbers(S, target).mean(axis=0)
+            if not math.isfinite(q):  # it has run away, and stays there
+                S = np.full_like(S, math.nan)
+                break
             G, H = potential.gains(q, m)
             rate = 8 * max(abs(G), abs(H)) * max(float(target[-1]), math.sqrt(q)) + 2 * schedule.decay
             h = min(step / rate, time - now)

@@ -13,6 +13,8 @@ t* = Tr S*/d. A little beyond the limit Gaussian sensing stays bounded, tokens a
 
 from __future__ import annotations
 
+from typing import Any
+
 from attnlaw.base.estimate import Outcome
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.problem import Problem
@@ -36,13 +38,18 @@ def limits_of(problem: Problem, schedule: Schedule) -> tuple[float | None, float
     return limit, problem.noise / 2 * z / (1 - z) if ends else None
 
 
-def stability(problem: Problem, schedule: Schedule) -> dict[str, object]:
-    """The outcome and the remark of a trajectory whose learning rate is beyond the limit; nothing else."""
-    limit, _ = limits_of(problem, schedule)
-    if limit is None or schedule.learning_rate <= limit:
+def stability(problem: Problem, schedule: Schedule, runs_away: float | None) -> dict[str, Any]:
+    """The outcome and the remark of a trajectory that is not stable, or that `runs_away` from some time on.
+
+    At the limit itself S* is not stable either, unless decay holds it.
+    """
+    eta, (limit, _) = schedule.learning_rate, limits_of(problem, schedule)
+    if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):
+        place = "above" if eta > limit else "at"
+        name = STABLE[problem.attention, problem.student]
+        remark = f"learning rate {place} {name}: S* is not stable; take one below {limit:.3g}"
+    elif runs_away is not None:
+        remark = "the noise of its gradient carries the student away; take a smaller learning rate"
+    else:
         return {}
-    name = STABLE[problem.attention, problem.student]
-    return {
-        "outcome": Outcome.UNSTABLE,
-        "remark": f"learning rate above {name}: S* is not stable; take one below {limit:.3g}",
-    }
+    return {"outcome": Outcome.UNSTABLE, "remark": remark}

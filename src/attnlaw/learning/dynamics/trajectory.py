@@ -150,6 +150,12 @@ class Trajectory(Path, verb="dynamics"):
         """E at which SGD of this learning rate ends: linear output without decay, to leading order in eta."""
         return limits_of(self.problem, self.schedule)[1]
 
+    @property
+    def runs_away(self) -> float | None:
+        """The first time at which the norm is no number any more; None where it stays one."""
+        lost = ~np.isfinite(self.norm)
+        return float(self.time[lost.argmax()]) if lost.any() else None
+
     def _at(self, time: float) -> Schedule:
         return replace(self.schedule, times=(time,))
 
@@ -168,8 +174,10 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     ([0.494975, 0.66067, 1.338921], True)
     """
     check_motion(problem, schedule)
-    found = named(motion_of(problem).solve)(problem, schedule)
-    return Trajectory(problem=problem, schedule=schedule, **(found | stability(problem, schedule)))
+    with np.errstate(over="ignore", invalid="ignore"):  # a student that runs away is told by the outcome
+        found = named(motion_of(problem).solve)(problem, schedule)
+    path = Trajectory(problem=problem, schedule=schedule, **found)
+    return replace(path, **stability(problem, schedule, path.runs_away))
 
 
 def motion_of(problem: Problem) -> Motion:
