@@ -117,15 +117,13 @@ def show_together(found: Sequence[Audit], console: Console) -> None:
     console.print()
 
 
-def save(done: Sequence[tuple[AuditSettings, Audit]], folder: Path, figures: str | None) -> str:
-    """Write the audits of all models, with fitted laws unless they are not wanted; what was written."""
+def save(done: Sequence[tuple[AuditSettings, Audit]], folder: Path, figures: str | None) -> None:
+    """Write the audits of all models, with fitted laws unless they are not wanted."""
     audit = reduce(add, (found for _, found in done))
     if not done[0][0].no_laws:
         with progress("fit laws") as report:
             audit = audit.fitted(progress=report)
     audit.save(folder, as_list=len(done) > 1, figures=figures)
-    more = "" if figures is None else f", and {folder / 'figures'}"
-    return f"wrote {folder / 'report.html'} and the rows beside it{more}"
 
 
 def _show_layers(audit: Audit, console: Console) -> None:

@@ -60,7 +60,7 @@ def _show_models(found: Sequence[Diff], console: Console) -> None:
     names = short_names(every.names)
     kinds = [kind for kind in KINDS if any(case.get(f"size_{kind}") is not None for case in every.cases)]
     cells = {"model": [names[name] for name in every.names]}
-    cells |= {"verdicts": [_words(case["verdicts"]) for case in every.cases]}
+    cells |= {"verdicts": [", ".join(case["verdicts"]) for case in every.cases]}
     for kind in kinds:
         cells[KINDS[kind].label] = [_percent(case.get(f"size_{kind}")) for case in every.cases]
     cells["largest"] = [_percent(case["largest_size"]) for case in every.cases]
@@ -75,11 +75,9 @@ def _show_models(found: Sequence[Diff], console: Console) -> None:
     console.print()
 
 
-def save(done: Sequence[tuple[Any, Diff]], folder: Path, figures: str | None) -> str:
-    """Write the comparisons of all models; what was written."""
+def save(done: Sequence[tuple[Any, Diff]], folder: Path, figures: str | None) -> None:
+    """Write the comparisons of all models."""
     reduce(add, (found for _, found in done)).save(folder, as_list=len(done) > 1, figures=figures)
-    more = "" if figures is None else f", and {folder / 'figures'}"
-    return f"wrote {folder / 'report.html'} and the rows beside it{more}"
 
 
 def _layers(maps: pl.DataFrame, left_out: Sequence[str]) -> Table:
@@ -146,10 +144,6 @@ def _tensors(rows: pl.DataFrame) -> Table:
             Text(f"{row['verdict']}{rank}{form}"),
         )
     return table
-
-
-def _words(verdicts: Sequence[str]) -> str:
-    return ", ".join(verdicts)
 
 
 def _percent(value: Any) -> str:

@@ -78,11 +78,9 @@ def show_together(found: Sequence[Fits], console: Console) -> None:
     )
 
 
-def save(done: Sequence[tuple[Any, Fits]], folder: Path, figures: str | None) -> str:
-    """Write the laws of all models; what was written."""
+def save(done: Sequence[tuple[Any, Fits]], folder: Path, figures: str | None) -> None:
+    """Write the laws of all models."""
     reduce(add, (found for _, found in done)).save(folder, figures)
-    more = "" if figures is None else f", and {folder / 'figures'}"
-    return f"wrote {folder / 'report.html'} and the rows beside it{more}"
 
 
 def _map(rows: pl.DataFrame) -> Table:

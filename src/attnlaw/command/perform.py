@@ -201,12 +201,13 @@ def _write(done: Sequence[tuple[Verb[Any, Any], Done]], shown: Shown) -> None:
     if shown.out is not None:
         folder, tables = Path(shown.out), _tables(verb)
         if hasattr(tables, "save"):
-            say(tables.save(own, folder, shown.figures))
+            tables.save(own, folder, shown.figures)
         else:
             from attnlaw.report.write import save
 
             save(done, folder, shown.figures)
-            say(f"wrote {folder / 'report.html'} and the rows beside it")
+        more = "" if shown.figures is None else f", and {folder / 'figures'}"
+        say(f"wrote {folder / 'report.html'} and the rows beside it{more}")
     if shown.figure is not None:
         from attnlaw.report.write import draw
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,6 @@ class Diff(OfModels, verb="diff"):
 
     def tables(self) -> dict[str, pl.DataFrame]:
         return dict(zip(TABLES, (self.maps, self.tensors, self.spectra), strict=True))
-
-    def written(self, summary: dict[str, Any], rows: pl.DataFrame) -> Diff:
-        """The same comparison of one model with the summary and the row that are saved of it."""
-        return replace(self, summaries=(summary,), rows=rows)
 
     def save(
         self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
@@ -122,13 +118,10 @@ def diff(
 def opened(base: Source, settings: ModelSettings) -> tuple[Model, Model]:
     """Both models; the adapter that settings name, or the model itself where it is one, is added."""
     first = open_model(base, settings.heads, None, settings.map)
-    if settings.adapter is None and _is_path(settings.model) and is_adapter(one_model(Path(settings.model))):
+    path = Path(settings.model) if isinstance(settings.model, str | os.PathLike) else None
+    if settings.adapter is None and path is not None and is_adapter(one_model(path)):
         return first, open_model(base, settings.heads, settings.title, settings.map, settings.model)
     return first, open_model(settings.model, settings.heads, settings.name, settings.map, settings.adapter)
-
-
-def _is_path(model: Any) -> bool:
-    return isinstance(model, str | os.PathLike)
 
 
 def _map_row(model: str, place: Place) -> dict[str, Any]:

@@ -27,11 +27,6 @@ def state_evolution(problem: Problem) -> Prediction:
     return state_evolutions([problem])[0]
 
 
-def check_size(problem: Problem) -> None:
-    """An `InputError` for a problem whose theory does not fit into memory."""
-    problem.who.check_size(problem)
-
-
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
     """Predictions in the order of the problems; `progress(done, total)` is called as groups finish."""
     tell, total = progress or silent, len(problems)

@@ -150,7 +150,7 @@ def run(case: DiffSettings, progress: Progress) -> Diff:
 
     found = diff(case.base, case, not case.no_match, case.applied, progress)
     rows = frame([VERB.row(case, found)], schema_of(VERB.schema))
-    return found.written(VERB.json(case, found), rows)
+    return replace(found, summaries=(VERB.json(case, found),), rows=rows)
 
 
 VERB = DiffVerb(

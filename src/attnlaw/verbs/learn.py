@@ -165,10 +165,8 @@ def run(cases: Sequence[Learn], progress: Progress) -> Iterator[Learned | InputE
 
 def solvable(case: Learn) -> Problem:
     """The problem; an `InputError` for one that has no theory, or one too large to be solved."""
-    from attnlaw.learning.state_evolution import check_size
-
     problem = case.problem
-    check_size(problem)
+    problem.who.check_size(problem)
     return problem
 
 
