@@ -284,8 +284,8 @@ def test_guides_fall_as_the_distances_of_densities_that_differ_by_one_over_n() -
         rows.append(law(width, kl, w1_to_limit=w1, w1_to_limit_error=w1 / 10))
     found = named(source(LIMIT, rows))
     for name, told in (("kl_to_limit", "slope −2"), ("w1_to_limit", "slope −1")):
-        (guide, _), measured = layers(found[name])[0][1], drawn(found[name])
-        assert guide["text"] == told
+        (guide, middle, _), measured = layers(found[name])[0][1], drawn(found[name])
+        assert middle["text"] == told
         assert f"guide of {told} the" in found[name].caption
         assert guide["y"] == pytest.approx(measured[0]["y"], rel=2 / 64)
 

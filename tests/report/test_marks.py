@@ -19,6 +19,7 @@ from attnlaw.report.cell_marks import Shades, field
 from attnlaw.report.curve_marks import curves
 from attnlaw.report.density_marks import densities as drawn_densities
 from attnlaw.report.density_marks import spectrum
+from attnlaw.report.margins_charts import bars_by_place
 from attnlaw.report.marks import palette
 from attnlaw.report.paper import COLUMN, NEAR, save_chart
 from attnlaw.report.style import inline_svg
@@ -68,6 +69,19 @@ def test_logarithmic_axes_keep_bars_above_zero(tmp_path: Path) -> None:
     assert "slope −2" in json.dumps(chart.to_dict(), ensure_ascii=False)
     assert "slope" not in json.dumps(curves(rows, "n", "KL", {"KL": "black"}, log=True).to_dict())
     save_chart(chart, tmp_path / "kl.svg")
+    (*_, name) = chart.to_dict()["layer"]
+    (named,) = (row for row in rows_of(name) if row["text"])
+    assert named["x"] == 32  # between 16 and 64: at an end it might lie on the frame
+
+
+def test_names_of_places_are_turned_only_where_they_have_no_room() -> None:
+    def angle(places: list[str]) -> float:
+        rows = pl.DataFrame({"series": "m", "place": places, "kappa": [2.0] * len(places)})
+        encoding = bars_by_place(rows, str, {"m": "black"}).to_dict()["encoding"]
+        return float(encoding["x"]["axis"]["labelAngle"])
+
+    assert angle(["0", "1", "2", "3", "lm_head"]) == 0
+    assert angle([*map(str, range(24)), "lm_head"]) != 0
 
 
 def test_a_histogram_keeps_the_weight_of_the_atom_out(tmp_path: Path) -> None:

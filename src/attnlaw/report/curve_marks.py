@@ -125,12 +125,16 @@ def _rules(places: pl.DataFrame) -> list[Any]:
 
 
 def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, Any]:
-    """A dashed line of the slope through the last point of the first series, and its name."""
+    """A dashed line of the slope through the last point of the first series, its name beside its middle."""
     import altair as alt
 
     last = rows.filter(pl.col("series") == rows["series"][0]).sort("x").row(-1, named=True)
-    ends = ((rows["x"].min(), f"slope {slope}".replace("-", "−")), (last["x"], ""))
-    line = [{"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": text} for at, text in ends]
+    ends = rows["x"].min(), last["x"]
+    name = f"slope {slope}".replace("-", "−")
+    places = {ends[0]: "", math.sqrt(ends[0] * ends[1]): name, ends[1]: ""}  # the middle on logarithmic axes
+    line = [
+        {"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": text} for at, text in places.items()
+    ]
     drawn = alt.Chart(inline(line)).encode(x=across, y=up)
     text = drawn.mark_text(align="left", dx=6, dy=-8, color="#666")
     return drawn.mark_line(strokeDash=[4, 4], color="#888888", strokeWidth=1.2), text.encode(text="text:N")

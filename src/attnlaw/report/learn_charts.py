@@ -14,7 +14,7 @@ from attnlaw.report.density_marks import spectrum
 from attnlaw.report.labels import cases, varied
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour, palette
 from attnlaw.report.source import measured_name
-from attnlaw.report.style import inline
+from attnlaw.report.style import inline, log_ticks
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -49,8 +49,9 @@ def scaling_law(rows: pl.DataFrame, y: str) -> Any:
     """
     import altair as alt
 
-    across = alt.X("observations:Q", title="observations N/d", scale=alt.Scale(type="log", nice=False))
+    ticks = alt.Axis(values=log_ticks(rows["observations"]), format="~g")
     scale = alt.Scale(type="log", nice=False)
+    across = alt.X("observations:Q", title="observations N/d", scale=scale, axis=ticks)
     lowest = min(rows["estimation_error"].to_list() + rows["leading_error"].to_list())
     decades = [10.0**power for power in range(math.floor(math.log10(lowest)), 2)]
     up = alt.Y("estimation_error:Q", title=y, scale=scale, axis=alt.Axis(values=decades, format="~g"))

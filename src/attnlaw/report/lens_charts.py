@@ -10,7 +10,7 @@ import polars as pl
 
 from attnlaw.report.labels import cases
 from attnlaw.report.marks import EXTENT, GREY, HEIGHT, WIDTH, Figure, colour, palette
-from attnlaw.report.style import PALETTE, inline
+from attnlaw.report.style import PALETTE, inline, log_ticks
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -103,8 +103,9 @@ def errors(rows: pl.DataFrame, label: Any) -> Any:
     )
     shade = colour(palette(label(name) for name in ERRORS), symbolOpacity=1, symbolType="stroke")
     base = alt.Chart(inline(told.to_dicts())).encode(x=x, color=shade)
-    scale = alt.Scale(type="log", domain=[min(told["least"]) / MARGIN, max(told["most"]) * MARGIN])
-    axis = alt.Axis(format="~g", minExtent=EXTENT, values=[10.0**power for power in range(-12, 1)])
+    span = [min(told["least"]) / MARGIN, max(told["most"]) * MARGIN]
+    scale = alt.Scale(type="log", domain=span)
+    axis = alt.Axis(format="~g", values=log_ticks(span))
 
     def up(name: str) -> Any:
         return alt.Y(f"{name}:Q", title="error of an attention weight", scale=scale, axis=axis)

@@ -12,7 +12,7 @@ import polars as pl
 from attnlaw.report.labels import cases
 from attnlaw.report.marks import HEIGHT, WIDTH, Figure, colour
 from attnlaw.report.source import called
-from attnlaw.report.style import inline, log_ticks, whole_axis
+from attnlaw.report.style import LETTER, inline, log_ticks, whole_axis
 
 if TYPE_CHECKING:
     from attnlaw.base.charts import Own
@@ -94,7 +94,8 @@ def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) ->
     foot = {"y2": "floor:Q"} if decades else {}
     several = {"xOffset": alt.XOffset("series:N", sort=list(colours))} if len(colours) > 1 else {}
     step = STEP if not several else 12 * len(colours)
-    turned = any(len(place) > 2 for place in places)
+    width = max(WIDTH, min(WIDEST, step * len(places)))
+    turned = LETTER * max(map(len, places)) > width / len(places)
     return (
         alt.Chart(
             inline(known.select("series", "place", "kappa", *(["floor"] if decades else [])).to_dicts())
@@ -112,7 +113,7 @@ def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) ->
             color=colour(colours),
             **several,
         )
-        .properties(width=max(WIDTH, min(WIDEST, step * len(places))), height=HEIGHT)
+        .properties(width=width, height=HEIGHT)
     )
 
 

@@ -1,0 +1,26 @@
+"""The gallery: every picture is there, and its page is the one that examples/gallery.py writes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def gallery(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import gallery
+
+    yield gallery
+    del sys.modules["gallery"]
+
+
+def test_the_page_is_that_of_its_pictures(gallery: Any) -> None:
+    assert (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8") == gallery.page()
+    named = {one.name for one in (*gallery.VERBS, *gallery.studies())}
+    assert {path.stem for path in gallery.PICTURES.glob("*.png")} == named
