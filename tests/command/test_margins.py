@@ -120,6 +120,7 @@ def test_a_page_of_a_causal_model_begins_with_what_is_not_established(tmp_path: 
     ("arguments", "message", "status"),
     [
         ("", "--text is missing; give it, --file or --ids", 2),
+        (f"{EXAMPLE} --file a.csv", "--file a.csv: expected a name that ends in .txt or .jsonl", 2),
         ("--text abc", "inputs: found 1, and margins need at least 12", 1),
         (f"--file {SENTENCES} --limit 5", "--limit 5: expected a whole number of at least 12", 2),
         (f"--file {SENTENCES} --at 4", "--at 4: expected a whole number of at least 0 and of at most 3", 2),

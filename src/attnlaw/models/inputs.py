@@ -63,6 +63,9 @@ class InputSettings(Settings):
         super().check()
         if self.text is None and self.file is None and self.ids is None:
             raise BadSetting("text", "is missing; give it, {file} or {ids}")
+        file = self.file or ""
+        if file and not file.startswith(FROM_FILE) and Path(file).suffix not in LINES:
+            raise BadSetting("file", f"expected a name that ends in {' or '.join(LINES)}", file)
         ids = self.ids
         if isinstance(ids, tuple) and min(ids) < 0:
             raise BadSetting("ids", f"expected {LISTS}; or @FILE", ",".join(map(str, ids)))
@@ -164,9 +167,7 @@ def read_input(given: Given, tokenizer: Tokenizer, positions: int) -> Input:
 
 def _of_file(case: InputSettings) -> Iterator[Given]:
     setting, path = "ids" if case.file is None else "file", Path(case.source)
-    read = _ids_line if setting == "ids" else LINES.get(path.suffix)
-    if read is None:
-        raise BadSetting(setting, f"expected a name that ends in {' or '.join(LINES)}", case.source)
+    read = _ids_line if setting == "ids" else LINES[path.suffix]
     try:
         lines = read_bounded(path, LARGEST).decode().split("\n")
     except UnicodeDecodeError as error:
