@@ -62,6 +62,24 @@ def test_an_empty_name_is_not_the_directory_one_is_in(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("lab audit", "PATH is missing: the page of audit looks at a file; attnlaw lab audit PATH"),
+        ("lab learn DIR", "DIR: the page of learn looks at no file; leave it out"),
+        ("lab limit --port 0", "--port 0: expected a whole number of at least 1 and of at most 65535"),
+    ],
+)
+def test_a_page_of_the_lab_that_cannot_be_is_bad_usage(arguments: str, line: str) -> None:
+    assert invoke(*arguments.split(), status=2).stderr == f"attnlaw: {line}\n"
+
+
+@pytest.mark.parametrize(("word", "told"), [("lern", "lern"), ("", "''")])
+def test_a_word_is_told_as_it_was_typed_and_not_as_an_option(word: str, told: str) -> None:
+    line = invoke("lab", word, status=2).stderr
+    assert line.startswith(f"attnlaw: {told}: expected one of audit, fit, ")
+
+
 def test_closed_streams() -> None:
     out = subprocess.run(f"{ATTNLAW} --version >&-", shell=True, capture_output=True, text=True)
     assert (out.returncode, out.stderr) == (

@@ -3,15 +3,16 @@
 | place | the same mistake |
 |---|---|
 | Python | `alpha: found -1, expected a number above 0` |
-| command line | `--alpha -1: expected a number above 0` |
+| command line | `--alpha -1: expected a number above 0`, of a word `lern: expected one of ...` |
 | study file | `s.toml: [grid] alpha: found -1, expected a number above 0` |
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 LONGEST = 2000  # characters of a message
 
@@ -55,12 +56,28 @@ class BadSetting(InputError):
     def __reduce__(self) -> tuple[type[BadSetting], tuple[str, str, object]]:
         return BadSetting, (self.name, self.rule, self.found)
 
-    def told(self, spell: Callable[[str], str] = str, place: str = "") -> str:
-        """The line for a place: `spell` writes the name of a setting, `place` stands before it."""
-        name = spell(self.name)
-        rule = re.sub(r"\{(\w+)\}", lambda other: spell(other[1]), self.rule)
+    def told(
+        self,
+        spell: Callable[[str], str] = str,
+        place: str = "",
+        words: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """The line for a place: `spell` writes the name of a setting, `place` stands before it.
+
+        `words` are the settings that a command takes without an option's name, with what its help calls them:
+        one that was typed stands as it was typed.
+
+        >>> BadSetting("page", "expected learn or limit", "lern").told(as_option, words={"page": "PAGE"})
+        'lern: expected learn or limit'
+        >>> BadSetting("port", "needs {page}", 80).told(as_option, words={"page": "PAGE"})
+        '--port 80: needs PAGE'
+        """
+        name = words.get(self.name) or spell(self.name)
+        rule = re.sub(r"\{(\w+)\}", lambda other: words.get(other[1]) or spell(other[1]), self.rule)
         if self.found is None:
             line = f"{place}{name} {rule}"
+        elif self.name in words:
+            line = f"{place}{_shown(self.found, str) or repr('')}: {rule}"
         elif spell is as_option:
             line = f"{place}{name} {_shown(self.found, str)}: {rule}"
         else:

@@ -18,6 +18,10 @@ class Unprintable(Exception):
     """Standard output takes no more; without words where its reader, such as head, has seen enough."""
 
 
+class BadUsage(Exception):
+    """A bad setting in one line, as the command that was called spells it; exit status 2."""
+
+
 class Output:
     """Standard output whose errors are told apart from those of files and connections."""
 
@@ -45,7 +49,7 @@ class Output:
 
 def main() -> None:
     """Run `attnlaw`; bad input, and what the system refuses, end in one line and an exit status."""
-    from attnlaw.base.errors import BadSetting, InputError, as_option
+    from attnlaw.base.errors import InputError
 
     prepare_streams()
     try:
@@ -55,8 +59,8 @@ def main() -> None:
         # What is left in the buffer goes nowhere, so that the interpreter does not try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(str(error), 1)
-    except BadSetting as error:
-        _end(error.told(as_option), 2)
+    except BadUsage as error:
+        _end(str(error), 2)
     except InputError as error:
         _end(str(error), 1)
     except KeyboardInterrupt:

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from attnlaw.base.errors import as_option
+from attnlaw.base.errors import BadSetting, as_option
 from attnlaw.base.public import MOVED
 from attnlaw.base.settings import Declared, Settings, declared
+from attnlaw.command import BadUsage
 from attnlaw.command.perform import perform, read_words, shown_by
 from attnlaw.verbs import VERBS, verb
 
@@ -102,7 +103,11 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
         for number, place in enumerate(places[: len(words)]):  # only the last may be a list
             if words[number] is not None:
                 given[place.name] = list(words[number:]) if _is_list(place) else words[number]
-        return body(given)
+        try:
+            return body(given)
+        except BadSetting as error:
+            called = {place.name: place.rule.metavar or place.name.upper() for place in places}
+            raise BadUsage(error.told(as_option, words=called)) from error
 
     panels = dict.fromkeys(one.rule.panel for one in known.values())
     groups = {panel: Group.create_ordered(panel) for panel in panels}

@@ -30,6 +30,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attnlaw.base.errors import BadSetting, InputError, printable
@@ -61,7 +62,12 @@ class BadUsage(BadSetting):
     def __reduce__(self) -> tuple[type[BadUsage], tuple[str]]:  # type: ignore[override]
         return BadUsage, (self.rule,)
 
-    def told(self, spell: Callable[[str], str] = str, place: str = "") -> str:
+    def told(
+        self,
+        spell: Callable[[str], str] = str,
+        place: str = "",
+        words: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
         return printable(f"{place}{self.rule}")
 
 

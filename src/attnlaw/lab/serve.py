@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.auditing.place import is_saved
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.lab.desk import pages, places
 from attnlaw.verbs import verb
 
@@ -80,14 +80,15 @@ def _head() -> str:
 
 
 def require_path(page: str, path: str | None) -> None:
-    """An `InputError` for a page that cannot be without a path, or has no use for one."""
+    """A `BadSetting` for a page that cannot be without a path, or has no use for one."""
     needs = page not in pages()
     if needs and path is None:
-        raise InputError(f"the page of {page} looks at a file: attnlaw lab {page} PATH")
+        remedy = f"attnlaw lab {page} {{path}}"
+        raise BadSetting("path", f"is missing: the page of {page} looks at a file; {remedy}")
     if path is None:
         return
     if not needs:
-        raise InputError(f"{path}: the page of {page} looks at no file; leave it out")
+        raise BadSetting("path", f"the page of {page} looks at no file; leave it out", path)
     one = verb(page)
     if one.refuse is not None and not is_saved(path):
         for case in one.cases({places(one)[0]: path}):
