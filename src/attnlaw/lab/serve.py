@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -15,6 +16,7 @@ from attnlaw.lab.desk import pages, places
 from attnlaw.verbs import verb
 
 HOST = "127.0.0.1"
+SWITCH = 0.0005  # seconds that a page in hand is kept waiting by what goes on beside it
 PAGES = Path(__file__).parent / "pages"
 # The page of any verb, and those that are a verb's own.
 ANY, OWN = "verb.py", {"audit": "audit.py"}
@@ -122,11 +124,20 @@ def server(page: str, path: str | None, ready: Callable[[], None] = lambda: None
             await app.close()
             await super().shutdown(sockets)
 
-    return Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+    return Server(
+        uvicorn.Config(
+            app,
+            log_level="error",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ws_per_message_deflate=False,  # nothing leaves this machine
+        )
+    )
 
 
 def serve(page: str, path: str | None, port: int | None, ready: Callable[[str], None]) -> None:
     """Serve the pages until Ctrl-C; `ready` is told the address."""
+    sys.setswitchinterval(SWITCH)
     place = listening(port)
     address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
     server(page, path, lambda: ready(address)).run([place])

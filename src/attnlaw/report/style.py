@@ -38,6 +38,7 @@ HOUSE: dict[str, Any] = {
     "font": FONT,
     "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
     "axis": {"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
+    "axisQuantitative": {"labelLimit": 0},  # against a limit Vega measures every number again and again
     "legend": {
         "labelFontSize": 10,
         "titleFontSize": 10,

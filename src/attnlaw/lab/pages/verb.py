@@ -62,7 +62,7 @@ def _(mo):
 
 
 @app.cell
-def _(InputError, desk, shown, trained, values):
+def _(InputError, desk, mo, shown, trained, values):
     def _found():
         """What the page shows, or the mistake in its settings."""
         try:
@@ -74,13 +74,8 @@ def _(InputError, desk, shown, trained, values):
             return error
 
     found = _found()
-    return (found,)
-
-
-@app.cell
-def _(found, mo, shown):
     mo.Html(shown.charts_html(found))
-    return
+    return (found,)
 
 
 @app.cell
