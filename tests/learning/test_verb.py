@@ -28,10 +28,17 @@ def run(of: Any, **given: Any) -> list[Any]:
     return list(of.run(of.cases(given), lambda done, total: None))
 
 
-def test_the_declaration_imports_no_mathematics() -> None:
+@pytest.mark.parametrize(
+    ("verb", "given"),
+    [
+        ("learn", {"alpha": 0.3, "output": "hardmax", "tokens": 2, "student": "bayes"}),
+        ("dynamics", {"times": "0.1:1:3", "output": "hermite2"}),
+    ],
+)
+def test_the_declaration_imports_no_mathematics(verb: str, given: dict[str, Any]) -> None:
     code = (
-        "import sys, attnlaw.verbs.learn as learn\n"
-        "learn.VERB.cases({'alpha': 0.3, 'output': 'hardmax', 'tokens': 2, 'student': 'bayes'})\n"
+        f"import sys, attnlaw.verbs.{verb} as declared\n"
+        f"declared.VERB.cases({given})\n"
         "print([name for name in ('numpy', 'scipy', 'polars', 'altair', 'torch') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -87,8 +94,8 @@ def test_thresholds_and_densities_where_they_are_asked_for() -> None:
     plain, asked = run(VERB, noise=0.5)[0], run(VERB, noise=0.5, thresholds=True, spectrum=True)[0]
     known = thresholds(Target.marchenko_pastur(0.5), noise=0.5)
     assert (plain.threshold_recovery, plain.density) == (None, None)
-    found = {name: getattr(asked, f"threshold_{name}") for name in known.describe()}
-    assert found == known.describe()
+    found = {name: getattr(asked, f"threshold_{name}") for name in vars(known)}
+    assert found == vars(known)
     table = VERB.tables[0].rows(asked)
     assert table.columns == ["x", "density", "interval"]
     assert table.height == 300

@@ -21,9 +21,8 @@ from attnlaw.auditing.findings.told import groups
 from attnlaw.auditing.remarks import findings_told, not_random, proxy_entries, remarks
 from attnlaw.auditing.rows import with_sizes
 from attnlaw.auditing.summary import COMPARABLE
-from attnlaw.base.estimate import with_error
 from attnlaw.base.tables import short_names
-from attnlaw.command.console import bar, column_table, print_table, progress, sparkline
+from attnlaw.command.console import bar, column_table, number, print_table, progress, sparkline
 from attnlaw.verbs.audit import AuditSettings
 
 
@@ -196,7 +195,7 @@ def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
         if bounded:
             share = shares[layer["layer"]]
             for name in ("log10_alpha", *(["log10_alpha_applied"] if beside else [])):
-                cells.append(_number(layer[name], ".2f", layer[f"{name}_error"]))
+                cells.append(number(layer[name], ".2f", layer[f"{name}_error"]))
             cells += [f"{bar(share / largest, width=5):<5} {share:.1%}"] if wide else []
         table.add_row(*cells)
         if rows["kind"].str.starts_with("cross_").any():
@@ -217,13 +216,13 @@ def _most_heads(rows: pl.DataFrame, kind: str) -> int:
 def _head_cells(rows: pl.DataFrame, norm: str, rank: str, top: Any, pooled: int) -> list[str]:
     """A sparkline of the norms with their maximum, and the median stable rank."""
     norms = rows[norm].to_list()
-    bars = f"{sparkline(_bins(norms, pooled), top)} {_number(max(norms), '#.3g')}" if norms else ""
-    return [bars, _number(rows[rank].median(), ".1f")]
+    bars = f"{sparkline(_bins(norms, pooled), top)} {number(max(norms), '#.3g')}" if norms else ""
+    return [bars, number(rows[rank].median(), ".1f")]
 
 
 def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
     largest = rows.sort(norm, descending=True).head(1).select(norm, f"{norm}_error").rows()
-    return "".join(_number(value, "#.3g", error) for value, error in largest)
+    return "".join(number(value, "#.3g", error) for value, error in largest)
 
 
 def _named(size: str, applied: bool) -> str:
@@ -233,16 +232,7 @@ def _named(size: str, applied: bool) -> str:
 
 def _of(row: dict[str, Any], name: str, form: str) -> str:
     """One column of a row with its error; 0 for the ranks of a zero matrix."""
-    return _number(row[name] or 0, form, row[f"{name}_error"])
-
-
-def _number(value: Any, form: str, error: Any = None) -> str:
-    """The number in its form, or with its error where that reaches the digits shown; nothing for None."""
-    if value is None:
-        return ""
-    shown = format(float(value), form).removesuffix(".")
-    last_digit = 10.0 ** -len(shown.partition(".")[2])
-    return with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
+    return number(row[name] or 0, form, row[f"{name}_error"])
 
 
 def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) -> Table:
@@ -257,7 +247,7 @@ def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) 
         table.add_column(f"\n{title}", justify="right", no_wrap=True)
     forms = (".1%", ".3g", ".1f", ".2f")
     for summary in summaries:
-        numbers = [_number(summary[name], form) for name, form in zip(COMPARABLE, forms, strict=True)]
+        numbers = [number(summary[name], form) for name, form in zip(COMPARABLE, forms, strict=True)]
         found = [str(summary["findings"][level]) for level in reversed(LEVELS)]
         table.add_row(Text(names[summary["model"]]), *numbers, *found)
     return table
@@ -278,4 +268,4 @@ def _proxy_table(summary: dict[str, Any]) -> Table:
 
 
 def _proxy(value: float, error: float | None) -> str:
-    return _number(value, ".4f", error)
+    return number(value, ".4f", error)

@@ -13,6 +13,7 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from attnlaw.base.errors import printable
+from attnlaw.base.estimate import with_error
 from attnlaw.base.files import to_json
 
 if TYPE_CHECKING:
@@ -52,6 +53,19 @@ def print_table(console: Console, build: Callable[[Sequence[str]], Table], less:
     console.print(table, crop=False)
     if left_out:
         console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
+
+
+def number(value: Any, form: str = "#.3g", error: Any = None) -> str:
+    """The number in its form, or with its error where that reaches the digits shown; nothing for None.
+
+    >>> number(2.0), number(0.51, ".2f", 0.03), number(0.51, ".2f", 1e-4), number(None)
+    ('2.00', '0.51(3)', '0.51', '')
+    """
+    if value is None:
+        return ""
+    shown = format(float(value), form).removesuffix(".")
+    last_digit = 10.0 ** -len(shown.partition(".")[2])
+    return with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
 
 
 def column_table(

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.base.tables import short_names
-from attnlaw.command.console import column_table, print_table, sparkline
+from attnlaw.command.console import column_table, number, print_table, sparkline
 from attnlaw.comparing.diff import Diff
 from attnlaw.models.network import KINDS
 
@@ -97,9 +97,9 @@ def _layers(maps: pl.DataFrame, left_out: Sequence[str]) -> Table:
         cells = [Text(f"{stack or ''} {layer}".strip())]
         cells += [Text(_sizes(rows.filter(pl.col("kind") == kind), tops[kind])) for kind in kinds]
         said = {
-            "rank": _number(rows["rank"].median(), ".0f"),
-            "scale": _number(rows["scale"].median(), ".3f"),
-            "z": _number(
+            "rank": number(rows["rank"].median(), ".0f"),
+            "scale": number(rows["scale"].median(), ".3f"),
+            "z": number(
                 rows.select(pl.concat_list("z_left", "z_right").explode()).to_series().median(), ".1f"
             ),
             "intruders": _both(rows, "intruders"),
@@ -139,7 +139,7 @@ def _tensors(rows: pl.DataFrame) -> Table:
         table.add_row(
             Text(row["tensor"]),
             _percent(row["size"]),
-            _number(row["sqnr_db"], ".1f"),
+            number(row["sqnr_db"], ".1f"),
             _percent(row["unchanged"]),
             Text(f"{row['verdict']}{rank}{form}"),
         )
@@ -154,7 +154,3 @@ def _percent(value: Any) -> str:
     if value is None:
         return ""
     return f"{100 * value:.3g}%" if value < 1e4 else f"{value:.2g}×"
-
-
-def _number(value: Any, form: str) -> str:
-    return "" if value is None else format(float(value), form)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from attnlaw.auditing.fits import Fits
 from attnlaw.base.tables import short_names
-from attnlaw.command.console import print_table
+from attnlaw.command.console import number, print_table
 from attnlaw.fits import LAWS
 from attnlaw.fits.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
 
@@ -54,7 +54,7 @@ def show(fits: Fits, console: Console) -> None:
     for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
         console.print(
             f"{row['kind']} {row['rows']} x {row['cols']}: {row['law'] or UNFITTED}, "
-            f"alpha {_number(row['alpha'])}"
+            f"alpha {number(row['alpha'])}"
         )
 
 
@@ -138,7 +138,7 @@ def _summary(fits: Fits, left_out: Sequence[str]) -> Table:
 def _median(rows: pl.DataFrame, name: str) -> str:
     if name == "kappa":
         return _kappa(rows)
-    return _number(rows[name].median(), FORMS.get(name, "#.3g"))
+    return number(rows[name].median(), FORMS.get(name, "#.3g"))
 
 
 def _kappa(rows: pl.DataFrame) -> str:
@@ -147,9 +147,5 @@ def _kappa(rows: pl.DataFrame) -> str:
     off_grid = pl.when(above).then(float("inf")).when(below).then(0.0)
     middle = rows.select(pl.coalesce("kappa", off_grid).median()).item()
     if middle is None or LEAST_KAPPA <= middle <= LARGEST_KAPPA:
-        return _number(middle)
+        return number(middle)
     return f">{LARGEST_KAPPA:g}" if middle > LARGEST_KAPPA else f"<{LEAST_KAPPA:.2g}"
-
-
-def _number(value: Any, form: str = "#.3g") -> str:
-    return "" if value is None else format(float(value), form).removesuffix(".")

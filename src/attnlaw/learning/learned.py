@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
@@ -51,14 +50,13 @@ def learned(prediction: Prediction, *, thresholds: bool = False, spectrum: bool 
     leading, exponent = leading_order(problem)
     dimension = problem.target.dimension
     known = problem_thresholds(problem) if thresholds else None
-    more: dict[str, Any] = {} if known is None else known.describe()
     return Learned(
         **{one.name: getattr(prediction, one.name) for one in fields(Prediction)},
         outlier=next(seen, None),
         observations=None if dimension is None else problem.observations * dimension,
         leading_error=leading,
         predicted_exponent=exponent,
-        **{f"threshold_{name}": value for name, value in more.items()},
+        **({} if known is None else {f"threshold_{name}": value for name, value in vars(known).items()}),
         density=density_rows(prediction) if spectrum else None,
     )
 

@@ -9,10 +9,12 @@ from typing import Any
 import polars as pl
 
 from attnlaw.base.tables import short_names
+from attnlaw.report.diff_charts import PLACE
 from attnlaw.report.explorer import pack, plain_columns
 from attnlaw.report.labels import brief
 from attnlaw.report.page import Section, explorer_section, page, rows_section
 from attnlaw.report.source import Source
+from attnlaw.report.titled import titled
 
 # Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
 MAPPED: dict[str, dict[str, Any]] = {
@@ -38,7 +40,6 @@ SHOWN = (
     *("model", "stack", "layer", "head", "expert", "kind", "size", "rank", "cosine", "scale", "stable_rank"),
     *("z_left", "z_right", "z_top", "moved", "new_left", "new_right"),
 )
-PLACE = ("model", "layer", "stack", "kind", "head", "expert")
 TENSORS = ("tensor", "verdict", "format", "rank", "size", "sqnr_db", "unchanged", "dtype_model")
 MOST_TENSORS = 25  # of a model that the page lists
 
@@ -74,11 +75,7 @@ def _verdicts(source: Source) -> Section:
             f'<div class="card">{title}<p class="verdict">{escape(row["verdict"] or "")}</p>'
             f'<dl class="numbers">{"".join(counts)}</dl></div>'
         )
-    html = (
-        '<section id="verdict" aria-labelledby="verdict-title"><h2 id="verdict-title">What happened</h2>'
-        f"{''.join(cards)}</section>"
-    )
-    return Section("verdict", "Verdict", html)
+    return Section("verdict", "Verdict", titled("verdict", "What happened", *cards))
 
 
 def _tensors(source: Source, tensors: pl.DataFrame, names: Sequence[str]) -> Section:
@@ -100,12 +97,7 @@ def _tensors(source: Source, tensors: pl.DataFrame, names: Sequence[str]) -> Sec
         body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
         told = body if lines else "<p>Every tensor is identical.</p>"
         blocks.append(f'{title}<div class="card wide meanings" tabindex="0">{told}{more}</div>')
-    html = (
-        '<section id="tensors" aria-labelledby="tensors-title">'
-        '<h2 id="tensors-title">Stored tensors, worst first</h2>'
-        f"{''.join(blocks)}</section>"
-    )
-    return Section("tensors", "Tensors", html)
+    return Section("tensors", "Tensors", titled("tensors", "Stored tensors, worst first", *blocks))
 
 
 def _cell(value: Any) -> str:

@@ -12,6 +12,7 @@ import polars as pl
 from attnlaw.base.tables import short_names
 from attnlaw.report.page import Section, cards_section, headline, meanings, rows_page
 from attnlaw.report.source import Source
+from attnlaw.report.titled import titled
 
 SENTENCES = 6  # of a rule
 CONTAINS = "This page contains the input: who has the page has the text."
@@ -98,12 +99,8 @@ def _input(source: Source, short: dict[str, str]) -> Section:
         title = f"<h3>{escape(short[row['model']])}</h3>" if source.rows.height > 1 else ""
         tokens = "".join(map(_token, own.rows(named=True)))
         blocks.append(f'<div class="card">{title}<p class="tokens">{tokens}</p></div>')
-    html = (
-        '<section id="input" aria-labelledby="input-title"><h2 id="input-title">The input</h2>'
-        f'<p class="lead">{escape(CONTAINS)} Position and id are told under the pointer.</p>'
-        f"{''.join(blocks)}</section>"
-    )
-    return Section("input", "Input", html)
+    lead = f'<p class="lead">{escape(CONTAINS)} Position and id are told under the pointer.</p>'
+    return Section("input", "Input", titled("input", "The input", lead, *blocks))
 
 
 def _token(row: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ from attnlaw.report.labels import brief, constants, failed, plain_names, variant
 from attnlaw.report.marks import Figure
 from attnlaw.report.style import inline_svg
 from attnlaw.report.summary import proxies_html, summary_html
+from attnlaw.report.titled import titled
 
 SCRIPTS = ("explorer", "detail", "table", "page")
 # Figures of an audit that have a place of their own on its page.
@@ -140,12 +141,11 @@ def meanings(verb: Verb[Any, Any], own: pl.DataFrame, several: bool) -> Section 
     anchor = f"found-{re.sub('[^a-z]', '-', verb.name)}"
     title = f"{verb.title}: what was found" if several else "What was found"
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("quantity", "what it is", "found"))
-    html = (
-        f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{escape(title)}'
-        f'</h2><div class="card wide meanings" tabindex="0"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div></section>"
+    body = (
+        f'<div class="card wide meanings" tabindex="0"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
-    return Section(anchor, verb.title if several else "Quantities", html)
+    return Section(anchor, verb.title if several else "Quantities", titled(anchor, title, body))
 
 
 def _range(values: pl.Series, error: float | None) -> str:
@@ -231,12 +231,7 @@ def headline(verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str],
 
 def cards_section(anchor: str, title: str, link: str, cards: Iterable[str]) -> Section:
     """Articles, whose HTML is given, side by side."""
-    html = (
-        f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
-        f'<h2 id="{anchor}-title">{escape(title)}</h2>'
-        f'<div class="cards">{"".join(cards)}</div></section>'
-    )
-    return Section(anchor, link, html)
+    return Section(anchor, link, titled(anchor, title, f'<div class="cards">{"".join(cards)}</div>'))
 
 
 def figure_section(
@@ -246,12 +241,8 @@ def figure_section(
     cards = [_card(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
     if not cards and not lead:
         return None
-    html = (
-        f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
-        f'<h2 id="{anchor}-title">{escape(title)}</h2>'
-        f'<p class="lead">{escape(lead)}</p><div class="figures">{"".join(cards)}</div></section>'
-    )
-    return Section(anchor, link or title, html)
+    body = f'<p class="lead">{escape(lead)}</p><div class="figures">{"".join(cards)}</div>'
+    return Section(anchor, link or title, titled(anchor, title, body))
 
 
 def _card(figure: Figure, name: str) -> str:

@@ -21,6 +21,7 @@ from attnlaw.auditing.remarks import (
 )
 from attnlaw.base.tables import short_names
 from attnlaw.report.audited import AuditRows
+from attnlaw.report.titled import titled
 
 # What models of one shape have in common.
 SHAPE = {"family": "family", "layers": "layers", "hidden_size": "hidden size", "heads": "heads"}
@@ -47,10 +48,7 @@ def summary_html(audit: AuditRows) -> str:
         _card(summary, short[summary["model"]], place if several else None, _found(audit, summary))
         for place, summary in enumerate(audit.shown)
     )
-    return (
-        '<section id="summary" aria-labelledby="summary-title"><h2 id="summary-title">Summary</h2>'
-        f'<div id="models" class="cards">{cards}</div></section>'
-    )
+    return titled("summary", "Summary", f'<div id="models" class="cards">{cards}</div>')
 
 
 def proxies_html(audit: AuditRows, drawn: str | None) -> str | None:
@@ -66,10 +64,7 @@ def proxies_html(audit: AuditRows, drawn: str | None) -> str | None:
     said = [
         line if len(whose) == len(bounded) else f"{', '.join(whose)}: {line}" for line, whose in told.items()
     ]
-    return (
-        '<section id="proxies" aria-labelledby="proxies-title"><h2 id="proxies-title">Proxies</h2>'
-        f"{_proxies(audit.names, bounded, short, drawn or '')}{_notes(said)}</section>"
-    )
+    return titled("proxies", "Proxies", _proxies(audit.names, bounded, short, drawn or ""), _notes(said))
 
 
 def _found(audit: AuditRows, summary: dict[str, Any]) -> list[Group]:

@@ -101,10 +101,9 @@ def _running(address: str) -> Iterator[Any]:
     """A cluster that is already there."""
     from distributed import Client
 
-    try:
+    missing = (OSError, TypeError)  # the latter for TLS without certificates
+    with telling(f"--dask {address}: no Dask scheduler answers there", "start one there", *missing):
         client = Client(address, set_as_default=False, timeout=PATIENCE)
-    except (OSError, TypeError) as error:  # the latter for TLS without certificates
-        raise InputError(f"--dask {address}: no Dask scheduler answers there ({error})") from error
     with client:
         remedy = f"start some: dask worker {address}"
         with telling(f"--dask {address}: no workers", remedy, TimeoutError, reason=False):

@@ -124,19 +124,16 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the directory's lock, or refuse with a line that names the run which has it."""
     path = usable_directory(directory) / "lock"
     with ExitStack() as stack:
-        try:
+        with telling(f"{path}: cannot be locked", "choose another directory"):
             file = stack.enter_context(path.open("a+"))
-            _flock(file)
-        except BlockingIOError as error:
-            file.seek(0)
-            raise InputError(
-                f"{path.parent}: another run is at work ({file.read().strip() or 'starting'}); "
-                "wait for its end, or choose another directory"
-            ) from error
-        except OSError as error:
-            raise InputError(
-                f"{path}: cannot be locked ({error.strerror}); choose another directory"
-            ) from error
+            try:
+                _flock(file)
+            except BlockingIOError as error:
+                file.seek(0)
+                raise InputError(
+                    f"{path.parent}: another run is at work ({file.read().strip() or 'starting'}); "
+                    "wait for its end, or choose another directory"
+                ) from error
         file.truncate(0)
         file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
         file.flush()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -20,16 +18,6 @@ from attnlaw.learning.simulate import simulate
 from attnlaw.learning.state_evolution import state_evolution
 from attnlaw.learning.sweep import curve
 from attnlaw.verbs.dynamics import SIMULATE, VERB
-
-
-def test_the_declaration_imports_no_mathematics() -> None:
-    code = (
-        "import sys, attnlaw.verbs.dynamics as dynamics\n"
-        "dynamics.VERB.cases({'times': '0.1:1:3', 'output': 'hermite2'})\n"
-        "print([name for name in ('numpy', 'scipy', 'polars', 'altair', 'torch') if name in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"
 
 
 def test_rows_json_and_schema() -> None:
