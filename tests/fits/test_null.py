@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attnlaw.fits import null
 from attnlaw.fits.null import (
     Null,
+    NullsDrawn,
     Rejections,
     _beta_binomial,
     _matrix_draws,
     _product_draws,
     false_alarms,
     null_of,
+    null_shape,
     null_test,
 )
 from attnlaw.laws.head_null import HeadNull
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.spectra import matrix_spectrum, product_spectrum
+from attnlaw.spectra.spectrum import Spectrum
 
 
 def gaussian_head(rng, rows, cols, inner):
@@ -203,3 +207,13 @@ def test_the_curve_is_the_density_of_the_draws(shape, inner):
     assert mass[-1] == pytest.approx(1.0, abs=2e-3)  # trapezium over 64 points
     levels = np.linspace(0.1, 0.9, 9)
     assert np.interp(np.quantile(null.draws, levels), x, mass) == pytest.approx(levels, abs=1.5 / null.size)
+
+
+def test_the_null_of_each_shape_is_drawn_once(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(null, "null_for", lambda spectrum: drawn.append(null_shape(spectrum)))
+    seen = NullsDrawn()
+    for shape in ((8, 4), (4, 8), (8, 8)):
+        seen(Spectrum(np.ones(4), shape, 1.0, 1.0, "svd"))
+    seen(Spectrum(np.ones(4), (9, 4), 1.0, 1.0, "lanczos"))
+    assert drawn == ["4 x 8", "8 x 8"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -38,11 +37,11 @@ from attnlaw.base.results import save_results
 from attnlaw.base.shown import frame_html
 from attnlaw.base.tables import frame
 from attnlaw.bounds.proxies import Proxies, obstacle, proxies
-from attnlaw.fits.null import Rejections, null_of, null_test
+from attnlaw.fits.null import NullsDrawn, Rejections, null_test
 from attnlaw.models.model import Model
 from attnlaw.models.network import Network
 from attnlaw.models.settings import USUAL, Arithmetic, ModelSettings
-from attnlaw.spectra.measure import Selection, measure, tell_expected, units_of
+from attnlaw.spectra.measure import Selection, measure, tell_expected
 from attnlaw.spectra.spectrum import Spectrum
 
 MOST_SUMMARY = 64  # megabytes of summary.json
@@ -235,7 +234,7 @@ def _measured(
 ) -> Network[Spectrum | None]:
     """The measured tree; `tolerant`: where tensors are damaged, of what does not need them."""
     try:
-        return measure(model, selection, jobs, progress, nulls_drawn(model, selection))
+        return measure(model, selection, jobs, progress, NullsDrawn())
     except InputError:
         damaged = damaged_places(model) if tolerant else frozenset()
         if not damaged:
@@ -244,13 +243,6 @@ def _measured(
     if not any(rest.takes(place) for place, _ in model.network.leaves()):
         return model.network.map(lambda *_: None)
     return measure(model, rest, jobs, progress)
-
-
-def nulls_drawn(model: Model, selection: Selection) -> list[Callable[[], object]]:
-    """What draws the null of each shape among the selected matrices, for `null_test` to find in memory."""
-    products = [unit.product for unit in units_of(model, selection) if not unit.approximate]
-    shapes = dict.fromkeys((*one.shape, one.inner) for one in products if not one.latent)
-    return [partial(null_of, *shape) for shape in shapes]
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:

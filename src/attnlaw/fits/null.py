@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from threading import Lock
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -179,6 +180,26 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
     if seen.p_value is None:
         return None
     return NullTest(seen.p_value, seen.outliers, null.draws.shape[0], null_shape(spectrum))
+
+
+class NullsDrawn:
+    """Called with spectra from several threads, draws the null of each shape once, for `null_test` to find.
+
+    A thread that meets a shape whose null another one is drawing goes on with other work.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._shapes = Lock(), set[str]()
+
+    def __call__(self, spectrum: Spectrum) -> None:
+        if obstacle(spectrum):
+            return
+        shape = null_shape(spectrum)
+        with self._lock:
+            known = shape in self._shapes
+            self._shapes.add(shape)
+        if not known:
+            null_for(spectrum)
 
 
 @dataclass(frozen=True)

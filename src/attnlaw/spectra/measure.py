@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, zip_longest
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -138,35 +137,39 @@ def measure(
     selection: Selection,
     jobs: int | None = None,
     progress: Progress = silent,
-    beside: Sequence[Callable[[], object]] = (),
+    shown: Callable[[Spectrum], object] = lambda spectrum: None,
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices, whatever the number of threads to the same bits; others are None.
 
     Large ones first, so that no thread waits for one in the end. While a unit is factorised, the tensors of
-    the one that its thread is likely to take next are read into the system's cache. The same threads do what
-    is to be done `beside`, before all else.
+    the one that its thread is likely to take next are read into the system's cache. Each spectrum is `shown`
+    in the thread that found it.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
     following = order[jobs or usable_cores() :]
-    work: list[tuple[int, Callable[[], Any]]] = [(0, run) for run in beside]
-    work += [
+    work = [
         (
             units[number].bytes,
-            partial(_read_ahead, model, units[number], None if after is None else units[after]),
+            partial(_read_ahead, model, units[number], None if after is None else units[after], shown),
         )
         for number, after in zip_longest(order, following)
     ]
-    results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(work)))
-    found = dict(zip(order, results[len(beside) :], strict=True))
+    results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
+    found = dict(zip(order, results, strict=True))
     return measured_tree(model, selection, chain(*(found[number] for number in range(len(units)))))
 
 
-def _read_ahead(model: Model, unit: Unit, following: Unit | None) -> list[Spectrum]:
+def _read_ahead(
+    model: Model, unit: Unit, following: Unit | None, shown: Callable[[Spectrum], object]
+) -> list[Spectrum]:
     if following is not None:
         for view in following.product.views:
             model.tensors.ahead(view.tensor, view.member)
-    return unit_spectra(model, unit)
+    found = unit_spectra(model, unit)
+    for spectrum in found:
+        shown(spectrum)
+    return found
 
 
 def measured_tree(
