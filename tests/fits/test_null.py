@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.fits import null
+from attnlaw.fits import null as null_module
 from attnlaw.fits.null import (
     Null,
     NullsDrawn,
@@ -211,7 +211,7 @@ def test_the_curve_is_the_density_of_the_draws(shape, inner):
 
 def test_the_null_of_each_shape_is_drawn_once(monkeypatch):
     drawn = []
-    monkeypatch.setattr(null, "null_for", lambda spectrum: drawn.append(null_shape(spectrum)))
+    monkeypatch.setattr(null_module, "null_for", lambda spectrum: drawn.append(null_shape(spectrum)))
     seen = NullsDrawn()
     for shape in ((8, 4), (4, 8), (8, 8)):
         seen(Spectrum(np.ones(4), shape, 1.0, 1.0, "svd"))
