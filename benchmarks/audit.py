@@ -7,9 +7,10 @@ are those of a wall clock without imports, the least of two runs, memory is the 
 seconds are printed beside them. The dense side runs three of the twelve layers, which cost the same. Exits
 with status 1 when a claim does not hold.
 
-What an audit spends its CPU on is printed: at this size half of it (null tests, findings, norms of entries,
-SVDs of 64 x 64, rows) does not depend on the type of the weights, so bfloat16 is 1.2 times as fast as float32
-here, and more where matrices are large (benchmarks/llama.py).
+What an audit spends its CPU on is printed, in one thread: at this size half of it (null tests, findings,
+norms of entries, SVDs of 64 x 64, rows) does not depend on the type of the weights, so bfloat16 is hardly
+faster than float32 here, and three times where matrices are large (benchmarks/llama.py). Two threads share
+a cache, and take a fifth more CPU than one.
 """
 
 from __future__ import annotations
@@ -143,6 +144,7 @@ def parts(folder: str) -> object:
     """An audit on one thread that prints what each of its parts took."""
     from attnlaw import audit
     from attnlaw.auditing import audit as auditing
+    from attnlaw.fits.null import NullsDrawn
     from attnlaw.models.model import Model
     from attnlaw.spectra import exact, factor_sizes, factored, scores
 
@@ -154,7 +156,7 @@ def parts(folder: str) -> object:
         "(1,1) norms of heads": [(factored, "_absolute_product_sum"), (factored, "sampled_absolute_sum")],
         "SVDs of heads": [(module, "svdvals") for module in (factored, factor_sizes, scores)],
         "reading": [(Model, "read")],
-        "null tests": [(auditing, "null_test")],
+        "null tests": [(auditing, "null_test"), (NullsDrawn, "__call__")],
     }
     spent = dict.fromkeys(named, 0.0)
 
