@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -69,6 +69,10 @@ class Thresholds:
     own_recovery: float | None
     interpolation: float | None
     peak_error: float | None
+
+    def describe(self) -> dict[str, Any]:
+        """Each threshold by its name."""
+        return dict(vars(self))
 
 
 @lru_cache(maxsize=256)
