@@ -19,9 +19,15 @@ RTOL, ATOL = 1e-9, 1e-6  # of the integrator; ATOL in units of the start
 FITTED = 1e-8  # |G| over |mask * M| at which all is fitted
 STILL = 1e-9  # the slope, in units of the top singular value of G, below which the flow stands
 SEED_SIZE = 1e-5  # of a pair that is added, in units of sqrt |G|
-# A stage or a run is given up beyond these: a nuclear norm over that of mask * M, a time times |mask * M|.
+# A stage or a run is given up beyond these: a nuclear norm over that of mask * M, a time times |mask * M|,
+# slopes asked for (a stage with an end takes thousands; scipy 1.15 goes on for hours in one without).
 LARGEST = 1e3
 LONGEST = 1e9
+MOST_SLOPES = 200_000
+
+
+class Endless(Exception):
+    """A stage asked for more slopes than any with an end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +61,15 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> Settled:
         G = gradient(A, B, M, mask)
         return np.concatenate([(G @ B.T).ravel(), (A.T @ G).ravel()])
 
+    asked = 0
+
+    def counted(time: float, state: Reals) -> Reals:
+        nonlocal asked
+        asked += 1
+        if asked > MOST_SLOPES:
+            raise Endless
+        return slope(time, state)
+
     state, time, span = np.concatenate([A.ravel(), B.ravel()]), 0.0, 0.0
     stood = stuck = False
     while True:
@@ -73,7 +88,10 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> Settled:
         stood, span = stands, max(escape, time)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a stage that runs away, which is told below
-            ended = solve_ivp(slope, (0, span), state, method="LSODA", rtol=RTOL, atol=atol)
+            try:
+                ended = solve_ivp(counted, (0, span), state, method="LSODA", rtol=RTOL, atol=atol)
+            except Endless:
+                return Settled(A, B, time, left, still=False)
         state, time = ended.y[:, -1], time + float(ended.t[-1])
         stuck = not ended.success
 
