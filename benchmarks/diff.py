@@ -71,10 +71,11 @@ def run_diff(base: str, model: str) -> object:
 def run_parts(base: str, model: str) -> object:
     """The comparison with its parts timed, CPU seconds of each."""
     from attnlaw import diff
-    from attnlaw.comparing import compare, units
+    from attnlaw.comparing import attention, compare, units
 
     spent = dict.fromkeys(PARTS, 0.0)
-    where = {name: compare if hasattr(compare, name) else units for name in PARTS}
+    rooms = (compare, units, attention)
+    where = {name: next(room for room in rooms if hasattr(room, name)) for name in PARTS}
 
     def timed(name: str) -> object:
         own = getattr(where[name], name)

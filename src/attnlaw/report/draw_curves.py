@@ -37,7 +37,7 @@ def draw_curves(chart: Curves, source: Source) -> Iterator[Figure]:
     by = varied(told, chart.tellers)
     others = source.others(told, [chart.x, *by])
     points = _points(chart, source)
-    if points is None and not by and told.select(others).n_unique() <= MOST_CASES:
+    if points is None and not by and others and told.select(others).n_unique() <= MOST_CASES:
         by, others = others, []
     for case, own in cases(told, others):
         if distinct(own[chart.x]) < 2:
