@@ -42,6 +42,8 @@ SCRIPTS = (
 )
 # The benchmarks that README.md shows, each by its first row with a peer, whether its claim holds or not.
 SHOWN = ("audit", "llama", "accuracy", "fit", "limit", "learn", "dynamics", "study", "report", "paths")
+# One BLAS thread, so that CPU seconds are those of work; here each side takes its own.
+ONE_THREAD, OWN_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, ("audit",)
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"
 ALONE = "no peer"
 MEASURED = ROOT / "benchmarks" / "measured.json"
@@ -123,7 +125,9 @@ def main() -> int:
             print(f"== {name}", flush=True)
             claims = Path(folder) / f"{name}.jsonl"
             script = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py")]
-            status |= subprocess.run(script, env={**os.environ, "ATTNLAW_CLAIMS": str(claims)}).returncode
+            threads = {} if name in OWN_THREADS else ONE_THREAD
+            environment = {**os.environ, **threads, "ATTNLAW_CLAIMS": str(claims)}
+            status |= subprocess.run(script, env=environment).returncode
             if claims.exists():
                 keep(name, [json.loads(row) for row in claims.read_text().splitlines()])
     write()
