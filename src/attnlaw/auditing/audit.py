@@ -242,7 +242,7 @@ def _measured(
     rest = replace(selection, left_out=damaged)
     if not any(rest.takes(place) for place, _ in model.network.leaves()):
         return model.network.map(lambda *_: None)
-    return measure(model, rest, jobs, progress)
+    return measure(model, rest, jobs, progress, NullsDrawn())
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:

@@ -18,7 +18,7 @@ class Unprintable(Exception):
     """Standard output takes no more; without words where its reader, such as head, has seen enough."""
 
 
-class BadUsage(Exception):
+class BadWords(Exception):
     """A bad setting in one line, as the command that was called spells it; exit status 2."""
 
 
@@ -59,7 +59,7 @@ def main() -> None:
         # What is left in the buffer goes nowhere, so that the interpreter does not try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end(str(error), 1)
-    except BadUsage as error:
+    except BadWords as error:
         _end(str(error), 2)
     except InputError as error:
         _end(str(error), 1)

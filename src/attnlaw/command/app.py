@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from attnlaw.base.errors import BadSetting, as_option
 from attnlaw.base.public import MOVED
 from attnlaw.base.settings import Declared, Settings, declared
-from attnlaw.command import BadUsage
+from attnlaw.command import BadWords
 from attnlaw.command.perform import perform, read_words, shown_by
 from attnlaw.verbs import VERBS, verb
 
@@ -107,7 +107,7 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
             return body(given)
         except BadSetting as error:
             called = {place.name: place.rule.metavar or place.name.upper() for place in places}
-            raise BadUsage(error.told(as_option, words=called)) from error
+            raise BadWords(error.told(as_option, words=called)) from error
 
     panels = dict.fromkeys(one.rule.panel for one in known.values())
     groups = {panel: Group.create_ordered(panel) for panel in panels}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -13,10 +12,10 @@ from typing import Any
 from attnlaw.auditing.place import is_saved
 from attnlaw.base.errors import BadSetting, InputError
 from attnlaw.lab.desk import pages, places
+from attnlaw.numerics.cores import switching_soon
 from attnlaw.verbs import verb
 
 HOST = "127.0.0.1"
-SWITCH = 0.0005  # seconds that a page in hand is kept waiting by what goes on beside it
 PAGES = Path(__file__).parent / "pages"
 # The page of any verb, and those that are a verb's own.
 ANY, OWN = "verb.py", {"audit": "audit.py"}
@@ -137,7 +136,7 @@ def server(page: str, path: str | None, ready: Callable[[], None] = lambda: None
 
 def serve(page: str, path: str | None, port: int | None, ready: Callable[[str], None]) -> None:
     """Serve the pages until Ctrl-C; `ready` is told the address."""
-    sys.setswitchinterval(SWITCH)
     place = listening(port)
     address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
-    server(page, path, lambda: ready(address)).run([place])
+    with switching_soon():
+        server(page, path, lambda: ready(address)).run([place])

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from attnlaw.numerics.cores import usable_cores
+from attnlaw.numerics.cores import switching_soon, usable_cores
 from attnlaw.spectra.gate import Gate
 
 R = TypeVar("R")
-# Seconds after which a thread that computes in Python lets another one go on that comes back from BLAS.
-SWITCH = 0.0005
 
 
 def in_threads(
@@ -35,7 +31,7 @@ def in_threads(
             return run()
 
     results: dict[int, R] = {}
-    with threadpool_limits(1), _switching_soon(), ThreadPoolExecutor(jobs or usable_cores()) as pool:
+    with threadpool_limits(1), switching_soon(), ThreadPoolExecutor(jobs or usable_cores()) as pool:
         futures = {pool.submit(within, *one): number for number, one in enumerate(work)}
         try:
             for done, future in enumerate(as_completed(futures), start=1):
@@ -45,14 +41,3 @@ def in_threads(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [results[number] for number in range(len(work))]
-
-
-@contextmanager
-def _switching_soon() -> Iterator[None]:
-    """Python's own interval, 5 ms, is as long as what BLAS does for a head: threads would wait in turn."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
