@@ -64,11 +64,11 @@ def serve(told: str, out: str) -> None:
         time.sleep(600)
 
 
-def work(version: str, address: str) -> None:
+def work(told: str, version: str, address: str) -> None:
     """A worker that says of itself that it is of another version."""
-    _alone(os.devnull)
+    _alone(told)
     task.__version__ = version  # of which keys are made
-    dask_worker([address, "--nthreads", "1", "--no-nanny", "--no-dashboard"])
+    dask_worker([address, "--name", version, "--nthreads", "1", "--no-nanny", "--no-dashboard"])
 
 
 def _alone(told: str) -> None:

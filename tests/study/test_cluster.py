@@ -200,13 +200,15 @@ def test_a_scheduler_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_workers: Place) -> None:
     """Its rows and tables would pass for those of this version."""
     found = study(tmp_path, 'verb = "draw"\n[grid]\nx = "1:400:400"\n')
-    with ExitStack() as late:
+    with ExitStack() as late, Client(two_workers.dask, set_as_default=False) as client:
+
+        def is_there() -> bool:
+            return any(worker["name"] == "0.0.9" for worker in client.scheduler_info(-1)["workers"].values())
 
         def join(done: int, _: int) -> None:
-            with Client(two_workers.dask, set_as_default=False) as client:
-                if len(client.nthreads()) < 3:
-                    late.enter_context(forked(driver.work, "0.0.9", two_workers.dask))
-                client.wait_for_workers(3, timeout=PATIENCE)
+            if not is_there():
+                late.enter_context(forked(driver.work, tmp_path / "told", "0.0.9", two_workers.dask))
+                until(is_there)
 
         with pytest.raises(InputError, match=r"a worker that joined has another version of attnlaw"):
             run(found, tmp_path / "out", two_workers, progress=join)
