@@ -1,6 +1,7 @@
 """Verbs for tests of the machinery: tasks that count themselves, wait, fail, hang, exit, or write a table.
 
-Each call leaves a line in the file `calls` of its `log` folder, whatever becomes of it afterwards.
+Each call leaves a line in the file `calls` of its `log` folder, whatever becomes of it afterwards. Polars is
+imported where it is used: it has threads, which a server that forks must not have.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from attnlaw.base.declare import Part, Progress, Split, Verb, each, table
 from attnlaw.base.errors import InputError
 from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import Settings, setting, settings
 from attnlaw.study import Study, read_study
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Found:
 
 
 def _lines(found: Found) -> pl.DataFrame | None:
+    import polars as pl
+
     return None if found.values is None else pl.DataFrame({"value": found.values})
 
 
@@ -294,4 +299,6 @@ def study(folder: Path, text: str) -> Study:
 
 def rows(out: Path) -> pl.DataFrame:
     """What a run exported."""
+    import polars as pl
+
     return pl.read_parquet(out / "rows" / "*.parquet")
