@@ -86,6 +86,7 @@ def test_the_spectrum_carries_rank_norm_and_nuclear_norm(student: str) -> None:
     error = 2e-5 if student == "bayes" else 1e-9
     assert found.spectrum.moment(2) == pytest.approx(found.norm.value, rel=error)
     assert found.spectrum.moment(1) == pytest.approx(found.nuclear_norm.value, rel=error)
+    assert found.spectrum.nodes()[1].sum() == pytest.approx(found.rank_fraction.value, rel=error)
     assert 1 - found.atom_at_zero == pytest.approx(found.rank_fraction.value, rel=1e-12)
 
 

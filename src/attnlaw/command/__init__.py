@@ -49,6 +49,8 @@ class Output:
 
 def main() -> None:
     """Run `attnlaw`; bad input, and what the system refuses, end in one line and an exit status."""
+    # Small matrices take longer in several threads, and large ones are measured in threads of their own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from attnlaw.base.errors import InputError
 
     prepare_streams()

@@ -20,7 +20,7 @@ Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class AngleTable:
-    """Mass up to each angle and its slope: arrays of shape (2, angles) and (2, angles - 1).
+    """Mass up to each angle and its slope: arrays of shape (intervals, angles) and (intervals, angles - 1).
 
     An empty second interval has `half = 0` and all the mass before it.
     """
@@ -31,25 +31,28 @@ class AngleTable:
     middle: Reals
     half: Reals
 
+    @property
+    def gap(self) -> tuple[float, float] | None:
+        """Between two intervals; None where there is but one."""
+        low, high = self.middle - self.half, self.middle + self.half
+        return (float(high[0]), float(low[1])) if self.half[1:].any() else None
+
     def quantile(self, p: Reals) -> Reals:
         """The x that has mass p below it, 0 < p < 1."""
-        upper = (p > self.mass[0, -1]).astype(int)
-        angle = np.where(
-            upper, np.interp(p, self.mass[1], self.theta), np.interp(p, self.mass[0], self.theta)
-        )
-        return np.asarray(self.middle[upper] - self.half[upper] * np.cos(angle))
+        place = np.searchsorted(self.mass[:-1, -1], p)
+        angles = [np.interp(p, mass, self.theta) for mass in self.mass]
+        return np.asarray(self.middle[place] - self.half[place] * np.cos(np.choose(place, angles)))
 
     def cdf(self, x: Reals) -> Reals:
         """The mass below x."""
-        parts = [np.interp(self._angle(x, i), self.theta, self.mass[i]) for i in (0, 1)]
-        above_first = x >= self.middle[0] + self.half[0]
-        return np.asarray(np.where(above_first & (self.half[1] > 0), parts[1], parts[0]))
+        parts = [np.interp(self._angle(x, i), self.theta, mass - mass[0]) for i, mass in enumerate(self.mass)]
+        return np.asarray(sum(parts))
 
     def density(self, x: Reals) -> Reals:
         """Zero outside the intervals."""
         total = np.zeros(x.shape)
         centres = 0.5 * (self.theta[1:] + self.theta[:-1])
-        for i in (0, 1):
+        for i in range(self.half.size):
             inside = np.abs(x - self.middle[i]) < self.half[i]
             angle = self._angle(x[inside], i)
             height = np.interp(angle, centres, self.slope[i] / np.sin(centres) ** 2)
@@ -79,7 +82,7 @@ def angle_tables(base: MarchenkoPastur | SymmetricProduct, noises: Reals) -> lis
         slope = nodes.mass if sides == 1 else np.where(nodes.x > 0, 2 * nodes.mass, 0.0)
         mass = np.concatenate([np.zeros((*nodes.low.shape, 1)), slope.cumsum(axis=-1)], axis=-1)
         mass *= np.pi / steps
-        mass[:, 1] += mass[:, 0, -1:]
+        mass[:, 1:] += mass[:, :1, -1:]
         middle, half = 0.5 * (nodes.low + nodes.high), 0.5 * (nodes.high - nodes.low)
         for place, row in enumerate(rows):
             tables[int(row)] = AngleTable(theta, mass[place], slope[place], middle[place], half[place])

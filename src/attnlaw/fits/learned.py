@@ -254,9 +254,8 @@ def _members(k0: float, noises: Reals, tables: list[AngleTable], k: int, size: i
     for row, table in enumerate(tables):
         found = table.quantile(levels)
         cut, quantiles[row] = found[0], found[1:]
-        in_gap = abs(table.mass[0, -1] - (1.0 - rho)) < 1e-9 and table.half[1] > 0
-        gap = (table.middle[0] + table.half[0], table.middle[1] - table.half[1])
-        ends[:, row] = gap if in_gap else (cut, cut)
+        in_gap = abs(table.mass[0, -1] - (1.0 - rho)) < 1e-9
+        ends[:, row] = (in_gap and table.gap) or (cut, cut)
     # Weight decay cuts from above: a threshold is not negative.
     allowed = ends[1] >= 0
     lowest, highest = ends[:, allowed]

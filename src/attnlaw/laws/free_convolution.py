@@ -12,10 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attnlaw.base.errors import InputError
-from attnlaw.laws.convolution_nodes import Nodes, biane_curve, biane_nodes, cubic_nodes, cubic_stieltjes
+from attnlaw.laws.convolution_nodes import (
+    Indices,
+    Nodes,
+    biane_curve,
+    biane_nodes,
+    cubic_edges,
+    cubic_nodes,
+    cubic_stieltjes,
+)
 from attnlaw.laws.discrete import Discrete
 from attnlaw.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
 from attnlaw.laws.marchenko_pastur import MarchenkoPastur
@@ -23,7 +31,6 @@ from attnlaw.laws.product_nodes import product_nodes, product_stieltjes
 from attnlaw.laws.symmetric_product import SymmetricProduct
 from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above
 
-Indices = NDArray[np.intp]
 Base = MarchenkoPastur | Discrete | SymmetricProduct
 
 
@@ -185,15 +192,16 @@ class FreeConvolution(Law):
     def _groups(self) -> tuple[Nodes, ...]:
         return self.table.everywhere()[0][1]
 
-    @property
+    @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        pairs = [
-            (float(low), float(high))
-            for nodes in self._groups
-            for low, high in zip(nodes.low[0], nodes.high[0], strict=True)
-            if high > low
-        ]
-        return tuple(sorted(pairs))
+        if isinstance(self.base, MarchenkoPastur):  # known without nodes
+            scale = self.base.scale
+            ends = cubic_edges(self.base.rank_ratio, np.array([self.sigma / scale]))
+            edges = [(scale * ends[0], scale * ends[1])]
+        else:
+            edges = [(nodes.low, nodes.high) for nodes in self._groups]
+        pairs = (pair for low, high in edges for pair in zip(low[0].tolist(), high[0].tolist(), strict=True))
+        return tuple(sorted((low, high) for low, high in pairs if high > low))
 
     def density(self, x: ArrayLike) -> Reals:
         return np.asarray(-self.stieltjes(x).imag / np.pi)

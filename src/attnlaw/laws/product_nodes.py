@@ -21,10 +21,11 @@ one real root.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from functools import partial
 
-from attnlaw.laws.convolution_nodes import Nodes, Reals, enough_nodes, interval_nodes
+import numpy as np
+
+from attnlaw.laws.convolution_nodes import Indices, Nodes, Reals, enough_nodes, interval_nodes
 
 
 def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
@@ -84,14 +85,14 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
     return half_sum / a, imaginary / (np.pi * a)
 
 
-def product_nodes(k: float, a: Reals) -> list[tuple[NDArray[np.intp], Nodes]]:
+def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     """Nodes of all of mu_a for a batch of noise levels, in groups (members of the batch, nodes)."""
-    return enough_nodes(lambda some, count: _nodes(k, some, count), a, 1 + a * a)
+    return enough_nodes(lambda rows, count: _nodes(k, a[rows], count), 1 + a * a, np.arange(a.size))
 
 
 def _nodes(k: float, a: Reals, count: int) -> Nodes:
     low, high = product_edges(k, a)
-    own = interval_nodes(low, high, count, lambda x: product_stieltjes(k, a[:, None, None], x))
+    own = interval_nodes(low, high, count, a, partial(product_stieltjes, k))
 
     def with_mirror(values: Reals, sign: float) -> Reals:
         # The last interval is the image of the second under x -> -x.

@@ -19,14 +19,15 @@ second moment `Q + a^2`, `2 int x Re g = 1`), and what lies below t (b without a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.base.settings import require
-from attnlaw.laws.free_convolution import FreeConvolution, Indices, Truncated
+from attnlaw.laws.convolution_nodes import Indices
+from attnlaw.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.laws.law import Complexes, Law, Reals
 
 # Up to this part of Q a^2 and b^2 are small.
@@ -71,7 +72,8 @@ class Rectified(Law):
     """The law of `scale (X - threshold)_+`, X of the law `base`: an atom at zero and a shifted bulk.
 
     With `sides` 2 it is that of `scale (abs(X) - threshold)_+` for a symmetric base. A `cut` above the
-    threshold sets what lies below it to zero: the bulk then starts at `scale (cut - threshold)`.
+    threshold sets what lies below it to zero: the bulk then starts at `scale (cut - threshold)`. `kept` is
+    the weight of the bulk, where it is known already.
 
     >>> from attnlaw.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
@@ -84,6 +86,7 @@ class Rectified(Law):
     scale: float = 1.0
     sides: int = 1
     cut: float | None = None
+    kept: float | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require("scale of a rectified law", self.scale, float, above=0)
@@ -102,10 +105,13 @@ class Rectified(Law):
 
     @cached_property
     def atoms(self) -> tuple[tuple[float, float], ...]:
+        weight = 1.0 - (self._kept() if self.kept is None else self.kept)
+        return ((0.0, weight),) if weight > 1e-12 else ()
+
+    def _kept(self) -> float:
         base = self.base
         table = base.table if self.sides == 1 else Truncated(base.base, np.array([base.sigma]), self.sides)
-        weight = 1.0 - float(table.above(np.array([self._from]))[0, 0])
-        return ((0.0, weight),) if weight > 1e-12 else ()
+        return float(table.above(np.array([self._from]))[0, 0])
 
     def density(self, x: ArrayLike) -> Reals:
         x = np.asarray(x, dtype=float) / self.scale

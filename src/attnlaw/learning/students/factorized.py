@@ -47,7 +47,8 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
             continue
         delta, b, E = float(point.delta[i]), float(point.b[i]), float(max(point.E[i], 0.0))
         cut = float(point.cut[i]) if point.cut[i] > b else None
-        J, M1, chi = (float(getattr(point.integrals, name)[i]) for name in ("J", "M1", "chi"))
+        J, M1, chi, mass = (float(getattr(point.integrals, name)[i]) for name in ("J", "M1", "chi", "mass"))
+        blurred = FreeConvolution(problem.target.law, delta)
         residual, unstable = float(point.residual[i]), instability(batch, point, i)
         results.append(
             Prediction(
@@ -58,7 +59,7 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
                     training_loss=float(train[i]),
                     overlap=J + b * M1 - delta**2 * chi,
                     norm=J,
-                    rank_fraction=float(point.integrals.mass[i]),
+                    rank_fraction=mass,
                     **size_of(problem, M1),
                     noise_level=delta,
                     threshold=b,
@@ -66,7 +67,7 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
                 ),
                 stability=unstable,
                 shrinkage=1.0,
-                spectrum=Rectified(FreeConvolution(problem.target.law, delta), b, sides=batch.sides, cut=cut),
+                spectrum=Rectified(blurred, b, sides=batch.sides, cut=cut, kept=mass),
                 outliers=find_outliers(problem.target, delta, b, 1.0, cut),
                 **ending(residual, instability=unstable),
                 residual=residual,
