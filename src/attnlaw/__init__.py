@@ -19,7 +19,7 @@ _PUBLIC: dict[str, str] = {
     "Atlas": "attnlaw.auditing.atlas",
     "AttentionLayer": "attnlaw.limits",
     "AttentionShape": "attnlaw.laws.attention_shape",
-    "Audit": "attnlaw.auditing.audit",
+    "Audit": "attnlaw.auditing.record",
     "Completion": "attnlaw.implicit.completion",
     "Condition": "attnlaw.forward",
     "Depth": "attnlaw.limits",

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from scipy.linalg import svdvals
 
 import attnlaw
-from attnlaw.auditing.audit import Audit
+from attnlaw.auditing.record import Audit
 from attnlaw.auditing.remarks import norms_shown
 from attnlaw.auditing.rows import layer_table, matrix_table
 from attnlaw.bounds.proxies import proxies

@@ -14,7 +14,7 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.auditing.audit import holds_audit
+from attnlaw.auditing.record import holds_audit
 from attnlaw.auditing.remarks import not_random
 from attnlaw.base.files import to_json
 from attnlaw.report.write import write_report

@@ -121,9 +121,9 @@ def test_nan_is_a_finding_here_and_one_line_in_an_audit(tiny: Model, tmp_path: P
 def test_what_does_not_need_the_damaged_norm_is_still_measured(tiny: Model) -> None:
     weights = Weights(tiny)
     weights.tensors["transformer.h.1.ln_2.weight"][3] = np.inf
-    from attnlaw.auditing.audit import Given, audit_model
+    from attnlaw.auditing.audit import Asked, audit_model
 
-    audit = audit_model(weights.changed, given=Given(tolerant=True))
+    audit = audit_model(weights.changed, asked=Asked(tolerant=True))
     assert audit.matrices.height == 39  # all but the map that reads this norm
     assert [one.place.tensor for one in attnlaw.findings(audit)] == ["transformer.h.1.ln_2.weight"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.auditing.audit import Audit
+from attnlaw.auditing.record import Audit
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError
 from attnlaw.forward.headed import as_inputs, open_headed

@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.auditing.audit import Audit, audit
+from attnlaw.auditing.audit import audit
 from attnlaw.auditing.quantities import PLACE
+from attnlaw.auditing.record import Audit
 from attnlaw.auditing.rows import spectrum_of
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.errors import InputError

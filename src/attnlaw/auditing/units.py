@@ -17,10 +17,11 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.auditing.audit import Audit, Given, concluded
+from attnlaw.auditing.audit import Asked, concluded
 from attnlaw.auditing.findings.gather import Gathered
 from attnlaw.auditing.findings.notes import NOTED, Note
 from attnlaw.auditing.findings.watch import Index, Watch
+from attnlaw.auditing.record import Audit
 from attnlaw.base.errors import InputError
 from attnlaw.base.estimate import Estimate
 from attnlaw.base.packed import pack, unpack
@@ -93,7 +94,7 @@ def measured_unit(
 
 
 def joined(
-    settings: ModelSettings, arithmetic: Arithmetic, given: Given, tables: Iterable[pl.DataFrame]
+    settings: ModelSettings, asked: Asked, arithmetic: Arithmetic, tables: Iterable[pl.DataFrame]
 ) -> Audit:
     """The audit of a model whose units were measured, from the tables of their records in order."""
     model = settings.open()
@@ -110,4 +111,4 @@ def joined(
                     gathered.take(record)
 
     measured = measured_tree(model, selection, list(spectra()))
-    return concluded(model, selection, given, measured, gathered.evidence(selection.whole))
+    return concluded(model, selection, asked, measured, gathered.evidence(selection.whole))

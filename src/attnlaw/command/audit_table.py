@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.auditing.atlas.beside import range_lines, ranges_of
-from attnlaw.auditing.audit import Audit
 from attnlaw.auditing.findings.rules import LEVELS
 from attnlaw.auditing.findings.told import groups
+from attnlaw.auditing.record import Audit
 from attnlaw.auditing.remarks import findings_told, not_random, proxy_entries, remarks
 from attnlaw.auditing.rows import with_sizes
 from attnlaw.auditing.summary import COMPARABLE

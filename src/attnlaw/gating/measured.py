@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.auditing.audit import Audit, audit
+from attnlaw.auditing.audit import Asked, audit
 from attnlaw.auditing.fits import fit_tree
+from attnlaw.auditing.record import Audit
 from attnlaw.base.declare import Progress, silent
 from attnlaw.base.tables import table_of
 from attnlaw.comparing.diff import Diff, diff
@@ -41,10 +42,9 @@ class Measured:
         """NaN and infinity are findings: what does not need them is measured."""
         return audit(
             self.settings,
-            arithmetic=Arithmetic(approximate=self.approximate),
-            progress=self.progress,
-            tolerant=True,
-            thresholds=self.thresholds,
+            Asked(tolerant=True, thresholds=self.thresholds),
+            Arithmetic(approximate=self.approximate),
+            self.progress,
         )
 
     @cached_property

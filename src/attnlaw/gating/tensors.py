@@ -11,7 +11,7 @@ from attnlaw.base.quantity import Quantity, columns
 if TYPE_CHECKING:
     import polars as pl
 
-    from attnlaw.auditing.audit import Audit
+    from attnlaw.auditing.record import Audit
 
 TENSORS = (
     *(one for one in PLACE if one.name != "head"),

@@ -132,15 +132,14 @@ def solve(batch: Batch) -> FixedPoint:
         return miss
 
     # Beyond every root the residual is negative. A tall peak at interpolation may lie above the first guess.
-    sign = np.sign(residual(np.log(start), every))
+    at_low = residual(np.log(start), every)
     steps = 1
-    while np.any(sign > 0) and steps < MAX_DOUBLINGS:
-        i = np.flatnonzero(sign > 0)
+    while np.any(at_low > 0) and steps < MAX_DOUBLINGS:
+        i = np.flatnonzero(at_low > 0)
         start[i] *= 2.0
-        sign[i] = np.sign(residual(np.log(start[i]), i))
+        at_low[i] = residual(np.log(start[i]), i)
         steps += 1
-    high = np.log(start)
-    low = high.copy()
+    low, high, at_high, sign = np.log(start), np.log(start), at_low.copy(), np.sign(at_low)
     active = sign != 0
     scanned = 0
     # Clean labels without a penalty have no root: the target itself is the solution.
@@ -148,11 +147,12 @@ def solve(batch: Batch) -> FixedPoint:
     least = np.where(exact, np.inf, np.log(least_noise_level(batch.target)))
     while (active & (low > least)).any():
         i = np.flatnonzero(active & (low > least))
-        high[i] = low[i]
+        high[i], at_high[i] = low[i], at_low[i]
         low[i] += np.log(SMALL_STEP if scanned < SMALL_STEPS else LARGE_STEP)
-        active[i] = np.sign(residual(low[i], i)) == sign[i]
+        at_low[i] = residual(low[i], i)
+        active[i] = np.sign(at_low[i]) == sign[i]
         scanned += 1
-    roots = bracketed_roots(residual, low, high, tolerance=1e-13, max_steps=60)
+    roots = bracketed_roots(residual, low, high, ends=(at_low, at_high), tolerance=1e-13, max_steps=60)
     delta = np.exp(roots.x)
     miss, eps, cut, integrals, V, seen = _outer(batch, delta, warm)
     # Of the two equal values of E the one without a difference of large terms: `integrals.E` is one where

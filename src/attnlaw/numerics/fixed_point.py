@@ -29,6 +29,7 @@ def bracketed_roots(
     low: Reals,
     high: Reals,
     *,
+    ends: tuple[Reals, Reals] | None = None,
     tolerance: float = 1e-13,
     max_steps: int = 80,
 ) -> Roots:
@@ -36,7 +37,8 @@ def bracketed_roots(
 
     `function` gets the points of the members still active and their indices, and returns their values; the
     signs at `low` and `high` must differ (a member for which they do not keeps its end of smaller absolute
-    value). `tolerance` is on the width of the bracket relative to `|x|`.
+    value). `ends` are the values there, where they are known. `tolerance` is on the width of the bracket
+    relative to `|x|`.
 
     >>> targets = np.array([2.0, 5.0])
     >>> bracketed_roots(lambda x, i: x * x - targets[i], np.zeros(2), np.full(2, 9.0)).x.round(12).tolist()
@@ -44,7 +46,7 @@ def bracketed_roots(
     """
     every = np.arange(low.size)
     a, b = high.astype(float).copy(), low.astype(float).copy()
-    fa, fb = function(a, every), function(b, every)
+    fb, fa = (function(b, every), function(a, every)) if ends is None else (end.copy() for end in ends)
     c, fc = a.copy(), fa.copy()
     t = np.full(low.size, 0.5)
     active = np.sign(fa) * np.sign(fb) < 0

@@ -16,7 +16,8 @@ from attnlaw.models.settings import MACHINE, PRECISIONS, STORAGE, Arithmetic, Mo
 from attnlaw.verbs.audit_unit import UNIT, unit_of
 
 if TYPE_CHECKING:
-    from attnlaw.auditing.audit import Audit
+    from attnlaw.auditing.audit import Asked
+    from attnlaw.auditing.record import Audit
 
 BOUNDED = "Bounds"
 
@@ -252,7 +253,13 @@ class AuditVerb(Verb[AuditSettings, "Audit"]):
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.auditing.audit import audit
 
-    return _summarized(case, audit(case, case.samples, case.arithmetic, progress, case.as_stored))
+    return _summarized(case, audit(case, _asked(case), case.arithmetic, progress))
+
+
+def _asked(case: AuditSettings) -> Asked:
+    from attnlaw.auditing.audit import Asked
+
+    return Asked(case.samples, case.as_stored)
 
 
 def _summarized(case: AuditSettings, found: Audit) -> Audit:
@@ -272,11 +279,10 @@ def parts(case: AuditSettings) -> list[Part]:
 
 
 def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
-    from attnlaw.auditing.audit import Given
     from attnlaw.auditing.units import joined
 
-    given = Given(case.samples, case.as_stored)
-    return _summarized(case, joined(case, case.arithmetic, given, (own["records"] for own in tables)))
+    records = (own["records"] for own in tables)
+    return _summarized(case, joined(case, _asked(case), case.arithmetic, records))
 
 
 VERB = AuditVerb(

@@ -16,7 +16,7 @@ from attnlaw.auditing.atlas.kinds import model_kinds
 from attnlaw.auditing.atlas.shipped import Atlas
 
 if TYPE_CHECKING:
-    from attnlaw.auditing.audit import Audit
+    from attnlaw.auditing.record import Audit
 
 # So many other trained models make a kind that is compared with itself; with fewer, all kinds are taken.
 LEAST = 3

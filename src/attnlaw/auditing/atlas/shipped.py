@@ -26,7 +26,7 @@ from attnlaw.base.results import STUDY_ROWS
 from attnlaw.base.tables import frame, read_table
 
 if TYPE_CHECKING:
-    from attnlaw.auditing.audit import Audit
+    from attnlaw.auditing.record import Audit
 
 FOLDER = Path(__file__).parent
 # Columns of audits that ship, beside those that tell the place of a row.

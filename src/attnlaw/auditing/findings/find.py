@@ -84,12 +84,13 @@ def findings(
     >>> [(found.rule, found.level) for found in findings(block, heads=2, ignore=["rank-deficient"])]
     [('zero-tensor', 'error')]
     """
-    from attnlaw.auditing.audit import Audit, Given, audit, audit_model
+    from attnlaw.auditing.audit import Asked, audit, audit_model
+    from attnlaw.auditing.record import Audit
     from attnlaw.models.settings import ModelSettings
 
     if isinstance(of, Model):
-        of = audit_model(of, given=Given(tolerant=True))
+        of = audit_model(of, asked=Asked(tolerant=True))
     elif not isinstance(of, Audit):
-        of = audit(ModelSettings.of({"model": of, **options}, "findings"), tolerant=True)
+        of = audit(ModelSettings.of({"model": of, **options}, "findings"), Asked(tolerant=True))
     every = (apply_rules(subject, ignore, levels, thresholds) for subject in of.subjects)
     return [finding for own in every for finding in own]
