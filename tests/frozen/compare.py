@@ -83,7 +83,7 @@ def compare(name: str, before: Flat, after: Flat, old_words: bool) -> Comparison
         new = None if held is None else after[held]
         if same(old, new):
             result.equal += old is not None
-        elif why := reason(name, path, is_null=old is None) or near(name, old, new):
+        elif why := reason(name, path, is_null=old is None) or near(name, path, old, new):
             result.allowed[why] += 1
         elif held is None:
             result.missing.append(f"{path} = {old!r}; looked for {' or '.join(at) or 'nowhere'}")
