@@ -136,6 +136,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ),
     ("learn*", "*/residual", "what is left at round-off"),
     ("study-learn-*", "*/residual", "what is left at round-off"),
+    ("study-learn-spectrum", "tables/predicted_spectra/*", "digests of points that lie as near as the edges"),
     ("limit*", "*/path/*/depth", "the place in the list"),
     ("limit-gram", "*/tokens", "as many as the matrix has rows"),
     ("limit-embeddings", "*/tokens", "as many as ids"),
