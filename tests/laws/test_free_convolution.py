@@ -117,6 +117,16 @@ def test_batch_equals_one_by_one() -> None:
         assert chosen == pytest.approx(together[:, [2, 0]], rel=1e-13)
 
 
+def test_a_large_batch_some_of_whose_laws_have_a_gap() -> None:
+    base, a = MarchenkoPastur(0.5), np.linspace(0.02, 2.0, 400)
+    assert {len(FreeConvolution(base, width).intervals) for width in a[[0, -1]]} == {1, 2}
+    b = 0.4 * a
+    together = Truncated(base, a).above(b)
+    for i in range(0, 400, 19):
+        alone = Truncated(base, a[i : i + 1]).above(b[i : i + 1])[:, 0]
+        assert together[:, i] == pytest.approx(alone, rel=1e-13)
+
+
 def test_noise_on_a_matrix_gives_the_law() -> None:
     d, a = 500, 0.8
     target = MarchenkoPastur(0.5).quantile((np.arange(d) + 0.5) / d)
