@@ -82,7 +82,9 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 def conformed(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
     """The table with the columns of the schema: null where one is missing, refused if it is another kind."""
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
-    told = require_columns(table, present, where, remedy).select(list(present))
+    if not table.height:
+        return pl.DataFrame(schema=schema)
+    told = require_columns(table, present, where, remedy)
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
     return told.with_columns(**missing).select(list(schema))
 

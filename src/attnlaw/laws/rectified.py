@@ -63,6 +63,7 @@ def rectify(
     small = np.maximum(square, b * b) < SMALL * Q
     mass = np.where(small, 1 - below[0], mass)
     chi = np.where(small, 1 - 2 * below[4] - 2 * b * plain, chi)
+    chi = np.maximum(chi, 0.0)  # a mean of slopes, but for round-off
     E = np.where(small, b * b * mass + below[2] - square, Q - J - 2 * b * M1) + 2 * square * chi
     return Rectification(J, M1, chi, mass, E, -2 * plain)
 

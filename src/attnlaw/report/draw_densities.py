@@ -122,7 +122,7 @@ def _spectrum(
         students = same_settings(source.beside.rows, own, [], source)
         drawn = source.beside.tables.get(table, pl.DataFrame())
         if students.height and source.has(drawn, column):
-            kept = drawn.filter(pl.col(source.key).is_in(students[source.key].implode()))
+            kept = drawn.filter(pl.col(source.key).is_in(students[source.key].to_list()))
             values = kept[column].drop_nulls().to_list()
             sizes = sorted(students[chart.sizes].unique()) if chart.sizes else []
             name = measured_name(source.beside, chart.sizes or "", sizes)

@@ -28,7 +28,7 @@ def spectra(chart: Own, source: Source) -> Iterator[Figure]:
     if not (source.has(laws, "x", "density") and source.has(values, "value")):
         return
     told = varied(source.rows, [name for name in source.settings if name != "name"])
-    drawn = source.rows.filter(pl.col(source.key).is_in(values[source.key].implode()))
+    drawn = source.rows.filter(pl.col(source.key).is_in(values[source.key].to_list()))
     once = drawn.unique(["name", *told], keep="first", maintain_order=True)
     panels = [
         _panel(source, row, laws, values, told if row["name"] is None else []) for row in once.to_dicts()
