@@ -131,15 +131,18 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("packages", nargs="*", choices=list(PACKAGES), default=list(PACKAGES))
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=f"of {', '.join(PACKAGES)}")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    packages = arguments.packages or list(PACKAGES)
+    if strange := set(packages) - PACKAGES.keys():
+        parser.error(f"no package is called {', '.join(sorted(strange))}; choose from {', '.join(PACKAGES)}")
     target = ROOT / "mutants" / "results.json"
     results = json.loads(target.read_text()) if target.exists() else {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        done = pool.map(lambda package: run(package, arguments.count, arguments.seed), arguments.packages)
-        for package, found in zip(arguments.packages, done, strict=True):
+        done = pool.map(lambda package: run(package, arguments.count, arguments.seed), packages)
+        for package, found in zip(packages, done, strict=True):
             results[package] = found
             target.write_text(json.dumps(results, indent=1) + "\n")
             for survivor in found["survivors"]:
