@@ -339,6 +339,14 @@ def test_a_cap_is_taken_of_the_bound() -> None:
     assert capped.typical <= 20
 
 
+def test_eight_clipped_numbers_bound_the_logits() -> None:
+    sizes, _ = sizes_of(np.random.default_rng(3), turned=True)
+    free, clipped = logits_of(sizes, Scores(0.3)), logits_of(sizes, Scores(0.3, clip=0.05))
+    assert free.bound is not None
+    assert clipped.bound == pytest.approx(0.3 * 8 * 0.05**2)
+    assert clipped.bound < free.bound
+
+
 def test_what_exceeds_float64_has_no_bound() -> None:
     sizes, _ = sizes_of(np.random.default_rng(3), turned=False)
     found = logits_of(sizes, Scores(1e308))
