@@ -33,7 +33,7 @@ from attnlaw.study.run import Cost
 from attnlaw.study.task import perform_batch
 
 GOAL_TASK, GOAL_RESUME, GOAL_DIAGRAM = 2e-3, 2.0, 40.0
-# On workers the CPU time of the driver and of Dask itself counts too: .8 ms of the 3.8 that a point takes.
+# On workers the CPU time of the driver and of Dask itself counts too: .4 ms of the 2.9 that a point takes.
 GOAL_TOGETHER, GOAL_WORKERS = 8.0, 7.0
 CURVE = 'verb = "learn"\n[fixed]\nnoise = 0.5\ntokens = 2\n[grid]\nalpha = "0.02:1:1500"\n'
 DIAGRAM = "learn-phase-diagram"

@@ -87,11 +87,15 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     """Nodes of all of mu_a for a batch of noise levels, in groups (members of the batch, nodes)."""
-    return enough_nodes(lambda rows, count: _nodes(k, a[rows], count), 1 + a * a, np.arange(a.size))
-
-
-def _nodes(k: float, a: Reals, count: int) -> Nodes:
     low, high = product_edges(k, a)
+
+    def lay(rows: Indices, count: int) -> Nodes:
+        return _nodes(k, a[rows], low[rows], high[rows], count)
+
+    return enough_nodes(lay, 1 + a * a, np.arange(a.size))
+
+
+def _nodes(k: float, a: Reals, low: Reals, high: Reals, count: int) -> Nodes:
     own = interval_nodes(low, high, count, a, partial(product_stieltjes, k))
 
     def with_mirror(values: Reals, sign: float) -> Reals:
