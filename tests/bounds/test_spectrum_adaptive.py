@@ -9,6 +9,7 @@ from oracles import extended_svd
 from scipy.linalg import svdvals
 
 from attnlaw.base.estimate import Estimate
+from attnlaw.bounds.adaptivity import value_of_adaptivity
 from attnlaw.bounds.factors import MatrixFactors
 from attnlaw.bounds.spectrum_adaptive import contribution, index_grid, log_contribution, proxy
 from attnlaw.models.network import Place
@@ -19,9 +20,10 @@ VALUES = st.lists(st.floats(1e-5, 1e3), min_size=1, max_size=10).map(lambda v: n
 LOG_SCALES = st.floats(-60, 900)
 
 
-def of(spectrum, log_scale, depth, hidden_size):
-    """The contribution of a matrix whose scale gamma alpha L is given."""
-    factors = MatrixFactors(Place(0, "ffn_in"), spectrum, Estimate(log_scale - np.log(depth)), Estimate(0.0))
+def of(spectrum, log_scale, depth, hidden_size, error=None):
+    """The contribution of a matrix whose scale gamma alpha L is given, with the error of its logarithm."""
+    gamma, alpha = Estimate(log_scale - np.log(depth), error), Estimate(0.0, None if error is None else 0.0)
+    factors = MatrixFactors(Place(0, "ffn_in"), spectrum, gamma, alpha)
     return contribution(factors, depth, hidden_size)
 
 
@@ -185,3 +187,25 @@ def test_the_error_of_a_contribution_covers_the_exact_value():
         for gap, error in zip(gaps, found.fixed_log_errors, strict=True):
             assert gap <= 5.5 * error.total + 1e-12
         assert found.log_curve[1:-1] == pytest.approx(exact.log_curve[1:-1], abs=5e-3)
+
+
+def test_the_value_of_adaptivity_errs_by_scales_as_it_moves_with_them():
+    depth, n, step = 3, 40, 1e-4
+    spectra = [made(np.linspace(2, 1, n)), made(np.geomspace(1, 1e-3, n)), made(np.geomspace(3, 0.3, n))]
+    log_scales, errors = np.array([-2.0, 1.0, -0.5]), np.array([0.03, 0.01, 0.02])
+
+    def found(moved, errors=(None, None, None)):
+        parts = [
+            of(spectrum, scale, depth, n, error)
+            for spectrum, scale, error in zip(spectra, moved, errors, strict=True)
+        ]
+        return value_of_adaptivity(parts, depth, n), [part.p for part in parts]
+
+    value, chosen = found(log_scales, errors)
+    assert value.value > 1.01
+    assert len(set(chosen)) == 3
+    slopes = [
+        np.log(found(log_scales + one)[0].value / found(log_scales - one)[0].value) / (2 * step)
+        for one in step * np.eye(3)
+    ]
+    assert value.error / value.value == pytest.approx(errors @ np.abs(slopes), rel=1e-6)
