@@ -70,18 +70,20 @@ def solve(target: Target, information: Information, size: int) -> BayesPoint:
 
     high = -0.5 * np.log(information(np.full(size, Q), every)) + 1e-9
     floor = high + np.log(SMALLEST)
-    low = high.copy()
+    above = residual(high, every)
+    low, below = high.copy(), above.copy()
     active = np.ones(size, dtype=bool)
     steps = 0
     while active.any():
         i = np.flatnonzero(active)
-        high[i] = low[i]
+        high[i], above[i] = low[i], below[i]
         low[i] -= np.log(2.0)
-        active[i] = residual(low[i], i) > 0
+        below[i] = residual(low[i], i)
+        active[i] = below[i] > 0
         steps += 1
         if np.all(low[active] < floor[active]):
             break
-    roots = bracketed_roots(residual, low, high, tolerance=1e-14, max_steps=60)
+    roots = bracketed_roots(residual, low, high, ends=(below, above), tolerance=1e-14, max_steps=60)
     a = np.exp(roots.x)
     return BayesPoint(a, denoising_error(target, a), np.abs(roots.residual), ~active, steps + roots.steps)
 
