@@ -24,27 +24,32 @@ def _rotated(values: np.ndarray, cols: int, seed: int) -> np.ndarray:
     return (left * values) @ right.T
 
 
-MATRICES = {
-    "Gaussian, wide": np.random.default_rng(1).standard_normal((300, 420)),
-    "Gaussian, tall": np.random.default_rng(2).standard_normal((450, 300)),
-    "power law 1/2": _rotated(np.arange(1.0, 301) ** -0.5, 320, 3),
-    "power law 1": _rotated(np.arange(1.0, 301) ** -1.0, 320, 4),
-    "power law 3/2": _rotated(np.arange(1.0, 301) ** -1.5, 320, 5),
-}
+def _gaussian(rows: int, cols: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, cols))
+
+
+def _low_rank() -> np.ndarray:
+    return _rotated(np.where(I[:300] <= 20, I[:300] ** -0.3, 0.0), 320, 10)
+
 
 I = np.arange(1.0, 601)
-NOISE = np.random.default_rng(9).standard_normal((2, 300, 320))
-LOW_RANK = _rotated(np.where(I[:300] <= 20, I[:300] ** -0.3, 0.0), 320, 10)
+MATRICES = {
+    "Gaussian, wide": lambda: _gaussian(300, 420, 1),
+    "Gaussian, tall": lambda: _gaussian(450, 300, 2),
+    "power law 1/2": lambda: _rotated(I[:300] ** -0.5, 320, 3),
+    "power law 1": lambda: _rotated(I[:300] ** -1.0, 320, 4),
+    "power law 3/2": lambda: _rotated(I[:300] ** -1.5, 320, 5),
+}
 # Values below what the steps resolve, or below the tolerance of ranks, or none at all.
 DIFFICULT = {
-    "Gaussian, square": np.random.default_rng(6).standard_normal((300, 300)),
-    "power law 2": _rotated(I[:300] ** -2, 320, 6),
-    "geometric, beyond the tolerance": _rotated(5 * np.exp(-I / 30), 600, 7),
-    "geometric": _rotated(np.exp(-I / 50), 600, 8),
-    "rank 20": LOW_RANK,
-    "rank 20 and noise": LOW_RANK + 1e-4 * NOISE[0],
-    "rank 20 and noise about the tolerance": LOW_RANK + 3e-9 * NOISE[1],
-    "rank 200": _rotated(np.where(I[:300] <= 200, I[:300] ** -0.3, 0.0), 320, 11),
+    "Gaussian, square": lambda: _gaussian(300, 300, 6),
+    "power law 2": lambda: _rotated(I[:300] ** -2, 320, 6),
+    "geometric, beyond the tolerance": lambda: _rotated(5 * np.exp(-I / 30), 600, 7),
+    "geometric": lambda: _rotated(np.exp(-I / 50), 600, 8),
+    "rank 20": _low_rank,
+    "rank 20 and noise": lambda: _low_rank() + 1e-4 * _gaussian(300, 320, 9),
+    "rank 20 and noise about the tolerance": lambda: _low_rank() + 3e-9 * _gaussian(300, 320, 12),
+    "rank 200": lambda: _rotated(np.where(I[:300] <= 200, I[:300] ** -0.3, 0.0), 320, 11),
 }
 
 
@@ -66,7 +71,7 @@ def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
     0.53 (the indices of a seed go together): 1.64^2 lies 2.9 of them above. The largest stays below 5.1 with
     probability 0.998. Stated quadrature errors are bounds, so the scores may be much smaller, never larger.
     """
-    matrix = MATRICES[name]
+    matrix = MATRICES[name]()
     exact = matrix_spectrum(matrix)
     scores = []
     for seed in SEEDS:
@@ -85,10 +90,11 @@ def test_errors_hold_where_the_steps_do_not_resolve_the_spectrum(name: str) -> N
 
     The allowance is round-off: a value of zero is found as the root of the Gram matrix's.
     """
-    exact = matrix_spectrum(DIFFICULT[name])
+    matrix = DIFFICULT[name]()
+    exact = matrix_spectrum(matrix)
     scores = []
     for seed in range(5):
-        found = approximate_spectrum(DIFFICULT[name], seed)
+        found = approximate_spectrum(matrix, seed)
         for quantity in QUANTITIES.values():
             error = found.error(quantity)
             assert error is not None
@@ -100,7 +106,7 @@ def test_errors_hold_where_the_steps_do_not_resolve_the_spectrum(name: str) -> N
 @pytest.mark.parametrize("name", MATRICES)
 def test_errors_are_small_where_the_steps_resolve_the_spectrum(name: str) -> None:
     """Steep power laws reach below the resolution: there ranks are less certain than sums."""
-    found = approximate_spectrum(MATRICES[name])
+    found = approximate_spectrum(MATRICES[name]())
     relative = {q: found.error(QUANTITIES[q]) / QUANTITIES[q](found) for q in ("S_0.0", "S_0.5", "S_1.0")}
     steep = name == "power law 3/2"
     assert relative["S_1.0"] < 0.003
@@ -110,11 +116,11 @@ def test_errors_are_small_where_the_steps_resolve_the_spectrum(name: str) -> Non
 
 def test_a_rank_that_cannot_be_told_says_so_and_one_that_can_is_told() -> None:
     rank = QUANTITIES["S_0.0"]
-    smooth = approximate_spectrum(DIFFICULT["geometric, beyond the tolerance"])
-    exact = matrix_spectrum(DIFFICULT["geometric, beyond the tolerance"]).numerical_rank
+    matrix = DIFFICULT["geometric, beyond the tolerance"]()
+    smooth, exact = approximate_spectrum(matrix), matrix_spectrum(matrix).numerical_rank
     assert exact < 500
     assert smooth.error(rank) > smooth.numerical_rank - exact > 100
-    assert approximate_spectrum(DIFFICULT["rank 200"]).error(rank) < 3
+    assert approximate_spectrum(DIFFICULT["rank 200"]()).error(rank) < 3
 
 
 @pytest.mark.parametrize("steps", [2, 5, 8])
@@ -141,7 +147,8 @@ def test_the_two_rules_bracket_a_sum_over_atoms(steps: int) -> None:
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_what_is_known_exactly_comes_out_exactly(name: str) -> None:
-    exact, found = matrix_spectrum(MATRICES[name]), approximate_spectrum(MATRICES[name])
+    matrix = MATRICES[name]()
+    exact, found = matrix_spectrum(matrix), approximate_spectrum(matrix)
     assert found.numerical_rank == exact.numerical_rank
     assert found.frobenius == pytest.approx(exact.frobenius, rel=1e-10)
     assert found.norm_21 == exact.norm_21
@@ -163,7 +170,7 @@ def test_errors_of_a_flat_spectrum_are_nothing() -> None:
 def test_a_zero_matrix_and_extreme_scales() -> None:
     zero = approximate_spectrum(np.zeros((300, 310)))
     assert zero.spectral == zero.nuclear == 0.0
-    matrix = MATRICES["power law 1"]
+    matrix = MATRICES["power law 1"]()
     plain, scaled = approximate_spectrum(matrix), approximate_spectrum(matrix * 2.0**-700)
     assert scaled.nuclear == pytest.approx(plain.nuclear * 2.0**-700, rel=1e-13)
     error = plain.error(lambda spectrum: spectrum.nuclear)
@@ -171,7 +178,7 @@ def test_a_zero_matrix_and_extreme_scales() -> None:
 
 
 def test_the_same_seed_gives_the_same_spectrum() -> None:
-    first, second = (approximate_spectrum(MATRICES["power law 1"], seed=7) for _ in range(2))
+    first, second = (approximate_spectrum(MATRICES["power law 1"](), seed=7) for _ in range(2))
     np.testing.assert_array_equal(first.values, second.values)
     np.testing.assert_array_equal(first.counts, second.counts)
 
