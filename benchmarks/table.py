@@ -1,5 +1,5 @@
-"""Run benchmarks and renew their rows in the table of all claims: in docs/benchmarks.md, and in README.md one
-row for each benchmark that has a peer.
+"""Run benchmarks and renew their rows in the table of all claims: in docs/benchmarks.md, and in README.md the
+first row with a peer of each benchmark in SHOWN.
 
     python benchmarks/table.py [NAME...]      (default: all of SCRIPTS)
 
@@ -41,7 +41,7 @@ SCRIPTS = (
     "lab",
 )
 # The benchmarks that README.md shows, each by its first row with a peer, whether its claim holds or not.
-SHOWN = ("audit", "llama", "accuracy", "fit", "limit", "learn", "dynamics", "study", "report", "paths")
+SHOWN = ("audit", "llama", "accuracy", "fit", "limit", "learn", "dynamics", "study", "paths")
 # One BLAS thread, so that CPU seconds are those of work; here each side takes its own.
 ONE_THREAD, OWN_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, ("audit",)
 HEAD = "| task | attnlaw | against | measured | claimed |\n|---|---|---|---|---|\n"

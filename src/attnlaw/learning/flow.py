@@ -3,12 +3,15 @@
 **Direct student, exactly** (Advani and Saxe, arXiv 1710.03667; Ali, Kolter and Tibshirani, arXiv 1810.10082;
 put together for attention here). From S = 0, `dS/dt = -(1/(2d)) dR/dS` of the risk with its ridge; gradient
 descent on it with steps of size eta reaches `t = 2 d eta steps`. Rates x follow `x = u y`, y of the
-Marchenko-Pastur density `sqrt((y - y1)(y2 - y))/(2 pi y)`, `y1, y2 = (1 -+ sqrt(A/u))^2`, and an atom `(1 -
-A/u)_+` at zero:
+Marchenko-Pastur density `sqrt((y - y1)(y2 - y))/(2 pi y)`, `y1, y2 = (1 -+ sqrt(A/u))^2`, and an atom
+`(1 - A/u)_+` at zero:
 
-    phi = (1 - exp(-(w x + lambda) t))/(w x + lambda),    k = 1 - w x phi E = Q* int k^2 + u D int w^2 x phi^2
-    m = Q* int w x phi      q = Q* int (w x phi)^2 + u D int w^2 x phi^2 train = (observations per sample)
-    (w/A) [Q* int x k^2 + D (A - u int_(x>0) (1 - k^2))]
+    phi   = (1 - exp(-(w x + lambda) t))/(w x + lambda)
+    k     = 1 - w x phi
+    E     = Q* int k^2 + u D int w^2 x phi^2
+    m     = Q* int w x phi
+    q     = Q* int (w x phi)^2 + u D int w^2 x phi^2
+    train = (observations per sample) (w/A) [Q* int x k^2 + D (A - u int_(x>0) (1 - k^2))]
 
 untied A = alpha_P, u = 1, w = 1; tied A = alpha_T, u = 1/2, w = 2; D = Delta/2. The matrix is `s (S* + c Z)`,
 s = m/Q*.

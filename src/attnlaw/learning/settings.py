@@ -146,7 +146,7 @@ class ProblemSettings(Settings):
     )
     flow_time: float | None = setting(
         None,
-        "Stop full-batch gradient flow on the fixed data set at this time, t = 2dη·steps (direct student; "
+        "Stop full-batch gradient flow on the fixed data set at this time, t = 2d·lr·steps (direct student; "
         "not one-pass SGD).",
         symbol="t",
         above=0,

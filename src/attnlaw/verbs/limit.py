@@ -121,6 +121,10 @@ class Limit(Settings):
 
     def check(self) -> None:
         finite = self.width != math.inf
+        if self.other_scaling == self.scaling:
+            raise BadSetting(
+                "other_scaling", "is the {scaling} itself; give the other one", self.other_scaling
+            )
         if finite and self.width != int(self.width):
             raise BadSetting("width", "expected a whole number, or inf", self.width)
         if self.head_width is not None and not finite:
@@ -149,15 +153,30 @@ QUANTITIES = (
     Quantity("w1_to_limit", "Wasserstein distance to the limit", "W1", error=True, brief=True, log=True),
     Quantity("ks_to_limit", "Kolmogorov-Smirnov distance", "KS", error=True, brief=True, log=True),
     Quantity("residual_of_distances", "error of the quadrature behind the distances", quiet=True),
-    Quantity("kl_to_other_limit", "to the limit of the other scaling", "KL", error=True, log=True),
+    Quantity(
+        "kl_to_other_limit",
+        "to the limit of the other scaling",
+        "KL other",
+        error=True,
+        brief=True,
+        log=True,
+    ),
     Quantity(
         "kl_to_gaussian",
         "to the Gaussian of the same mean and variance",
+        "KL Gaussian",
         called="KL divergence to a Gaussian",
         error=True,
+        brief=True,
         log=True,
     ),
-    Quantity("kernel_kl_to_limit", "by kernel estimates, as in arXiv 2506.00846", "KL", log=True),
+    Quantity(
+        "kernel_kl_to_limit",
+        "by kernel estimates, as in arXiv 2506.00846",
+        "KL kernel",
+        brief=True,
+        log=True,
+    ),
     Quantity("path_squared_length", "of the token that is read, by depth", kind="floats", error=True),
     Quantity("path_cosine", "mean cosine between tokens, by depth", kind="floats", error=True, brief=True),
 )
@@ -197,7 +216,7 @@ def _table(cases: Sequence[Limit], progress: Progress) -> dict[Limit, WidthRow |
         limit = law_at(stack, math.inf, *given)
         other = None
         if first.other_scaling is not None:
-            rescaled = replace(first, scaling=first.other_scaling)
+            rescaled = replace(first, scaling=first.other_scaling, other_scaling=None)
             other = law_at(_stack(rescaled, stack.layer.inputs), math.inf, *given)
     except InputError as error:
         return dict.fromkeys(cases, error)
