@@ -307,7 +307,7 @@ def test_the_terminal_and_the_json_tell_the_same() -> None:
 def test_the_page_shows_the_ranges(tmp_path: Path) -> None:
     page = (tiny().save(tmp_path / "one") / "report.html").read_text(encoding="utf-8")
     assert '<details class="atlas" open>' in page
-    assert "; without tiny-decoder: it is this one" in page
+    assert "; without tiny-decoder, this one or near it" in page
     two = (tiny() + tiny()).save(tmp_path / "two") / "report.html"
     assert two.read_text(encoding="utf-8").count('<details class="atlas">') == 2
 

@@ -131,6 +131,7 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
         (RULE, ["--fail-on", "note"], "--fail-on note: expected one of warning, error"),
         (RULE, ["--junit", "x", "--sarif", "x"], "--junit x: is the file of another form; give one for each"),
         (RULE, ["--junit", ""], "--junit found an empty name; give a file"),
+        (RULE, ["--figure", "x.pdf"], "--figure x.pdf: a gate has nothing to draw"),
     ],
 )
 def test_bad_usage_has_status_2(tmp_path, monkeypatch, text, words, line):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -321,3 +322,16 @@ def test_rows_name_the_loss_where_it_plays_a_part() -> None:
     trained, computed = VERB.cases({"output": "softmax", "tokens": 2, "student": ["direct", "bayes"]})
     assert (trained.row()["loss"], computed.row()["loss"]) == ("squared", None)
     assert (keys.row()["loss"], keys.row()["soft_labels"]) == ("cross-entropy", False)
+
+
+@pytest.mark.parametrize("beta", [0.5, 3.0])
+def test_the_curvature_at_the_target_by_adaptive_quadrature(beta: float) -> None:
+    key = AttendedKey(attended(0.5, 1.0, beta, 0.1))
+    spread = np.sqrt(2.0) * beta * np.sqrt(key.problem.target.second_moment)
+
+    def integrand(z: float) -> float:
+        return float(expit(spread * z) * expit(-spread * z) * np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
+
+    mean, error = quad(integrand, -12, 12, epsabs=1e-13, epsrel=1e-12)
+    assert error < 1e-11
+    assert key.curvature == pytest.approx(2 * beta**2 * mean, rel=1e-9)

@@ -29,6 +29,11 @@ class CheckShown(Shown):
 
     def check(self) -> None:
         super().check()
+        for name in ("figure", "figures"):
+            if getattr(self, name) is not None:
+                raise BadSetting(
+                    name, "a gate has nothing to draw; attnlaw audit and diff have", getattr(self, name)
+                )
         names = [name for name in (getattr(self, form) for form in FILES) if name is not None]
         for form in FILES:
             if getattr(self, form) == "":

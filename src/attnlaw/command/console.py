@@ -113,20 +113,24 @@ def progress(description: str) -> Iterator[Callable[..., None]]:
 
 
 class Lines:
-    """Progress for a log: a line after `FIRST` seconds, then one every `EVERY` while work goes on."""
+    """Progress for a log: a line after `FIRST` seconds, then one every `EVERY` while work goes on.
+
+    What is left is told by the pace since the first report: imports and reading come before it.
+    """
 
     def __init__(self, description: str, now: Callable[[], float] = time.monotonic) -> None:
         self.description, self.now = description, now
-        self.start = now()
-        self.next = self.start + FIRST
+        self.next = now() + FIRST
+        self.first: tuple[float, int] | None = None
 
     def __call__(self, done: int, total: int, left: float | None = None) -> None:
         now = self.now()
+        start, before = self.first = self.first or (now, done)
         if now < self.next or done >= total:
             return
         self.next = now + EVERY
-        if left is None and done:
-            left = (now - self.start) * (total - done) / done
+        if left is None and done > before:
+            left = (now - start) * (total - done) / (done - before)
         rest = "" if left is None else f", about {_clock(left)} left"
         say(f"{self.description}: {done} of {total}{rest}")
 

@@ -206,7 +206,9 @@ def _write(done: Sequence[tuple[Verb[Any, Any], Done]], shown: Shown) -> None:
             from attnlaw.report.write import save
 
             save(done, folder, shown.figures)
-        more = "" if shown.figures is None else f", and {folder / 'figures'}"
+        figures = folder / "figures"
+        drawn = f", and {figures}" if figures.is_dir() else "; no figures: its rows allow none"
+        more = "" if shown.figures is None else drawn
         say(f"wrote {folder / 'report.html'} and the rows beside it{more}")
     if shown.figure is not None:
         from attnlaw.report.write import draw

@@ -24,7 +24,7 @@ BOUNDED = "Bounds"
 
 @settings
 class AuditSettings(ModelSettings):
-    """Read a trained Transformer, show the spectra of its heads and what they imply for generalization.
+    """Read a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
 
     Proxies need every matrix; they are left out where --layers or --only leave some out. A LoRA adapter is
     audited by itself, or with --adapter added to its base model.

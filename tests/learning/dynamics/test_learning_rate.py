@@ -162,6 +162,9 @@ def test_refusals_of_a_simulation() -> None:
         simulate_dynamics(Problem(), replace(schedule, scale_key=0.5), 12)
     with pytest.raises(InputError, match="whole number"):
         simulate_dynamics(Problem(), schedule, 13)
+    # All 2 x 2 ordered pairs of 100 samples: 400 squares of 1000 x 1000, 3 GB.
+    with pytest.raises(InputError, match="a dense 400 x 1000000 matrix, more than 2 GiB"):
+        simulate_dynamics(Problem(attention="untied", tokens=2), schedule, 1000, batch=100)
     schedule = Schedule([0.01], learning_rate=0.1)
     one = simulate_dynamics(Problem(), schedule, 8, seeds=1)
     assert one.error == {}

@@ -93,13 +93,13 @@ def ranges_of(entry: dict[str, Any]) -> str:
     """What the numbers are, and which models the ranges are of.
 
     >>> ranges_of({"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]})
-    'Ranks and norms are medians; ranges over 2 trained decoders, 1 fresh; without d: it is this one.'
+    'Ranks and norms are medians; ranges over 2 trained decoders, 1 fresh; without d, this one or near it.'
     """
     kind = f"{entry['among']}s" if entry["among"] else "models of any kind"
     without = ", ".join(entry["left_out"])
     return (
         f"Ranks and norms are medians; ranges over {len(entry['trained'])} trained {kind}, "
-        f"{len(entry['fresh'])} fresh{f'; without {without}: it is this one' if without else ''}."
+        f"{len(entry['fresh'])} fresh{f'; without {without}, this one or near it' if without else ''}."
     )
 
 

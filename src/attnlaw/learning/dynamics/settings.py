@@ -67,7 +67,7 @@ class TrajectorySettings(Settings):
         panel=TRAINING,
     )
     decay: float = setting(
-        0.0, "Weight decay: γ/(2d)·|W|² is added to the loss.", symbol="γ", least=0, many=True, panel=TRAINING
+        0.0, "Weight decay: γ/(2d)·‖W‖² is added to the loss.", symbol="γ", least=0, many=True, panel=TRAINING
     )
     tokens: int = again(ProblemSettings, "tokens")
     output: str = again(
