@@ -173,7 +173,7 @@ HEAD = """# Gallery
 
 What attnlaw draws: pictures of verbs and studies, each with the command that drew it. Studies of papers are
 the quick versions, with fewer draws and points; `python examples/gallery.py` draws all of them anew. Not
-here: studies that need a network or an hour (`attnlaw reproduce list` names them), [diff](diff.md) and
+here: studies that need a network or an hour (`attnlaw study list` names all), [diff](diff.md) and
 [check](check.md), which need two checkpoints and rules of yours, and [monitored training runs](monitor.md).
 """
 
