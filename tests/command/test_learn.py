@@ -231,6 +231,12 @@ def test_what_cannot_work_is_told_before_anything_runs(arguments: str, words: st
     assert len(ended.stderr.splitlines()) == 1
 
 
+def test_one_mistake_of_several_cases_is_told_once() -> None:
+    ended = learn("--target-eigenvalues", "nofile", "--alpha", "0.1:1:4", "--simulate", 8, status=1)
+    assert ended.stderr.startswith("attnlaw: nofile: cannot be read")
+    assert ended.stderr.count("\n") == 1
+
+
 def test_defaults_are_those_of_the_declaration() -> None:
     assert objects() == objects("--alpha", 0.2, "--target-rank", 0.5)
     assert objects()[0]["settings"]["alpha"] == 0.2
