@@ -84,6 +84,15 @@ def test_bad_settings_are_told_in_one_line(given: dict[str, Any], told: str) -> 
     assert told in found.value.told(as_option)
 
 
+def test_samples_that_do_not_fit_into_memory_are_told_as_options() -> None:
+    given = {"learning_rate": 0.1, "simulate": 4, "sensing": "tokens", "batch": 10**9}
+    assert SIMULATE.refuse is not None
+    with pytest.raises(BadSetting) as found:
+        [SIMULATE.refuse(case) for case in SIMULATE.cases(given)]
+    assert found.value.told(as_option).startswith("--simulate 4: needs a dense 1000000000 x 4 matrix")
+    assert found.value.told(as_option).endswith("choose a smaller --simulate or --batch")
+
+
 def refuse(given: dict[str, Any]) -> None:
     assert VERB.refuse is not None
     for case in VERB.cases(given):
