@@ -76,6 +76,9 @@ def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"output": "hermite2", "tokens": 2}, "--tokens"),
         ({"output": "hermite2", "noise": 0.5}, "--noise"),
         ({"attention": "untied", "student": "direct"}, "--student"),
+        ({"attention": "untied", "target_spike": 6}, "--target-spike needs --attention tied"),
+        ({"attention": "untied", "target_exponent": 1}, "--target-exponent needs --attention tied"),
+        ({"attention": "untied", "target_eigenvalues": "1,2"}, "--target-eigenvalues needs --attention tied"),
     ],
 )
 def test_bad_settings_are_told_in_one_line(given: dict[str, Any], told: str) -> None:
