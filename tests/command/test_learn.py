@@ -203,6 +203,8 @@ def test_one_student_has_no_error() -> None:
         ("--beta 1", "--beta needs --output softmax"),
         ("--beta 1 --output hardmax --student bayes --tokens 2", "--beta needs --output softmax"),
         ("--curve alpha=0.1:1:3", "attnlaw: learn --curve is now learn --alpha FROM:TO:COUNT"),
+        ("--alpha 0.3 0.4", "attnlaw: 0.4: belongs to no option; several values of one are joined by commas"),
+        ("--thresholds yes", "attnlaw: yes: belongs to no option"),
         (
             "--simulate 100000",
             "--simulate 100000: needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a smaller "
