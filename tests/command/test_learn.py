@@ -203,6 +203,7 @@ def test_one_student_has_no_error() -> None:
         ("--beta 1", "--beta needs --output softmax"),
         ("--beta 1 --output hardmax --student bayes --tokens 2", "--beta needs --output softmax"),
         ("--curve alpha=0.1:1:3", "attnlaw: learn --curve is now learn --alpha FROM:TO:COUNT"),
+        ("--alpha 0.1:1", "--alpha 0.1:1: expected FROM:TO:COUNT such as 0.05:1:40"),
         ("--alpha 0.3 0.4", "attnlaw: 0.4: belongs to no option; several values of one are joined by commas"),
         ("--thresholds yes", "attnlaw: yes: belongs to no option"),
         (
