@@ -119,6 +119,7 @@ def test_the_schedule_of_a_run() -> None:
     """lr 0.005 on W at d = 80, batch 20: eta = lr d/B, tau = lr n/d."""
     found = Schedule.of_run(lr=0.005, batch=20, size=80, steps=[0, 1600], decay=0.5)
     assert (found.learning_rate, found.decay, found.times) == (0.02, 0.5, (0.0, 0.1))
+    assert Schedule.of_run(0.005, 20, 80, 1600, decay=0.5) == found
 
 
 def test_a_problem_without_samples_is_learned_in_time_alone() -> None:
