@@ -203,6 +203,15 @@ def test_one_student_has_no_error() -> None:
         ("--beta 1", "--beta needs --output softmax"),
         ("--beta 1 --output hardmax --student bayes --tokens 2", "--beta needs --output softmax"),
         ("--curve alpha=0.1:1:3", "attnlaw: learn --curve is now learn --alpha FROM:TO:COUNT"),
+        ("--alpha 0.1:1", "--alpha 0.1:1: expected FROM:TO:COUNT such as 0.05:1:40"),
+        ("--alpha 0.3 0.4", "attnlaw: 0.4: belongs to no option; several values of one are joined by commas"),
+        ("--thresholds yes", "attnlaw: yes: belongs to no option"),
+        (
+            "--simulate 100000",
+            "--simulate 100000: needs a dense 2000000000 x 100000 matrix, more than 2 GiB; choose a smaller "
+            "--simulate or --alpha",
+        ),
+        ("--simulate 10000000", "--simulate 10000000: expected a whole number"),
         ("--seeds 8", "--seeds needs --simulate"),
         ("--seed 0", "--seed needs --simulate"),
         ("--output hardmax --tokens 2", "--student factorized: expected bayes with --output hardmax"),
@@ -222,13 +231,18 @@ def test_a_bad_setting_is_one_line_and_status_2(arguments: str, words: str) -> N
         ("--simulate 25 --target-rank 0.5", "25 times target rank 0.5 is 12.5", 1),
         ("--student bayes --simulate 20", "computed and not trained", 2),
         ("--output softmax --tokens 40", "choose at most 14 tokens, the linear output", 1),
-        ("--simulate 3000 --seeds 1", "more than 2 GiB; choose a smaller size or alpha", 1),
     ],
 )
 def test_what_cannot_work_is_told_before_anything_runs(arguments: str, words: str, status: int) -> None:
     ended = learn(*arguments.split(), status=status)
     assert words in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_one_mistake_of_several_cases_is_told_once() -> None:
+    ended = learn("--target-eigenvalues", "nofile", "--alpha", "0.1:1:4", "--simulate", 8, status=1)
+    assert ended.stderr.startswith("attnlaw: nofile: cannot be read")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_defaults_are_those_of_the_declaration() -> None:

@@ -32,7 +32,7 @@ def test_it_has_a_command_with_help() -> None:
     [
         ("--bias -1", "--bias -1: expected a number above 0 and of at most 1"),
         ("--bias much", "--bias much: expected a number above 0 and of at most 1"),
-        ("--bias 0.1:1", "--bias 0.1:1: expected a number above 0 and of at most 1"),
+        ("--bias 0.1:1", "--bias 0.1:1: expected FROM:TO:COUNT such as 0.05:1:40"),
         ("--tosses 1.5", "--tosses 1.5: expected a whole number of at least 1"),
         ("--metal tin", "--metal tin: expected one of gold, paper"),
         ("--wear 0.2 --metal paper", "--wear needs --metal gold"),

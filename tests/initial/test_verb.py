@@ -130,6 +130,8 @@ def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
         ("--padding 4 --tokens 4", "--padding 4: expected fewer than the 4 --tokens"),
         ("--ids 1,2 --tokens 4", "--tokens cannot stand beside --ids; choose one"),
         ("--width 26", "--width 26: expected a multiple of 4, at which heads come out whole"),
+        ("--width own,26", "--width 26: expected a multiple of 4, at which heads come out whole"),
+        ("--tokens 4,17", "--tokens 17: expected at most 16: gpt2 has so many positions"),
         ("--std 0", "--std 0: expected a number above 0"),
         ("--keep both", "--keep both: expected one of heads, head-width"),
     ],
@@ -138,6 +140,7 @@ def test_mistakes_are_one_line(config: str, words: str, line: str) -> None:
     told = invoke("init", config, *words.split(), status=2)
     assert line in told.stderr
     assert len(told.stderr.strip().splitlines()) == 1
+    assert told.stdout == ""
 
 
 def test_a_model_that_is_not_covered_is_one_line(tmp_path: Path) -> None:

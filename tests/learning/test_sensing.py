@@ -92,8 +92,10 @@ def test_bad_input_is_one_line() -> None:
     with pytest.raises(InputError, match=r"sensing: found 'gue', expected one of tokens, signed, goe"):
         draw_sensing("gue", samples=2, tokens=1, size=2, rng=rng)  # type: ignore[arg-type]
     with pytest.raises(
-        InputError, match=r"size: 400 needs a dense .* choose a smaller size or token sensing"
+        InputError, match=r"size: found 400, needs a dense .* choose a smaller size, or sensing tokens"
     ):
         draw_sensing("goe", samples=80_000, tokens=1, size=400, rng=rng)
-    with pytest.raises(InputError, match=r"size: 2 needs a dense .* or a weight decay of at least 0.02"):
+    with pytest.raises(
+        InputError, match=r"size: found 2, needs a dense .*, or a weight_decay of at least 0.02"
+    ):
         TokenSensing(np.zeros((1, 20_000, 2))).gram()

@@ -177,6 +177,12 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
         (SIMULATE, {"alpha": 0.3}, "--simulate is missing"),
         (SIMULATE, {"simulate": 8, "sensing": "gue"}, "--sensing gue: expected one of tokens, signed, goe"),
         (SIMULATE, {"simulate": 8, "student": "bayes"}, "--student bayes: which is computed and not trained"),
+        (SIMULATE, {"simulate": 3000}, "more than 2 GiB; choose a smaller --simulate or --alpha"),
+        (
+            SIMULATE,
+            {"simulate": 400, "sensing": "goe"},
+            "more than 2 GiB; choose a smaller --simulate, or --sensing tokens",
+        ),
     ],
 )
 def test_a_bad_setting_is_spelled_as_an_option(of: Any, given: dict[str, Any], words: str) -> None:
@@ -190,7 +196,6 @@ def test_a_bad_setting_is_spelled_as_an_option(of: Any, given: dict[str, Any], w
     [
         (VERB, {"output": "softmax", "tokens": 40}, "choose at most 14 tokens, the linear output"),
         (SIMULATE, {"simulate": 25}, "size 25 times target rank 0.5 is 12.5"),
-        (SIMULATE, {"simulate": 3000}, "more than 2 GiB; choose a smaller size or alpha"),
         (SIMULATE, {"simulate": 8, "alpha": 1e-3}, "alpha 0.001 gives no sample; choose a larger size"),
     ],
 )

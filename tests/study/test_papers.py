@@ -199,6 +199,8 @@ def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
         "attnlaw: 2506.0158: no such paper or figure; attnlaw reproduce list names them all\n"
     )
     assert invoke("reproduce", "2506.01582", status=2).stderr == "attnlaw: --out is missing\n"
+    ended = invoke("reproduce", "2506.00846", "limit-width", "--out", tmp_path, status=2)
+    assert ended.stderr.startswith("attnlaw: limit-width: belongs to no option; ")
     ended = invoke("reproduce", "2605.07297", "--quick", "--out", tmp_path, status=1)
     assert "pip install --no-deps rxnfp==0.1.0" in ended.stderr
     assert "bounds-miniatures: left out of a quick run" in ended.stderr

@@ -86,6 +86,23 @@ class BadSetting(InputError):
 
 
 @contextmanager
+def renaming(**names: str) -> Iterator[None]:
+    """A mistake that a function tells by its arguments, in the settings that these came from.
+
+    >>> with renaming(size="simulate"):
+    ...     raise BadSetting("size", "is too large; choose a smaller {size}", 10**6)
+    Traceback (most recent call last):
+    ...
+    attnlaw.base.errors.BadSetting: simulate: found 1000000, is too large; choose a smaller simulate
+    """
+    try:
+        yield
+    except BadSetting as error:
+        rule = re.sub(r"\{(\w+)\}", lambda other: f"{{{names.get(other[1], other[1])}}}", error.rule)
+        raise BadSetting(names.get(error.name, error.name), rule, error.found) from error
+
+
+@contextmanager
 def needing(what: str, extra: str) -> Iterator[None]:
     """A package that is missing, and the extra of attnlaw that installs it, in one line."""
     try:

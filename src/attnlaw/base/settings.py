@@ -133,7 +133,7 @@ class Declared:
             return [value for one in word for value in self.from_words(one)]
         if not self.rule.many or self.rule.file or not isinstance(word, str):
             return [self.from_word(word)]
-        if word.count(":") == 2 and self.is_number:
+        if ":" in word and self.is_number:
             return list(span(self.name, word))
         parts = [part.strip() for part in word.split(",") if part.strip()]
         if not parts:

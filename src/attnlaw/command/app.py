@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, replace
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
 
 from attnlaw.base.errors import BadSetting, as_option
 from attnlaw.base.public import MOVED
@@ -64,9 +64,17 @@ def run(words: list[str]) -> int:
 
         options = [f"{called} {word.partition('=')[0]}" for word in words]
         moved = [f"{option} is now {MOVED[option]}" for option in options if option in MOVED]
-        say(f"attnlaw: {' '.join((*moved, str(error))[0].replace(chr(34), '').split())}")
+        say(f"attnlaw: {' '.join((*moved, _told(error))[0].replace(chr(34), '').split())}")
         return 2
     return status if isinstance(status, int) else 0
+
+
+def _told(error: CycloptsError) -> str:
+    """What the library has to say; of a word too many, what to do with it."""
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        joined = "several values of one are joined by commas, such as a,b"
+        return f"{error.unused_tokens[0]}: belongs to no option; {joined}"
+    return str(error)
 
 
 def _command(name: str, module: str) -> App:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,12 @@ def perform(verb: Verb[Any, Any], given: Mapping[str, Any]) -> int:
     if (status := shown.instead()) is not None:
         return status
     asked = _asked(verb, {name: words for name, words in given.items() if name not in options})
+    from attnlaw.command.console import say
+
     with _results_in(shown.out), _telling():
-        ready = [(one, _ready(one, cases)) for one, cases in asked]
-        done = [(one, _work(one, cases, shown)) for one, cases in ready]
+        tell = cache(say)  # an error that many cases meet is one line
+        ready = [(one, _ready(one, cases, tell)) for one, cases in asked]
+        done = [(one, _work(one, cases, shown, tell)) for one, cases in ready]
         kept = [(one, own) for one, own in done if own]
         if kept:
             _show(kept, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
@@ -136,10 +140,8 @@ def _asked(verb: Verb[Any, Any], words: Mapping[str, Any]) -> list[tuple[Verb[An
     return [*asked, (verb.beside, verb.beside.cases(read_words(more, common)))]
 
 
-def _ready(verb: Verb[Any, Any], cases: list[Any]) -> list[Any]:
-    """The cases that can work; the others are told in one line each, before anything runs."""
-    from attnlaw.command.console import say
-
+def _ready(verb: Verb[Any, Any], cases: list[Any], tell: Callable[[str], None]) -> list[Any]:
+    """The cases that can work; why the others cannot is told before anything runs."""
     ready = []
     for case in cases:
         try:
@@ -148,15 +150,15 @@ def _ready(verb: Verb[Any, Any], cases: list[Any]) -> list[Any]:
         except BadSetting:
             raise
         except InputError as error:
-            say(f"attnlaw: {error}")
+            tell(f"attnlaw: {error}")
         else:
             ready.append(case)
     return ready
 
 
-def _work(verb: Verb[Any, Any], cases: list[Any], shown: Shown) -> Done:
-    """The results of the cases; one that ends in an error is told in one line, and the others go on."""
-    from attnlaw.command.console import output, progress, say
+def _work(verb: Verb[Any, Any], cases: list[Any], shown: Shown, tell: Callable[[str], None]) -> Done:
+    """The results of the cases; the error that one ends in is told, and the others go on."""
+    from attnlaw.command.console import output, progress
 
     own = None if shown.json else _tables(verb)
     done: Done = []
@@ -165,7 +167,7 @@ def _work(verb: Verb[Any, Any], cases: list[Any], shown: Shown) -> Done:
             if isinstance(found, BadSetting) and len(cases) == 1:
                 raise found
             if isinstance(found, InputError):
-                say(f"attnlaw: {found}")
+                tell(f"attnlaw: {found}")
                 continue
             if own is not None:
                 own.show(found, output)

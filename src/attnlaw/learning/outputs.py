@@ -236,7 +236,7 @@ TOKENS = Sight(
     "Gaussian tokens",
     {"tied": "attnlaw.learning.sensing:draw_tokens", "untied": "attnlaw.learning.pair_sensing:draw_pairs"},
     _token_rows,
-    "or alpha",
+    " or {samples}",
     {
         "tied": "attnlaw.learning.sensing:fresh_draws",
         "untied": "attnlaw.learning.pair_sensing:fresh_pairs",
@@ -247,7 +247,7 @@ SIGNED = Sight(
     "Gaussian tokens, each sample with a random sign",
     {"tied": "attnlaw.learning.sensing:draw_signed"},
     _token_rows,
-    "or alpha",
+    " or {samples}",
     {"tied": "attnlaw.learning.sensing:fresh_draws"},
 )
 GOE = Sight(
@@ -255,7 +255,7 @@ GOE = Sight(
     "symmetric Gaussian matrices of the same covariance",
     {"tied": "attnlaw.learning.sensing:draw_matrices"},
     _matrix_rows,
-    "or token sensing",
+    ", or {sensing} tokens",
     {"tied": "attnlaw.learning.sensing:fresh_gaussian"},
 )
 GINIBRE = Sight(
@@ -263,7 +263,7 @@ GINIBRE = Sight(
     "Gaussian matrices with independent entries",
     {"untied": "attnlaw.learning.pair_sensing:draw_squares"},
     _square_rows,
-    "or token sensing",
+    ", or {sensing} tokens",
     {"untied": "attnlaw.learning.pair_sensing:fresh_squares"},
 )
 SENSINGS = table(TOKENS, SIGNED, GOE, GINIBRE)

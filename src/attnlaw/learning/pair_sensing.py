@@ -76,7 +76,7 @@ class PairSensing:
         """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
         samples, _, size = self.shape
         count = len(self.places)
-        check_dense(samples * count, samples * count, "or a weight decay of at least 0.02", size)
+        check_dense(samples * count, samples * count, ", or a {weight_decay} of at least 0.02", size)
         queries, keys = zip(*self.places, strict=True)
         x = self.x[list(queries)].transpose(1, 0, 2).reshape(-1, size)
         z = self.z[list(keys)].transpose(1, 0, 2).reshape(-1, size)

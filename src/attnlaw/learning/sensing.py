@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.base.declare import named
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting
 from attnlaw.base.settings import require
 from attnlaw.learning.outputs import SENSINGS
 
@@ -93,7 +93,7 @@ class TokenSensing:
         samples, tokens, size = self.shape
         first, second = upper(tokens)
         count = first.size
-        check_dense(samples * count, samples * count, "or a weight decay of at least 0.02", size)
+        check_dense(samples * count, samples * count, ", or a {weight_decay} of at least 0.02", size)
         kernel = np.einsum("ami,bni->abmn", self.x, self.x, optimize=True)
         gram = np.empty((samples, count, samples, count))
         for p, (a, b) in enumerate(zip(first, second, strict=True)):
@@ -167,7 +167,7 @@ def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.ran
 
 
 def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
-    """An `InputError` for a sensing that this attention does not have or that does not fit into memory."""
+    """A `BadSetting` for a sensing that this attention does not have or that does not fit into memory."""
     require("sensing", name, str, choices=SENSINGS)
     if attention not in SENSINGS[name].draws:
         able = [one.name for one in SENSINGS.values() if attention in one.draws]
@@ -221,9 +221,11 @@ def correlated(matrix: Array, target: Array, z: Array) -> tuple[Array, Array]:
 
 
 def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
-    """An `InputError` for a dense matrix that does not fit into memory."""
+    """A `BadSetting` for a dense matrix that does not fit into memory."""
     if 8 * rows * columns > LARGEST_DENSE_BYTES:
-        raise InputError(
-            f"size: {size} needs a dense {rows} x {columns} matrix, more than "
-            f"{LARGEST_DENSE_BYTES // 2**30} GiB; choose a smaller size {remedy}"
+        raise BadSetting(
+            "size",
+            f"needs a dense {rows} x {columns} matrix, more than {LARGEST_DENSE_BYTES // 2**30} GiB; "
+            f"choose a smaller {{size}}{remedy}",
+            size,
         )

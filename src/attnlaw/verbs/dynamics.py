@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Curves, Own
 from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.errors import BadSetting
+from attnlaw.base.errors import BadSetting, renaming
 from attnlaw.base.quantity import Quantity, Table, columns
 from attnlaw.base.settings import again, setting, settings
 from attnlaw.learning.dynamics.settings import TrajectorySettings
@@ -131,7 +131,8 @@ def trainable(case: SimulateDynamics) -> None:
     """An `InputError` for a run that cannot be made."""
     from attnlaw.learning.dynamics.sgd import check_sgd
 
-    check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
+    with renaming(size="simulate", samples="batch"):
+        check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 
 
 def _eigenvalues(found: FoundRuns) -> Any:

@@ -13,7 +13,9 @@ from attnlaw.base.settings import Settings, declared, setting, settings
 from attnlaw.initial.variants import KEPT, SCORE_SCALINGS
 
 if TYPE_CHECKING:
+    from attnlaw.initial.architecture import Architecture
     from attnlaw.initial.records import InitialLaw
+    from attnlaw.initial.tokens import Tokens
 
 TOKENS, MODEL, LAW = "Tokens", "Model", "Law"
 OWN, LIMIT = "own", "inf"
@@ -166,17 +168,33 @@ LAYERS = (
 )
 
 
-@each
-def run(case: Init, progress: Progress) -> InitialLaw:
+def _given(case: Init) -> tuple[Architecture, Tokens]:
+    """The model and the tokens of a case; of the model its config alone is read."""
     from attnlaw.initial.architecture import Architecture
-    from attnlaw.initial.law import initial_law
     from attnlaw.initial.tokens import Tokens, drawn_tokens
 
     model = Architecture.from_config(case.model, case.std, case.depth or 0)
     if case.ids is None:
-        tokens = drawn_tokens(model, case.tokens, case.padding, case.seed)
-    else:
-        tokens = Tokens(case.ids, case.padding)
+        return model, drawn_tokens(model, case.tokens, case.padding, case.seed)
+    return model, Tokens(case.ids, case.padding)
+
+
+def refuse(case: Init) -> None:
+    """An `InputError` for a model that is not covered, or for tokens or a width that it cannot have."""
+    from attnlaw.initial.law import at_width
+    from attnlaw.initial.tokens import check_tokens
+
+    model, tokens = _given(case)
+    check_tokens(model, tokens)
+    if case.width not in (OWN, LIMIT):
+        at_width(model, int(case.width), case.keep)
+
+
+@each
+def run(case: Init, progress: Progress) -> InitialLaw:
+    from attnlaw.initial.law import initial_law
+
+    model, tokens = _given(case)
     law = initial_law(
         model,
         tokens,
@@ -280,4 +298,5 @@ VERB = Verb(
     ),
     charts=CHARTS,
     draws=True,
+    refuse=refuse,
 )

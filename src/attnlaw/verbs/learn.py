@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.base.charts import Cells, Curves, Density, Own
 from attnlaw.base.declare import Progress, Verb
-from attnlaw.base.errors import InputError
+from attnlaw.base.errors import InputError, renaming
 from attnlaw.base.quantity import Quantity, Table
 from attnlaw.base.settings import again, setting, settings
 from attnlaw.learning.outputs import LEARNED, SENSINGS
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attnlaw.learning.simulate import Measurement
 
 RUN = "The run"
+NAMES = {"size": "simulate", "samples": "alpha"}  # of what trains students: the settings of the verb
 
 
 @settings
@@ -192,16 +193,18 @@ def train(cases: Sequence[Simulate], progress: Progress) -> Iterator[Measurement
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
         try:
-            yield simulate(
-                case.problem,
-                size=case.simulate,
-                seeds=case.seeds,
-                seed=case.seed,
-                sensing=case.sensing,
-                progress=lambda so_far, _, before=done: progress(before + so_far, total),  # type: ignore[misc]
-            )
+            with renaming(**NAMES):
+                found: Measurement | InputError = simulate(
+                    case.problem,
+                    size=case.simulate,
+                    seeds=case.seeds,
+                    seed=case.seed,
+                    sensing=case.sensing,
+                    progress=lambda so_far, _, before=done: progress(before + so_far, total),  # type: ignore[misc]
+                )
         except InputError as error:
-            yield error
+            found = error
+        yield found
         done += case.seeds
 
 
@@ -209,7 +212,8 @@ def trainable(case: Simulate) -> None:
     """An `InputError` for a student that cannot be trained, or whose data do not fit into memory."""
     from attnlaw.learning.simulate import check_simulation
 
-    check_simulation(case.problem, case.simulate, case.sensing)
+    with renaming(**NAMES):
+        check_simulation(case.problem, case.simulate, case.sensing)
 
 
 def _density(found: Learned) -> Any:

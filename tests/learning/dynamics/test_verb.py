@@ -76,12 +76,24 @@ def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"output": "hermite2", "tokens": 2}, "--tokens"),
         ({"output": "hermite2", "noise": 0.5}, "--noise"),
         ({"attention": "untied", "student": "direct"}, "--student"),
+        ({"attention": "untied", "target_spike": 6}, "--target-spike needs --attention tied"),
+        ({"attention": "untied", "target_exponent": 1}, "--target-exponent needs --attention tied"),
+        ({"attention": "untied", "target_eigenvalues": "1,2"}, "--target-eigenvalues needs --attention tied"),
     ],
 )
 def test_bad_settings_are_told_in_one_line(given: dict[str, Any], told: str) -> None:
     with pytest.raises(BadSetting) as found:
         refuse(given)
     assert told in found.value.told(as_option)
+
+
+def test_samples_that_do_not_fit_into_memory_are_told_as_options() -> None:
+    given = {"learning_rate": 0.1, "simulate": 4, "sensing": "tokens", "batch": 10**9}
+    assert SIMULATE.refuse is not None
+    with pytest.raises(BadSetting) as found:
+        [SIMULATE.refuse(case) for case in SIMULATE.cases(given)]
+    assert found.value.told(as_option).startswith("--simulate 4: needs a dense 1000000000 x 4 matrix")
+    assert found.value.told(as_option).endswith("choose a smaller --simulate or --batch")
 
 
 def refuse(given: dict[str, Any]) -> None:
@@ -107,6 +119,7 @@ def test_the_schedule_of_a_run() -> None:
     """lr 0.005 on W at d = 80, batch 20: eta = lr d/B, tau = lr n/d."""
     found = Schedule.of_run(lr=0.005, batch=20, size=80, steps=[0, 1600], decay=0.5)
     assert (found.learning_rate, found.decay, found.times) == (0.02, 0.5, (0.0, 0.1))
+    assert Schedule.of_run(0.005, 20, 80, 1600, decay=0.5) == found
 
 
 def test_a_problem_without_samples_is_learned_in_time_alone() -> None:

@@ -60,9 +60,9 @@ class Schedule:
             object.__setattr__(self, "scale_key", require("scale_key", self.scale_key, float, above=0))
 
     @classmethod
-    def of_run(cls, lr: float, batch: int, size: int, steps: Sequence[int], **rest: Any) -> Schedule:
+    def of_run(cls, lr: float, batch: int, size: int, steps: int | Sequence[int], **rest: Any) -> Schedule:
         """That of a training run: `lr` is the rate on W with S = W W^T, `sqrt(m d)` times less than on raw
         weights with S = W W^T/sqrt(m d).
         """
-        times = [lr * step / size for step in steps]
+        times = [lr * step / size for step in np.ravel(steps)]
         return cls(times, learning_rate=lr * size / batch, **rest)

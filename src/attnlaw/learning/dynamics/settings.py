@@ -78,7 +78,9 @@ class TrajectorySettings(Settings):
     )
     beta: float = again(ProblemSettings, "beta")
     target_rank: float = again(ProblemSettings, "target_rank")
-    target_spike: float | None = again(ProblemSettings, "target_spike")
+    target_spike: float | None = again(
+        ProblemSettings, "target_spike", help="One eigenvalue of the target outside its bulk (tied)."
+    )
     target_exponent: float | None = again(ProblemSettings, "target_exponent")
     target_dimension: int = again(ProblemSettings, "target_dimension")
     target_eigenvalues: str | None = again(ProblemSettings, "target_eigenvalues")

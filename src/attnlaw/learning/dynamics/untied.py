@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.errors import BadSetting, InputError
+from attnlaw.base.errors import BadSetting
 from attnlaw.learning.dynamics.potential import Potential, potential_of
 from attnlaw.learning.dynamics.schedule import Schedule
 from attnlaw.learning.problem import Problem
@@ -86,11 +86,19 @@ class Sight:
 
 
 def sight_of(problem: Problem) -> Sight:
-    """What labels see; an `InputError` where that is not one number."""
+    """What labels see; a `BadSetting` where that is not one number."""
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
-    if problem.target.rank_ratio is None or problem.target.spikes:
-        raise InputError("target: untied factors learn a product of two; give its rank alone, without spikes")
+    target = problem.target
+    others = {
+        "target_spike": target.spikes,
+        "target_exponent": target.exponent,
+        "target_eigenvalues": target.eigenvalues,
+    }
+    for name, given in others.items():
+        if given:
+            rule = "needs {attention} tied; untied, targets of a {target_rank} alone have a theory"
+            raise BadSetting(name, rule)
     if problem.output == "softmax" and problem.tokens > 2:
         raise BadSetting("tokens", "expected 2 with {output} softmax and {attention} untied", problem.tokens)
     a1 = {"linear": float(problem.tokens), "softmax": 2.0}.get(problem.output, 1.0)
