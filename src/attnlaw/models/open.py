@@ -26,6 +26,7 @@ from attnlaw.models.scales import with_scales
 from attnlaw.models.tensors import InMemory, Tensors
 
 SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several that an index joins
+POINTER = b"version https://git-lfs"
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Any
 
@@ -175,11 +176,19 @@ def _by_ending(path: Path) -> Tensors:
     require_plain(path)
     for kind in FORMATS:
         if path.suffix in kind.endings:
+            _refuse_pointer(path)
             return kind.open(path)
     raise InputError(
         f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(_endings())}, "
         "a directory, an index"
     )
+
+
+def _refuse_pointer(path: Path) -> None:
+    """Refuse what Git LFS keeps in the place of a file that it did not fetch."""
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise InputError(f"{path}: a Git LFS pointer, not the weights; run git lfs pull")
 
 
 def _endings() -> list[str]:
