@@ -102,7 +102,7 @@ def test_lists_of_ids(tmp_path: Path) -> None:
         ("a.txt", "a\n" + "b" * 21, "a.txt, line 2: has 21 tokens, and the model 20 positions; give fewer"),
         ("a.txt", "\n \n", "a.txt: holds no input; all lines are empty"),
         ("a.csv", "a\n", "expected a name that ends in .txt or .jsonl"),
-        ("a.txt", None, "a.txt: cannot be read (No such file"),
+        ("a.txt", None, "a.txt: no such file; check the path"),
     ],
 )
 def test_what_is_wrong_has_its_place(tmp_path: Path, name: str, text: str | None, line: str) -> None:

@@ -154,7 +154,7 @@ def test_the_options_of_the_command(tmp_path: Path) -> None:
 
 
 def test_a_map_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"absent\.toml: cannot be read"):
+    with pytest.raises(InputError, match=r"absent\.toml: no such file; give a TOML file"):
         open_model(tensors(), heads=2, map=tmp_path / "absent.toml")
 
 
