@@ -55,10 +55,11 @@ def open_model(
         raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
     if isinstance(source, Model):
         return source if name is None else replace(source, name=name)
-    families = known_families() if map is None else (read_family(map),)
+    described = None if map is None else os.fspath(map)
+    families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _opened(source, name)
     tensors = with_scales(tensors, config)
-    model = build_model(label, tensors, config, heads or known_heads, families)
+    model = build_model(label, tensors, config, heads or known_heads, families, described)
     if adapter is None:
         return model
     return replace(model, tensors=Adapted(model, open_adapter(local(adapter), open_file)))
