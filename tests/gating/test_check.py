@@ -118,7 +118,7 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
             "rule 'x': unknown column of matrices stable",
         ),
         (RULE + 'against = "baseline"', [], "rule 'ranks': against needs a baseline; give --baseline DIR"),
-        (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: found 'steps', is no table here"),
+        (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: steps are rows of a training run"),
         (
             "[findings]\nignore = ['dead']",
             [],
