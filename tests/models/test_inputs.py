@@ -48,7 +48,7 @@ def test_several_texts_are_several_inputs() -> None:
     assert read(case) == [tuple(b"a, b"), (99,)]
     assert read(InputSettings(text="a, b")) == [tuple(b"a, b")]
     assert InputSettings(**case.plain()) == case
-    with pytest.raises(InputError, match="text: holds 2 inputs, and lens takes one; keep one"):
+    with pytest.raises(BadSetting, match="text holds 2 inputs, and lens takes one; keep one"):
         the_input(case, "lens")
     with pytest.raises(InputError, match="text, number 2: has no tokens; give at least one"):
         read(InputSettings(text=["a", ""]))
