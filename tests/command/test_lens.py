@@ -79,6 +79,8 @@ def test_many_tokens_are_estimated_and_cut(monkeypatch: pytest.MonkeyPatch) -> N
         ("--ids 256", "--ids 256: outside the vocabulary; choose from 0 to 255", 2),
         (f"--ids {','.join(['1'] * 129)}", "--ids has 129 tokens, and the model 128 positions", 2),
         ("--ids 1 --top 128", "of at most 127", 2),
+        ("--text a --text b", "attnlaw: --text holds 2 inputs, and lens takes one; keep one\n", 2),
+        ("--ids @nowhere", "nowhere: no such file; check the path", 1),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) -> None:

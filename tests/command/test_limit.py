@@ -189,7 +189,7 @@ def test_nan_embeddings_are_named(tmp_path: Path) -> None:
         ("--gram a.npy --embeddings somewhere --ids 1", "cannot stand beside", 2),
         ("--tokens 20000 --width inf", "their Gram matrix and its root take more", 2),
         ("--tokens 6000 --heads 1 --depth 2 --width 8", "more than 4: choose fewer tokens", 1),
-        ("--gram missing.npy", "cannot be read", 1),
+        ("--gram missing.npy", "missing.npy: no such file; give an existing file", 1),
         ("--embeddings EXAMPLE --ids 1,999999", "--ids 999999: outside the vocabulary", 2),
     ],
 )

@@ -167,9 +167,13 @@ def test_code_in_a_pickle_is_not_run(tmp_path):
 
 
 def test_missing_directories_and_configs(tmp_path):
-    assert "holds no config.json" in refusal(tmp_path / "nowhere")
-    assert "holds no config.json" in refusal(Path("google-bert/bert-base-uncased"))
+    asked = "; give the local directory of a Hugging Face model, with config.json and weights"
+    for path in (tmp_path / "nowhere", Path("google-bert/bert-base-uncased")):
+        assert refusal(path) == f"{path}: no such directory{asked}"
+    assert refusal(tmp_path) == f"{tmp_path}: holds no config.json{asked}"
     (tmp_path / "config.json").write_text("{")
+    file = tmp_path / "config.json"
+    assert refusal(file) == f"{file}: a file, not a directory{asked}"
     assert "not valid JSON" in refusal(tmp_path)
 
 

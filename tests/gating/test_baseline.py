@@ -25,6 +25,8 @@ SIZES = {(0, "qk", 0): 1.0, (0, "qk", 1): 2.0, (0, "ffn_in", None): 4.0}
 
 def gate(folder, now, *found, rules=RULES, old=None):
     folder.mkdir(exist_ok=True)
+    if not (folder / "findings.parquet").exists():
+        findings().write_parquet(folder / "findings.parquet")  # as an audit that found nothing does
     if old is not None:
         old.write_parquet(folder / "diff.parquet")
     asked = written(folder, rules)
@@ -63,6 +65,10 @@ def test_other_shapes_are_refused(tmp_path):
 def test_a_directory_that_cannot_serve(tmp_path):
     with pytest.raises(InputError, match="no such directory; give one that attnlaw audit --out wrote"):
         Baseline(tmp_path / "none")
+    with pytest.raises(InputError) as caught:
+        Baseline(tmp_path).known()
+    told = "found no findings.parquet; give a directory that attnlaw audit --out wrote"
+    assert str(caught.value) == f"{tmp_path}: {told}"
     with pytest.raises(InputError, match=r"found no diff\.parquet"):
         gate(tmp_path, heads(SIZES))
     both = pl.concat([heads(SIZES), heads(SIZES, model="other")])
@@ -77,6 +83,7 @@ def test_a_directory_that_cannot_serve(tmp_path):
 
 def test_the_summary_of_an_audit(tmp_path):
     rules = RULES.replace('"diff"', '"summary"').replace('"size"', '"log10_proxy"')
+    findings().write_parquet(tmp_path / "findings.parquet")
     asked = written(tmp_path, rules)
     now = pl.DataFrame({"depth": [4], "log10_proxy": [3.0], "log10_proxy_error": [None]})
 
@@ -93,6 +100,13 @@ def test_the_summary_of_an_audit(tmp_path):
         (tmp_path / "summary.json").write_text(text)
         with pytest.raises(InputError, match=r"summary\.json: no summary of one model"):
             verdict()
+
+
+def test_a_diff_and_an_audit_that_found_nothing_know_no_findings(tmp_path):
+    for name, rows in (("diff", heads(SIZES)), ("findings", findings())):
+        (tmp_path / name).mkdir()
+        rows.write_parquet(tmp_path / name / f"{name}.parquet")
+        assert Baseline(tmp_path / name).known() == set()
 
 
 def test_findings_of_the_baseline_are_known_whatever_their_value(tmp_path):

@@ -111,18 +111,14 @@ def test_several_models_and_one_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words", "line"),
     [
-        (
-            "",
-            ["--rules", "missing.toml"],
-            "missing.toml: cannot be read (No such file or directory); give a rule file",
-        ),
+        ("", ["--rules", "missing.toml"], "missing.toml: no such file; give a rule file"),
         (
             RULE.replace("ranks", "x").replace("stable_rank", "stable"),
             [],
             "rule 'x': unknown column of matrices stable",
         ),
         (RULE + 'against = "baseline"', [], "rule 'ranks': against needs a baseline; give --baseline DIR"),
-        (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: found 'steps', is no table here"),
+        (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: steps are rows of a training run"),
         (
             "[findings]\nignore = ['dead']",
             [],
@@ -147,6 +143,8 @@ def test_a_model_or_a_base_that_is_not_there_has_status_1(tmp_path):
     assert "nowhere: no such file" in invoke("check", MODEL, "--base", "nowhere", status=1).stderr
     ended = invoke("check", MODEL, "--rules", rules(tmp_path), "--baseline", tmp_path / "none", status=1)
     assert "none: no such directory" in ended.stderr
+    ended = invoke("check", MODEL, "--baseline", MODEL, status=1)
+    assert "found no findings.parquet; give a directory that attnlaw audit --out wrote" in ended.stderr
 
 
 def test_no_model_is_bad_usage():
@@ -194,6 +192,7 @@ def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):
     changed = replace(audited, matrices=audited.matrices.with_columns(pl.col("stable_rank") * 0.5))
     (tmp_path / "old").mkdir()  # what `--out` writes of it; a page of docs does the whole
     changed.matrices.write_parquet(tmp_path / "old" / "matrices.parquet")
+    changed.findings.write_parquet(tmp_path / "old" / "findings.parquet")
     told = RULE + 'against = "baseline"\n'
     path = rules(tmp_path, told.replace("> 1", ">= 1"))
     assert "16 of 16" in invoke("check", MODEL, "--rules", path, "--baseline", tmp_path / "old").stdout

@@ -102,7 +102,12 @@ def test_a_base_that_is_not_on_disk_is_an_id_of_a_hub(tmp_path):
         ),
         (
             RULE.replace('"diff"', '"steps"'),
-            "rule 'near': of: found 'steps', is no table here; expected one of diff, diff_tensors, summary",
+            "rule 'near': of: steps are rows of a training run; give these rules to "
+            "SpectralMonitor(rules=...)",
+        ),
+        (
+            RULE.replace('"diff"', '"fits"'),
+            "rule 'near': of: found 'fits', is no table here; expected one of diff, diff_tensors, summary",
         ),
         *(
             (
@@ -169,14 +174,23 @@ def test_a_mistake_is_one_line_with_the_file_and_the_rule(tmp_path, text, line):
     assert "\n" not in said
 
 
-@pytest.mark.parametrize("head", ["", "version = 2\n", "version = true\n", 'version = "1"\n'])
-def test_a_file_states_its_version(tmp_path, head):
-    with pytest.raises(BadUsage, match="expected version = 1"):
+@pytest.mark.parametrize(
+    ("head", "line"),
+    [
+        ("", "version is missing; write version = 1 on the first line"),
+        ("version = 2\n", "version: found 2, expected version = 1, on the first line"),
+        ("version = true\n", "version: found True, expected version = 1, on the first line"),
+        ('version = "1"\n', "version: found '1', expected version = 1, on the first line"),
+    ],
+)
+def test_a_file_states_its_version(tmp_path, head, line):
+    with pytest.raises(BadUsage) as caught:
         written(tmp_path, "", head)
+    assert str(caught.value) == f"{tmp_path / 'rules.toml'}: {line}"
 
 
 def test_a_file_that_is_none(tmp_path):
-    with pytest.raises(BadUsage, match=r"No such file or directory\); give a rule file, or one of "):
+    with pytest.raises(BadUsage, match=r"none\.toml: no such file; give a rule file, or one of "):
         read_rules(tmp_path / "none.toml", TABLES, FINDINGS)
     with pytest.raises(BadUsage, match="not valid TOML"):
         written(tmp_path, "[[rule")

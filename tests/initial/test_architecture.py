@@ -145,6 +145,11 @@ def test_a_file_and_its_folder_are_read(tmp_path: Path) -> None:
     assert Architecture.from_config(tmp_path / "config.json") == expected
     with pytest.raises(InputError, match="no such file"):
         Architecture.from_config(tmp_path / "missing.json")
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(bytes(8))
+    with pytest.raises(InputError) as refused:
+        Architecture.from_config(weights)
+    assert str(refused.value) == f"{weights}: not a config.json; give that file or its folder"
 
 
 def test_a_deviation_and_a_depth_of_ones_own() -> None:

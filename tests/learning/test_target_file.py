@@ -54,7 +54,7 @@ def test_a_pickle_is_not_read(tmp_path: Path) -> None:
     np.save(tmp_path / "bad.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match=r"bad\.npy: not a spectrum"):
         read_target(str(tmp_path / "bad.npy"))
-    with pytest.raises(InputError, match=r"none\.txt: cannot be read"):
+    with pytest.raises(InputError, match=r"none\.txt: no such file; give a file of eigenvalues"):
         read_target(str(tmp_path / "none.txt"))
 
 

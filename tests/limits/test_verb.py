@@ -158,7 +158,7 @@ def test_bad_settings_are_one_line(given: dict[str, Any], line: str):
     [
         ({"tokens": 6000, "heads": 1, "depth": 2}, "more than 4: choose fewer tokens"),
         ({"activation": "relu", "width": 10**9}, "120 GiB of memory"),
-        ({"gram": "missing.npy"}, "cannot be read"),
+        ({"gram": "missing.npy"}, "no such file; give an existing file"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_runs(given: dict[str, Any], message: str):

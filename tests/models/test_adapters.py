@@ -261,8 +261,11 @@ def test_an_adapter_of_another_model(llama: Path, tmp_path: Path) -> None:
     write_adapter(tmp_path / "adapter", {"model.layers.0.self_attn.q_proj": (32, 16)})
     with pytest.raises(InputError, match=r"\[32, 16\].*\[16, 16\]"):
         open_model(llama, adapter=tmp_path / "adapter")
-    with pytest.raises(InputError, match=r"cannot be read"):
-        open_model(llama, adapter=tmp_path / "absent")
+    for path in (tmp_path / "absent", llama, llama / "model.safetensors"):
+        with pytest.raises(InputError) as caught:
+            open_model(llama, adapter=path)
+        named = path / "adapter_config.json"
+        assert str(caught.value) == f"{named}: no such file; give a directory with adapter_config.json"
 
 
 @pytest.mark.parametrize(("down", "up"), [(1e300, 1e300), (1e308, 1e-300)], ids=["product", "scale"])

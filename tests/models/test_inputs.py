@@ -48,7 +48,7 @@ def test_several_texts_are_several_inputs() -> None:
     assert read(case) == [tuple(b"a, b"), (99,)]
     assert read(InputSettings(text="a, b")) == [tuple(b"a, b")]
     assert InputSettings(**case.plain()) == case
-    with pytest.raises(InputError, match="text: holds 2 inputs, and lens takes one; keep one"):
+    with pytest.raises(BadSetting, match="text holds 2 inputs, and lens takes one; keep one"):
         the_input(case, "lens")
     with pytest.raises(InputError, match="text, number 2: has no tokens; give at least one"):
         read(InputSettings(text=["a", ""]))
@@ -102,7 +102,7 @@ def test_lists_of_ids(tmp_path: Path) -> None:
         ("a.txt", "a\n" + "b" * 21, "a.txt, line 2: has 21 tokens, and the model 20 positions; give fewer"),
         ("a.txt", "\n \n", "a.txt: holds no input; all lines are empty"),
         ("a.csv", "a\n", "expected a name that ends in .txt or .jsonl"),
-        ("a.txt", None, "a.txt: cannot be read (No such file"),
+        ("a.txt", None, "a.txt: no such file; check the path"),
     ],
 )
 def test_what_is_wrong_has_its_place(tmp_path: Path, name: str, text: str | None, line: str) -> None:

@@ -154,14 +154,45 @@ def test_the_options_of_the_command(tmp_path: Path) -> None:
 
 
 def test_a_map_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"absent\.toml: cannot be read"):
+    with pytest.raises(InputError, match=r"absent\.toml: no such file; give a TOML file"):
         open_model(tensors(), heads=2, map=tmp_path / "absent.toml")
 
 
-def test_a_map_that_does_not_fit_says_so(tmp_path: Path) -> None:
-    path = written(tmp_path, MINE.replace("tower", "spire"))
-    with pytest.raises(InputError, match=r"unknown architecture.*do not fit the family mine"):
-        open_model(tensors(), heads=2, map=path)
+NAMED = "{path}: no tensor of weights is called {name} (its first: net.tower.0.mix.qkv); correct the name"
+MISFITS: dict[str, tuple[str, str, str]] = {
+    "layer": ("tower", "spire", NAMED.replace("{name}", "spire.{layer}.mix.qkv")),
+    "query": ("mix.qkv", "mix.qqkv", NAMED.replace("{name}", "tower.{layer}.mix.qqkv")),
+    "output": ("mix.back", "mix.bakc", NAMED.replace("{name}", "tower.{layer}.mix.bakc")),
+    "feed-forward": (
+        "wide.up",
+        "wide.upp",
+        "weights: tensor net.tower.0.wide.upp is missing; correct its name in {path}, or save the "
+        "checkpoint whole",
+    ),
+    "orientation": (
+        "stored_out_in = false",
+        "stored_out_in = true",
+        "weights: tensor net.tower.0.mix.qkv has 8 outputs, which hold no key heads for 2 query heads of "
+        "size 4; check stored_out_in and the order of the parts in {path}",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_a_map_that_does_not_fit_says_what(tmp_path: Path, case: str) -> None:
+    old, new, line = MISFITS[case]
+    path = written(tmp_path, MINE.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        open_model(tensors(), heads=2, map=path, name="weights")
+    assert str(caught.value) == line.replace("{path}", str(path))
+
+
+def test_a_map_whose_parts_are_in_no_layer_together(tmp_path: Path) -> None:
+    state = {name: one for name, one in tensors().items() if not name.endswith(("0.mix.qkv", "1.mix.back"))}
+    path = written(tmp_path, MINE)
+    with pytest.raises(InputError) as caught:
+        open_model(state, heads=2, map=path, name="weights")
+    assert str(caught.value) == f"weights: no layer has all attention tensors of {path}; save it whole"
 
 
 CROSSED = """

@@ -71,7 +71,9 @@ def test_a_study_is_found_by_its_name_where_no_file_has_it(
     assert read_study("learn-curves").path == FILES["learn-curves"]
     Path("learn-curves").write_text('verb = "learn"\n')
     assert len(read_study("learn-curves").tasks) == 1
-    with pytest.raises(InputError, match=r"^no-such: cannot be read .* or a name of attnlaw study list"):
+    with pytest.raises(
+        InputError, match=r"^no-such: no such file; give a study file, or a name of attnlaw study list"
+    ):
         read_study("no-such")
 
 

@@ -448,6 +448,11 @@ def test_bad_options_are_told_before_training(tmp_path, options, message):
         SpectralMonitor(TimedEncoder(), tmp_path, **options)
 
 
+def test_options_are_given_by_name(tmp_path):
+    with pytest.raises(TypeError, match="positional argument"):
+        SpectralMonitor(TimedEncoder(), tmp_path, 10)
+
+
 def test_bad_models_and_directories_are_told_before_training(tmp_path):
     with pytest.raises(InputError, match="cannot monitor a dict"):
         SpectralMonitor({}, tmp_path)

@@ -81,7 +81,7 @@ PATHS: dict[str, tuple[Callable[[Path], None], str]] = {
     "device": (device, "not a plain file"),
     "directory": (Path.mkdir, "not a plain file"),
     "hole": (hole, "larger than 1 GB"),
-    "missing": (lambda path: None, "No such file"),
+    "missing": (lambda path: None, "no such file; give an existing file"),
 }
 
 

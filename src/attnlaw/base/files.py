@@ -118,6 +118,13 @@ def require_possible(path: Path) -> Path:
     return path
 
 
+def require_present(path: Path, remedy: str) -> Path:
+    """The path itself, of something that is there."""
+    with telling(f"{path}: no such file", remedy, FileNotFoundError, NotADirectoryError, reason=False):
+        path.stat()
+    return path
+
+
 def require_plain(path: Path) -> Path:
     """The path itself, of a plain file (or a link to one); reading a pipe or a device might never end."""
     if not path.is_file():
@@ -125,11 +132,11 @@ def require_plain(path: Path) -> Path:
     return path
 
 
-def read_bounded(path: Path, megabytes: int, remedy: str = "check its permissions") -> bytes:
+def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes:
     """All of a file that, where it is what it should be, is never larger than so many megabytes."""
     most = megabytes * MEGABYTE
-    with telling(f"{path}: cannot be read", remedy):
-        path.stat()
+    with telling(f"{path}: cannot be read", remedy or "check its permissions"):
+        require_present(path, remedy or "check the path")
         with require_plain(path).open("rb") as file:
             data = file.read(most + 1)
     if len(data) > most:

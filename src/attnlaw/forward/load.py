@@ -57,8 +57,10 @@ def _load(path: str | os.PathLike[str], choose: Choice) -> tuple[str, Any]:
     transformers = import_transformers()
     folder = one_model(require_possible(Path(path)))
     if not (folder / "config.json").is_file():
+        there = "a file, not a directory" if folder.exists() else "no such directory"
+        found = "holds no config.json" if folder.is_dir() else there
         raise InputError(
-            f"{folder}: holds no config.json; give the local directory of a Hugging Face model, "
+            f"{folder}: {found}; give the local directory of a Hugging Face model, "
             "with config.json and weights"
         )
     values = dict(read_config(folder / "config.json").values)

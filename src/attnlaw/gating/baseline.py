@@ -48,8 +48,10 @@ class Baseline:
         return old
 
     def known(self) -> set[Identity]:
-        """The findings that are there."""
-        if not (self.folder / "findings.parquet").exists():
+        """The findings that are there; a diff has none, an audit that found nothing a table without rows."""
+        path, of_diff = self.folder / "findings.parquet", (self.folder / "diff.parquet").exists()
+        if not path.exists():
+            require_found(of_diff, self.folder, path.name, "give a directory that attnlaw audit --out wrote")
             return set()
         rows = self._table("findings", {"rule": "text"})
         return {identity(row["rule"], place_of(row)) for row in rows.iter_rows(named=True)}

@@ -105,6 +105,8 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
         for name in content:
             _known(name, SECTIONS)
         version = content.get("version")
+        if version is None:
+            raise BadSetting("version", f"is missing; write version = {VERSION} on the first line")
         if version != VERSION or isinstance(version, bool):
             raise BadSetting("version", f"expected version = {VERSION}, on the first line", version)
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
@@ -197,6 +199,10 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> Rule:
     one = Written.of({fields[name]: value for name, value in written.items()}, "a rule")
     if not one.name.strip():
         raise BadSetting("name", "expected a name", one.name)
+    if one.table == "steps" and "steps" not in tables:
+        raise InputError(
+            "of: steps are rows of a training run; give these rules to SpectralMonitor(rules=...)"
+        )
     if one.table not in tables:
         raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", one.table)
     columns = _columns(tables[one.table])

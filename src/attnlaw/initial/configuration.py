@@ -42,6 +42,8 @@ def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
             f"{path}: no such file; give a config.json, its folder, an id on a hub, "
             f"or one of {', '.join(shipped_configs())}"
         )
+    if path.suffix != ".json":
+        raise InputError(f"{path}: not a config.json; give that file or its folder")
     return read_config(path)
 
 

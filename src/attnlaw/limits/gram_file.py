@@ -11,11 +11,12 @@ from typing import IO, Any
 import numpy as np
 
 from attnlaw.base.errors import InputError, telling
-from attnlaw.base.files import read_bounded, require_plain, require_possible
+from attnlaw.base.files import read_bounded, require_plain, require_possible, require_present
 from attnlaw.limits.inputs import require_real
 from attnlaw.limits.wishart import Array
 
 MOST_BYTES = 2**30  # of a matrix; 11000 tokens
+REMEDY = "give an existing file"
 # What NumPy raises on a header that is none: it is parsed as a Python expression.
 DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
 
@@ -24,21 +25,21 @@ def read_gram(path: Path) -> Array:
     """The numbers in a file; whether they are a Gram matrix is for `GivenInputs` to say."""
     wanted = "expected .npy, or text with one row a line"
     with (
-        telling(f"{path}: cannot be read", "give an existing file"),
+        telling(f"{path}: cannot be read", REMEDY),
         telling(f"{path}: not a matrix of numbers", wanted, *DAMAGE, reason=False),
     ):
         return _stored(path) if path.suffix == ".npy" else _written(path)
 
 
 def _written(path: Path) -> Array:
-    text = read_bounded(path, megabytes=64, remedy="give an existing file").decode("utf-8")
+    text = read_bounded(path, megabytes=64, remedy=REMEDY).decode("utf-8")
     rows = [line.replace(",", " ").split() for line in text.splitlines() if line.strip()]
     return np.array(rows, dtype=np.float64)
 
 
 def _stored(path: Path) -> Array:
     """The array of a `.npy` file, read only where its header announces what the file holds."""
-    require_possible(path).stat()
+    require_present(require_possible(path), REMEDY)
     with require_plain(path).open("rb") as file:
         with warnings.catch_warnings(action="ignore"):
             shape, order, dtype = _header(file)

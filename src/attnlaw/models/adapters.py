@@ -154,7 +154,8 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
 
 
 def _config(path: Path) -> Mapping[str, Any]:
-    config = parse_json(read_bounded(path, megabytes=4), path, "copy or download the adapter again")
+    data = read_bounded(path, megabytes=4, remedy=f"give a directory with {CONFIG}")
+    config = parse_json(data, path, "copy or download the adapter again")
     if not isinstance(config, Mapping) or str(config.get("peft_type", "LORA")) != "LORA":
         kind = config.get("peft_type") if isinstance(config, Mapping) else type(config).__name__
         raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")

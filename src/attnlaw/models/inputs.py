@@ -38,7 +38,8 @@ class InputSettings(Settings):
 
     text: tuple[str, ...] | None = setting(
         None,
-        "An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several.",
+        "An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several (lens "
+        "takes one).",
         repeats=True,
         metavar="TEXT",
         panel=INPUT,
@@ -144,8 +145,8 @@ def the_input(case: InputSettings, verb: str) -> Given:
     """The only input of settings, for a verb that takes one."""
     found = given_inputs(case)
     if len(found) > 1:
-        where, remedy = (case.source, "keep one line") if case.source else ("text", "keep one")
-        raise InputError(f"{where}: holds {len(found)} inputs, and {verb} takes one; {remedy}")
+        told = f"holds {len(found)} inputs, and {verb} takes one; keep one"
+        raise InputError(f"{case.source}: {told} line") if case.source else BadSetting("text", told)
     return found[0]
 
 

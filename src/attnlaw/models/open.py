@@ -26,6 +26,7 @@ from attnlaw.models.scales import with_scales
 from attnlaw.models.tensors import InMemory, Tensors
 
 SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several that an index joins
+POINTER = b"version https://git-lfs"
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Any
 
@@ -54,10 +55,11 @@ def open_model(
         raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
     if isinstance(source, Model):
         return source if name is None else replace(source, name=name)
-    families = known_families() if map is None else (read_family(map),)
+    described = None if map is None else os.fspath(map)
+    families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _opened(source, name)
     tensors = with_scales(tensors, config)
-    model = build_model(label, tensors, config, heads or known_heads, families)
+    model = build_model(label, tensors, config, heads or known_heads, families, described)
     if adapter is None:
         return model
     return replace(model, tensors=Adapted(model, open_adapter(local(adapter), open_file)))
@@ -175,11 +177,19 @@ def _by_ending(path: Path) -> Tensors:
     require_plain(path)
     for kind in FORMATS:
         if path.suffix in kind.endings:
+            _refuse_pointer(path)
             return kind.open(path)
     raise InputError(
         f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(_endings())}, "
         "a directory, an index"
     )
+
+
+def _refuse_pointer(path: Path) -> None:
+    """Refuse what Git LFS keeps in the place of a file that it did not fetch."""
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise InputError(f"{path}: a Git LFS pointer, not the weights; run git lfs pull")
 
 
 def _endings() -> list[str]:

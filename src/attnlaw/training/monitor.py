@@ -102,6 +102,7 @@ class SpectralMonitor:
         self,
         model: Any,
         directory: str | os.PathLike[str],
+        *,
         clock: Callable[[], float] = time.perf_counter,
         **options: Any,
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.auditing.quantities import FITS, LAYERS, MATRICES
@@ -95,10 +96,14 @@ def asked_of(case: CheckSettings) -> RuleFile:
 
 def refuse(case: CheckSettings) -> None:
     """An `InputError` for what cannot work, before anything is measured."""
+    from attnlaw.gating.baseline import Baseline
+
     asked = asked_of(case)
     require_there(case)
     if isinstance(asked.base, str):
         require_there(ModelSettings.of({"model": asked.base}, "check"))
+    if case.baseline is not None:
+        Baseline(Path(case.baseline)).known()
 
 
 def run(case: CheckSettings, progress: Progress) -> Verdicts:

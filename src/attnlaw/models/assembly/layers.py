@@ -45,14 +45,18 @@ def build_model(
     config: Config,
     heads: int | None,
     families: Sequence[Family],
+    described: str | None = None,
 ) -> Model:
-    """Read names, shapes and sizes (no weights) into a `Model` of one of the families."""
-    match = match_family(tensors, config, families)
+    """Read names, shapes and sizes (no weights) into a `Model` of one of the families.
+
+    `described` is the file of a user's own family.
+    """
+    match = match_family(tensors, config, families, described)
     family = match.family
     tensors = with_joined_heads(tensors, match)
     stranger = stranger_of(family, config, families)
     shapes_of = [
-        Shapes(tensors, config.part(found.stack.config), family, found.stack, stranger)
+        Shapes(tensors, config.part(found.stack.config), family, found.stack, stranger, described)
         for found in match.stacks
     ]
     for shapes, stack in zip(shapes_of, match.stacks, strict=True):

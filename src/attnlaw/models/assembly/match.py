@@ -49,11 +49,13 @@ class Match:
     stacks: tuple[MatchedStack, ...]
 
 
-def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -> Match:
+def match_family(
+    tensors: Tensors, config: Config, families: Sequence[Family], described: str | None = None
+) -> Match:
     """The family that names the most tensors of those whose attention is there whole.
 
     The families that config.json names come first, and then one tensor of theirs suffices, so that an
-    incomplete checkpoint is called incomplete and not unknown.
+    incomplete checkpoint is called incomplete and not unknown. `described` is the file of a user's own.
     """
     refuse_unreadable(tensors, config)
     named = config.text("model_type")
@@ -71,7 +73,11 @@ def match_family(tensors: Tensors, config: Config, families: Sequence[Family]) -
             )
             break
     else:
-        raise InputError(_unknown(tensors, named, families))
+        raise InputError(
+            _unknown(tensors, named, families)
+            if described is None
+            else _misnamed(tensors, families[0], described)
+        )
     other = declared and best.family.name not in {family.name for family in declared}
     if other and config.source != tensors.source:  # a file that names its own architecture is not wrong in it
         raise InputError(
@@ -138,6 +144,18 @@ def _unknown(tensors: Tensors, named: str | None, families: Sequence[Family]) ->
         f"{tensors.source}: unknown architecture{kind}: its tensor names (first: {example}) do not fit "
         f"{known}; describe them with --map"
     )
+
+
+def _misnamed(tensors: Tensors, family: Family, described: str) -> str:
+    """The first name in a user's own file that no tensor has."""
+    for stack in family.stacks:
+        for name in stack.attention.values():
+            if not any(map(_pattern(stack, [name]).fullmatch, tensors.shapes)):
+                return (
+                    f"{described}: no tensor of {tensors.source} is called {stack.layer}{name} "
+                    f"(its first: {next(iter(tensors.shapes), 'none')}); correct the name"
+                )
+    return f"{tensors.source}: no layer has all attention tensors of {described}; save it whole"
 
 
 def model_type_of(family: Family, config: Config) -> str:

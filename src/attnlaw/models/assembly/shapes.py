@@ -18,7 +18,8 @@ from attnlaw.models.tensors import Tensors
 class Shapes:
     """What the builders of attention and feed-forward blocks read: shapes, never weights.
 
-    `stranger` is a model type that is not the family's, and is read by its names alone.
+    `stranger` is a model type that is not the family's, and is read by its names alone; `described` is the
+    file of a user's own family.
     """
 
     tensors: Tensors
@@ -26,6 +27,7 @@ class Shapes:
     family: Family
     stack: LayerTable
     stranger: str | None = None
+    described: str | None = None
 
     def __contains__(self, name: str) -> bool:
         return name in self.tensors.shapes
@@ -144,6 +146,8 @@ class Shapes:
     @property
     def remedy(self) -> str:
         """What to do about shapes that do not fit."""
+        if self.described is not None:
+            return f"check stored_out_in and the order of the parts in {self.described}"
         return self.unsupported or (
             "save or download the weights again, with the config.json that belongs to them"
         )
@@ -151,6 +155,8 @@ class Shapes:
     @property
     def incomplete(self) -> str:
         """What to do about tensors that are not there."""
+        if self.described is not None:
+            return f"correct its name in {self.described}, or save the checkpoint whole"
         return self.unsupported or "the checkpoint is incomplete, save or download it again"
 
     @property
