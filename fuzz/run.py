@@ -72,6 +72,15 @@ def fuzz(reader: str, seconds: float, seed: int, folder: Path) -> None:
     def slow(*_: Any) -> None:
         raise TooSlow
 
+    def tried(trace: Coverage | None) -> str:
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        sys.settrace(trace)
+        try:
+            return attempt(target, folder, data)
+        finally:
+            sys.settrace(None)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
     target, random, coverage = TARGETS[reader], Random(seed), Coverage()
     os.chdir(folder)
     target.prepare(folder)
@@ -92,20 +101,18 @@ def fuzz(reader: str, seconds: float, seed: int, folder: Path) -> None:
         coverage.new = False
         (folder / "case").write_bytes(data)
         faulthandler.dump_traceback_later(12 * SECONDS, exit=True)
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        sys.settrace(coverage)
         try:
-            counts[attempt(target, folder, data)] += 1
+            try:
+                outcome = tried(coverage)
+            except TooSlow:  # most of the time may be the tracer's
+                outcome = tried(None)
+            counts[outcome] += 1
         except (Exception, TooSlow) as error:
-            sys.settrace(None)
-            signal.setitimer(signal.ITIMER_PROF, 0)
             place = _place(error)
             if place not in findings:
                 findings[place] = keep(reader, data)
                 print(f"{reader}: finding: {place} -> {findings[place].name}", flush=True)
         finally:
-            sys.settrace(None)
-            signal.setitimer(signal.ITIMER_PROF, 0)
             faulthandler.cancel_dump_traceback_later()
         if coverage.new:
             pool.append(data)
