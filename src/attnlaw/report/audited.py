@@ -73,7 +73,7 @@ class AuditRows:
 
 def audit_figures(audit: AuditRows) -> list[Figure]:
     """Whatever the rows allow: a figure without data is left out."""
-    rows = pl.DataFrame([proxies_row(summary) for summary in audit.summaries], infer_schema_length=None)
+    rows = proxies_rows(audit)
     tables = audit.tables | {"matrices": with_sizes(audit.matrices, audit.applied)}
     drawn = figures(Source(AUDIT, rows, tables, "model"))
     return [one for one in drawn if one.name != "shares" or not constant_shares(audit.tables["layers"])]
@@ -85,6 +85,11 @@ def constant_shares(layers: pl.DataFrame) -> bool:
     spread = parts.select(pl.all().max() - pl.all().min()).row(0) if layers.height > 1 else ()
     known = [value for value in spread if value is not None]
     return bool(known) and max(known) <= 1e-3
+
+
+def proxies_rows(audit: AuditRows) -> pl.DataFrame:
+    """The proxies of all models, a row each."""
+    return pl.DataFrame([proxies_row(summary) for summary in audit.summaries], infer_schema_length=None)
 
 
 def proxies_row(summary: dict[str, Any], key: str = "proxies") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from attnlaw.auditing.findings.rules import LEVELS
 from attnlaw.base.errors import InputError, require_found
 from attnlaw.base.files import read_json
 from attnlaw.base.tables import conformed, read_table, without_nan
-from attnlaw.report.audited import ALWAYS, AUDIT, KINDS, SCHEMAS, AuditRows, summary_of_row
+from attnlaw.report.audited import ALWAYS, AUDIT, KINDS, SCHEMAS, AuditRows, proxies_rows, summary_of_row
 from attnlaw.report.saved import Saved
 from attnlaw.report.source import Source
 from attnlaw.report.summary import proxies_html, summary_html
@@ -43,10 +43,19 @@ def read_audit(folder: Path) -> AuditRows:
 
 def _require_shown(summaries: tuple[dict[str, Any], ...], path: Path, remedy: str) -> None:
     """An `InputError` for summaries that are none: those of which no head of a page can be made."""
+    told = AuditRows(summaries, {})
     try:
-        summary_html(AuditRows(summaries, {}))
-        proxies_html(AuditRows(summaries, {}), None)
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        summary_html(told)
+        proxies_html(told, None)
+        proxies_rows(told)
+    except (
+        pl.exceptions.PolarsError,
+        AttributeError,
+        LookupError,
+        OverflowError,
+        TypeError,
+        ValueError,
+    ) as error:
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: not what attnlaw wrote ({reason}); {remedy}") from error
 
