@@ -241,7 +241,7 @@ def test_what_cannot_work_is_told_before_anything_runs(arguments: str, words: st
 
 def test_one_mistake_of_several_cases_is_told_once() -> None:
     ended = learn("--target-eigenvalues", "nofile", "--alpha", "0.1:1:4", "--simulate", 8, status=1)
-    assert ended.stderr.startswith("attnlaw: nofile: cannot be read")
+    assert ended.stderr.startswith("attnlaw: nofile: no such file")
     assert ended.stderr.count("\n") == 1
 
 

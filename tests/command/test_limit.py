@@ -208,7 +208,7 @@ def test_bad_input_is_one_clear_line(arguments: str, message: str, status: int) 
 def test_one_mistake_is_told_once_and_not_for_each_width() -> None:
     ended = run("--gram", "missing.npy", status=1)
     assert ended.stderr.count("\n") == 1
-    assert "missing.npy: cannot be read" in ended.stderr
+    assert "missing.npy: no such file" in ended.stderr
 
 
 @pytest.mark.parametrize(
