@@ -73,7 +73,8 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
     for name, dtype in needed.items():
         require_found(name in schema, where, f"column {name}", remedy)
         found = schema[name]
-        empty = found in (pl.Null, pl.List(pl.Null))  # without a value, or of lists without one
+        # Without a value, or of lists without one.
+        empty = found == pl.Null or (found == pl.List(pl.Null) and isinstance(dtype, pl.List))
         if found != dtype and not empty and not (found.is_numeric() and dtype.is_numeric()):
             raise InputError(f"{where}: {name} is a column of {found}, expected {dtype}; {remedy}")
     return table.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in needed.items())

@@ -154,7 +154,7 @@ def _measured(x: pl.Series) -> Any:
     """Ticks at the points measured; where they are not whole, at 1 and 3 of every decade."""
     import altair as alt
 
-    points = sorted(set(x.to_list()))
+    points = sorted(set(x.filter(x > 0).to_list()))
     if not points or all(point == round(point) for point in points):
         return alt.Axis(values=points, format="~d", grid=False, labelOverlap=True)
     low, high = math.floor(math.log10(points[0])), math.ceil(math.log10(points[-1]))
