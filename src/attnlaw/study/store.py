@@ -86,12 +86,16 @@ class Store:
         return row
 
     def _parts(self, key: str, text: str) -> tuple[tuple[str, str], ...]:
-        return () if text == "[]" else tuple((name, path) for name, path in self._plain(key, text))
+        found = [] if text == "[]" else self._plain(key, text)
+        try:
+            return tuple((name, path) for name, path in found)
+        except (TypeError, ValueError) as error:
+            raise self._damaged(key) from error
 
     def _plain(self, key: str, text: str) -> Any:
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise self._damaged(key) from error
 
     def _damaged(self, key: str) -> InputError:
