@@ -12,10 +12,8 @@ demo: $(VENV)/.core
 	@echo "The report is demo/report.html; the rows are demo/matrices.parquet and demo/spectra.parquet."
 
 # One BLAS thread: the matrices of the tests are small, and idle threads only get in the way. Files in their
-# own order: the last are those of doctests, so small that no core waits for another. One process more than
-# cores: those that drive browsers and clusters wait for them.
-PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# own order: the last are those of doctests, so small that no core waits for another.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: check
 	@$(PYTEST)

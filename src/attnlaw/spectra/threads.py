@@ -30,14 +30,14 @@ def in_threads(
         with gate.holding(size):
             return run()
 
-    results: dict[int, R] = {}
     with threadpool_limits(1), switching_soon(), ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        futures = {pool.submit(within, *one): number for number, one in enumerate(work)}
+        futures = [pool.submit(within, *one) for one in work]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
-                results[futures[future]] = future.result()
+                if future.exception() is not None:
+                    break
                 told(done)
-        except BaseException:
+        finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [results[number] for number in range(len(work))]
+    # Work begins in its order: of those that failed the first is told, whichever ended first.
+    return [future.result() for future in futures]
