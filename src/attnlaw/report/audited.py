@@ -92,9 +92,9 @@ def proxies_rows(audit: AuditRows) -> pl.DataFrame:
     return pl.DataFrame([proxies_row(summary) for summary in audit.summaries], infer_schema_length=None)
 
 
-def proxies_row(summary: dict[str, Any], key: str = "proxies") -> dict[str, Any]:
+def proxies_row(summary: dict[str, Any]) -> dict[str, Any]:
     """The proxies of a summary under the names of the quantities."""
-    told = summary[key] or {}
+    told = summary["proxies"] or {}
     entries = told | {f"fixed_p_{p}": entry for p, entry in told.get("fixed_p", {}).items()}
     values = {f"log10_{name}": entry["log10"] for name, entry in entries.items() if "log10" in entry}
     return {"model": summary["model"], VERSION: summary.get(VERSION), **values}
