@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test cover bench check check-long docs mutants fuzz floors release clean
+.PHONY: demo test cover bench check check-long frozen docs mutants fuzz floors release clean
 
 demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
@@ -28,7 +28,11 @@ check: $(VENV)/.test
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-# Tests that are statistical or slow, and every number of 0.1.0 in every bit.
+# The commands of tests/frozen give what version 0.2.0 gave: JSON, tables, pages and figures.
+frozen: $(VENV)/.test
+	@$(BIN)/python tests/frozen/compare.py
+
+# Tests that are statistical or slow, and the comparison with version 0.2.0.
 check-long: $(VENV)/.test
 	@$(PYTEST) -m long
 

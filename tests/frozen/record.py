@@ -1,7 +1,7 @@
-"""Record what the commands of 0.1.0 print and write: `PYTHONPATH=OLD/src python tests/frozen/record.py`.
+"""Record what the frozen commands print and write: `python tests/frozen/record.py [NAME...]`.
 
-OLD is a checkout of 0.1.0. The file beside this one is written anew, the same for the same numbers but for
-CPU times; names given on the command line are recorded anew, and the others kept.
+Run it on the version that later ones must agree with. It writes `outputs.json.gz`; names on the command line
+are recorded again, and the others keep their record.
 """
 
 from __future__ import annotations
@@ -18,25 +18,24 @@ from frozen.commands import COMMANDS
 from frozen.running import machine, run
 
 OUTPUTS = Path(__file__).with_name("outputs.json.gz")
-MAIN = "attnlaw.cli:main"
 
 
-def recorded() -> dict[str, Any]:
-    """The machine under `machine`, and what every command gave under `runs`."""
-    found: dict[str, Any] = json.loads(gzip.decompress(OUTPUTS.read_bytes()))
-    return found
+def read_record() -> dict[str, Any]:
+    """Return the recording machine under `machine`, and the run of every command under `runs`."""
+    record: dict[str, Any] = json.loads(gzip.decompress(OUTPUTS.read_bytes()))
+    return record
 
 
-def record(names: list[str]) -> None:
-    """Run the old commands of these names, all of them unless given, and write what they gave."""
-    runs = recorded()["runs"] if names else {}
+def write_record(names: list[str]) -> None:
+    """Run the commands of these names, or all of them, and write what they gave."""
+    runs = read_record()["runs"] if names else {}
     for name in names or COMMANDS:
-        runs[name] = run(COMMANDS[name], MAIN, old_words=True).describe()
+        runs[name] = run(COMMANDS[name]).to_dict()
         print(f"{name:28} exit {runs[name]['status']}  CPU {runs[name]['cpu']:6.2f} s", flush=True)
-    content = {"machine": machine(), "runs": {name: runs[name] for name in COMMANDS if name in runs}}
-    text = json.dumps(content, separators=(",", ":"))
+    record = {"machine": machine(), "runs": {name: runs[name] for name in COMMANDS if name in runs}}
+    text = json.dumps(record, separators=(",", ":"))
     OUTPUTS.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 if __name__ == "__main__":
-    record(sys.argv[1:])
+    write_record(sys.argv[1:])

@@ -1,18 +1,25 @@
-"""Run a frozen command in a process of its own, and keep what it printed and wrote as plain values.
+"""Run a frozen command in its own process, and keep what it printed and wrote as plain values.
 
-A long list is kept as a digest: the first half of the SHA-256 of its float64 bytes. A table of a study is
-one row for each task, in the order of the rows, whose columns are lists. Paths of this machine become the
-placeholders of the words.
+A list of more than eight values is kept as a digest: its length, a hash of its bytes and, if it holds
+numbers, four statistics that a comparison on another machine can use. A table of a study has one row for each
+task, in the order of the study's rows, and its columns are lists. Paths of this machine become the
+placeholders of the command.
+
+Two settings make numbers the same on every x86-64 machine with AVX2: the kernels of OpenBLAS are fixed
+(`OPENBLAS_CORETYPE`), and numpy and PyTorch may not use wider instructions.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import math
 import os
 import platform
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,23 +31,46 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import threadpoolctl
-from frozen.commands import Command
 from real_checkpoints import fetch
 
 ROOT = Path(__file__).resolve().parents[2]
+MAIN = "from attnlaw.command import main; main()"
 CHECKPOINTS = {"minilm": "minilm", "rxnmapper": "rxnmapper", "whisper": "whisper-tiny.en"}
-SETTLED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "100"}
+CORE = "Haswell"
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OPENBLAS_CORETYPE": CORE,
+    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_ICL AVX512_SPR X86_V4",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_CBWR": "AVX2",
+    "PYTHONWARNINGS": "ignore",  # numpy warns of features that this machine does not have anyway
+    "COLUMNS": "100",
+    "SOURCE_DATE_EPOCH": "0",
+}
 LONGEST = 8  # a longer list is kept as its digest
 ROWS = "rows/rows.parquet"
-DOCUMENTS = ("summary.json", "lens.json")
+TEXTS = (".html", ".svg", ".xml", ".sarif", ".md", ".txt", ".css", ".js")
 
 Table = dict[str, list[Any]]
+Hide = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a command gave: JSON or other text that it printed; tables, JSON and other files that it wrote."""
+    """What a command printed and wrote.
+
+    Args:
+        status: exit status.
+        cpu: CPU seconds.
+        json: JSON on standard output, None if there was none.
+        text: other text on standard output, and the error message of a command that failed.
+        tables: columns of every parquet file.
+        documents: contents of every JSON file.
+        texts: contents of pages and vector figures.
+        images: contents of PNG files in base64.
+    """
 
     status: int
     cpu: float
@@ -48,145 +78,170 @@ class Run:
     text: str
     tables: dict[str, Table]
     documents: dict[str, Any]
-    files: list[str]
+    texts: dict[str, str]
+    images: dict[str, str]
 
-    def describe(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def machine() -> dict[str, str]:
-    """What the last bits of a number depend on besides the code."""
-    import scipy.linalg  # noqa: F401 (loads its BLAS, which is looked at below)
+    """Return what the last bits of a number depend on, apart from the code."""
+    import scipy
+    import torch
 
-    blas = {f"{one['internal_api']} {one.get('architecture')}" for one in threadpoolctl.threadpool_info()}
-    versions = {name: sys.modules[name].__version__ for name in ("numpy", "scipy", "polars")}
-    return {"machine": platform.machine(), "blas": ", ".join(sorted(blas)), **versions}
+    modules = (np, scipy, pl, torch)
+    return {"machine": platform.machine(), "core": ENVIRONMENT["OPENBLAS_CORETYPE"]} | {
+        module.__name__: module.__version__ for module in modules
+    }
 
 
-def run(command: Command, main: str, old_words: bool) -> Run:
-    """The command with `main`, "package:function"; its output is read and its directory dropped."""
-    module, function = main.split(":")
-    start = [sys.executable, "-c", f"from {module} import {function}; {function}()"]
+def run(command: str, environment: Mapping[str, str] = ENVIRONMENT) -> Run:
+    """Run a command of `COMMANDS` and read its output; its directory is deleted."""
     with tempfile.TemporaryDirectory(prefix="attnlaw-frozen-") as folder:
-        places = _places(command.words, Path(folder).resolve())
-        hidden = partial(_hidden, {str(path): f"{{{name}}}" for name, path in places.items()})
+        paths = _paths(command, Path(folder).resolve())
+        hide = partial(_hide_paths, {str(path): f"{{{name}}}" for name, path in paths.items()})
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found, text, status = None, "", 0
-        for line in command.lines(old_words):
-            words = [word.format(**places) for word in shlex.split(line)]
+        content, text, status = None, "", 0
+        for line in command.split(" && "):
+            words = [word.format(**paths) for word in shlex.split(line)]
             done = subprocess.run(
-                start + words, cwd=ROOT, env=os.environ | SETTLED, capture_output=True, text=True, check=False
+                [sys.executable, "-c", MAIN, *words],
+                cwd=ROOT,
+                env=os.environ | environment,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             status = max(status, done.returncode)
-            if "--json" in words and (content := _json(hidden(done.stdout))) is not None:
-                found = content
+            printed = hide(done.stdout)
+            if "--json" in words and printed.startswith(("{", "[")):
+                content = json.loads(printed)
             else:
-                text += hidden(done.stdout)
+                text += printed
             if done.returncode:
-                text += hidden(done.stderr)
+                text += hide(done.stderr)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Run(status, round(cpu, 2), found, text, **_written(places["out"], hidden))
+        return Run(status, round(cpu, 2), content, text, **_read_files(paths["out"], hide))
 
 
-def _json(text: str) -> Any:
-    """The content of JSON text, None where it is none."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return None
-
-
-def _places(words: str, folder: Path) -> dict[str, Path]:
-    """What the placeholders of the words stand for; only what they name is fetched or made."""
-    places = {"out": folder / "out", "root": ROOT}
-    places["out"].mkdir()
+def _paths(command: str, folder: Path) -> dict[str, Path]:
+    """Return the path of every placeholder; make or fetch only what the command names."""
+    paths = {"out": folder / "out", "root": ROOT}
+    paths["out"].mkdir()
     for name, checkpoint in CHECKPOINTS.items():
-        if f"{{{name}}}" in words:
-            places[name] = fetch(checkpoint)
-    if "{large}" in words:
-        places["large"] = _large_model(folder / "large")
-    return places
+        if f"{{{name}}}" in command:
+            paths[name] = fetch(checkpoint)
+    for name, make in {"large": _write_large_model, "tuned": _write_tuned_model}.items():
+        if f"{{{name}}}" in command:
+            paths[name] = make(folder / name)
+    return paths
 
 
-def _large_model(folder: Path) -> Path:
-    """A LLaMA layer of width 4096 with random entries, large enough for `--approximate` of 0.1.0."""
+def _write_large_model(folder: Path) -> Path:
     import ml_dtypes
     from safetensors.numpy import save_file
 
-    size, draw = 4096, np.random.default_rng(0)
+    size, rng = 2048, np.random.default_rng(0)
     shapes = {f"self_attn.{name}_proj": (8, size) for name in "qkv"} | {"self_attn.o_proj": (size, 8)}
     shapes |= {f"mlp.{name}_proj": (size, size) for name in ("gate", "up", "down")}
     tensors = {
-        f"model.layers.0.{name}.weight": draw.standard_normal(shape, dtype=np.float32) / np.float32(64)
+        f"model.layers.0.{name}.weight": rng.standard_normal(shape, dtype=np.float32) / np.float32(64)
         for name, shape in shapes.items()
     }
     folder.mkdir()
-    small = {name: tensor.astype(ml_dtypes.bfloat16) for name, tensor in tensors.items()}
-    save_file(small, folder / "model.safetensors")
+    narrow = {name: tensor.astype(ml_dtypes.bfloat16) for name, tensor in tensors.items()}
+    save_file(narrow, folder / "model.safetensors")
     config = {"model_type": "llama", "hidden_size": size, "intermediate_size": size, "hidden_act": "silu"}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 8}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
-def _hidden(names: Mapping[str, str], text: str) -> str:
-    for path in sorted(names, key=len, reverse=True):
-        text = text.replace(path, names[path])
+def _write_tuned_model(folder: Path) -> Path:
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(ROOT / "examples" / "tiny-decoder", folder)
+    tensors = load_file(folder / "model.safetensors")
+    rng = np.random.default_rng(0)
+    queries, output = (f"transformer.h.{name}.weight" for name in ("0.attn.c_attn", "2.mlp.c_proj"))
+    rows, columns = tensors[queries].shape
+    update = rng.standard_normal((rows, 2)) @ rng.standard_normal((2, columns)) / math.sqrt(rows * columns)
+    tensors[queries] += update.astype(np.float32)
+    tensors[output] += 1e-3 * rng.standard_normal(tensors[output].shape, dtype=np.float32)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def _hide_paths(placeholders: Mapping[str, str], text: str) -> str:
+    for path in sorted(placeholders, key=len, reverse=True):
+        text = text.replace(path, placeholders[path])
     return text
 
 
-def _written(folder: Path, hidden: Callable[[str], str]) -> dict[str, Any]:
-    """What lies in a directory of results: tables and JSON with their values, pages and figures by name."""
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+def _read_files(folder: Path, hide: Hide) -> dict[str, Any]:
+    files = {
+        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
+    }
     tables = {
-        name: _table(pl.read_parquet(folder / name), hidden)
-        for name in files
+        name: _columns(pl.read_parquet(path), hide)
+        for name, path in files.items()
         if name.endswith(".parquet") and not name.startswith(("tables/", "parts/"))
     }
     if ROWS in tables:
         tasks = tables[ROWS]["task"]
-        for part in sorted({name.split("/")[1] for name in files if name.startswith("tables/")}):
-            tables[f"tables/{part}"] = _of_tasks(folder / "tables" / part, tasks, hidden)
-    documents = {name: json.loads(hidden((folder / name).read_text())) for name in files if name in DOCUMENTS}
+        for name in sorted({name.split("/")[1] for name in files if name.startswith("tables/")}):
+            tables[f"tables/{name}"] = _columns_by_task(folder / "tables" / name, tasks, hide)
     return {
         "tables": tables,
-        "documents": documents,
-        "files": [name for name in files if name.endswith((".html", ".svg", ".png"))],
+        "documents": {
+            name: json.loads(hide(path.read_text())) for name, path in files.items() if name.endswith(".json")
+        },
+        "texts": {name: hide(path.read_text()) for name, path in files.items() if name.endswith(TEXTS)},
+        "images": {
+            name: base64.b64encode(path.read_bytes()).decode()
+            for name, path in files.items()
+            if name.endswith(".png")
+        },
     }
 
 
-def _table(frame: pl.DataFrame, hidden: Callable[[str], str]) -> Table:
-    return {name: [_plain(value, hidden) for value in frame[name].to_list()] for name in frame.columns}
+def _columns(frame: pl.DataFrame, hide: Hide) -> Table:
+    return {name: [_plain(value, hide) for value in frame[name].to_list()] for name in frame.columns}
 
 
-def _of_tasks(folder: Path, tasks: list[str], hidden: Callable[[str], str]) -> Table:
-    """A row for each task that has a file in the folder: its columns as lists, less the task's own key."""
-    frames = [
-        pl.read_parquet(folder / f"{task}.parquet") for task in tasks if (folder / f"{task}.parquet").exists()
-    ]
+def _columns_by_task(folder: Path, tasks: list[str], hide: Hide) -> Table:
+    """Return a row for each task that has a file in the folder, with its columns as lists."""
+    paths = [folder / f"{task}.parquet" for task in tasks]
+    frames = [pl.read_parquet(path) for path in paths if path.exists()]
     names = dict.fromkeys(name for frame in frames for name in frame.columns if name != "task")
     return {
-        name: [_plain(frame[name].to_list() if name in frame.columns else None, hidden) for frame in frames]
+        name: [_plain(frame[name].to_list() if name in frame.columns else None, hide) for frame in frames]
         for name in names
     }
 
 
-def _plain(value: Any, hidden: Callable[[str], str]) -> Any:
+def _plain(value: Any, hide: Hide) -> Any:
     if isinstance(value, str):
-        return hidden(value)
+        return hide(value)
     if not isinstance(value, list):
         return value
-    shown = [_plain(item, hidden) for item in value]
-    return shown if len(shown) <= LONGEST else digest(shown)
+    values = [_plain(item, hide) for item in value]
+    return values if len(values) <= LONGEST else digest(values)
 
 
-def digest(values: list[Any]) -> str:
-    """A list in a few letters: equal for lists that are equal in every bit.
+def digest(values: list[Any]) -> dict[str, Any]:
+    """Return a long list in a few values; the hash is equal only for lists that are equal in every bit.
 
-    >>> digest([0.1] * 9), digest([0.1] * 9) == digest([0.1] * 8 + [0.1 + 2**-56])
-    ('9 values 2b8726ad184c480e', False)
+    >>> digest([0.5] * 9)["mean"], digest([0.1] * 9) == digest([0.1] * 8 + [0.1 + 2**-56])
+    (0.5, False)
     """
-    numbers = all(isinstance(value, float) for value in values)
-    content = np.array(values).tobytes() if numbers else json.dumps(values).encode()
-    return f"{len(values)} values {hashlib.sha256(content).hexdigest()[:16]}"
+    is_numeric = all(isinstance(value, float) for value in values)
+    array = np.array(values) if is_numeric else None
+    content = json.dumps(values).encode() if array is None else array.tobytes()
+    kept: dict[str, Any] = {"count": len(values), "sha256": hashlib.sha256(content).hexdigest()[:16]}
+    if array is not None and np.isfinite(array).all():
+        kept |= {"first": values[0], "last": values[-1], "mean": float(array.mean())}
+        kept["root_mean_square"] = float(np.sqrt(np.mean(array**2)))
+    return kept
