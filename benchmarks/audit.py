@@ -117,9 +117,9 @@ def make_llama(folder: Path, layers: int = 2, steep: tuple[float, float] = USUAL
 def attnlaw(folder: str) -> object:
     import polars as pl
 
-    import attnlaw.auditing.audit  # noqa: F401  (an audit would import it where it runs)
+    import attnlaw.analysis.audit.audit  # noqa: F401  (an audit would import it where it runs)
     from attnlaw import audit
-    from attnlaw.fits.tail import power_law_tails
+    from attnlaw.analysis.fit.tail import power_law_tails
 
     def work() -> object:
         found = audit(folder)
@@ -143,9 +143,9 @@ def findings(folder: str) -> object:
 def parts(folder: str) -> object:
     """An audit on one thread that prints what each of its parts took."""
     from attnlaw import audit
-    from attnlaw.auditing import audit as auditing
-    from attnlaw.fits.null import NullsDrawn
-    from attnlaw.models.model import Model
+    from attnlaw.analysis.audit import audit as auditing
+    from attnlaw.analysis.fit.null import NullPreparer
+    from attnlaw.checkpoints.model import Model
     from attnlaw.spectra import exact, factor_sizes, factored, scores
 
     named = {
@@ -156,7 +156,7 @@ def parts(folder: str) -> object:
         "(1,1) norms of heads": [(factored, "_absolute_product_sum"), (factored, "sampled_absolute_sum")],
         "SVDs of heads": [(module, "svdvals") for module in (factored, factor_sizes, scores)],
         "reading": [(Model, "read")],
-        "null tests": [(auditing, "null_test"), (NullsDrawn, "__call__")],
+        "null tests": [(auditing, "null_test"), (NullPreparer, "__call__")],
     }
     spent = dict.fromkeys(named, 0.0)
 

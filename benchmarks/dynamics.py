@@ -18,9 +18,9 @@ from collections.abc import Callable
 import numpy as np
 from claims import Claims
 
-from attnlaw.learning.dynamics.schedule import Schedule
-from attnlaw.learning.dynamics.trajectory import trajectory
-from attnlaw.learning.problem import Problem, Target
+from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.dynamics.trajectory import trajectory
+from attnlaw.theory.learn.problem import Problem, Target
 
 POINTS, SIZE, STEPS = 200, 200, 400
 

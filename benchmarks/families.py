@@ -4,7 +4,8 @@
 
 Every type of the table is built small with random parameters in float64, runs once, is saved, and is opened
 from disk. `opened` means that norms, scores, heads and feed-forward blocks as attnlaw reads them are those of
-the run (tests/models/forward_pass.py), with the largest error of scores and heads relative to the largest
+the run (tests/checkpoints/forward_pass.py), with the largest error of scores and heads relative to the
+largest
 entry; `refused` gives the line that a user sees. Exits with status 1 where one is opened and read wrongly.
 """
 
@@ -24,11 +25,11 @@ import torch
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from models.forward_pass import check, make, recording, tokens
-from models.small import BART, LATENT, PLAIN, SPECIAL, T5, VOCABULARY, WHISPER
+from checkpoints.forward_pass import check, make, recording, tokens
+from checkpoints.small import BART, LATENT, PLAIN, SPECIAL, T5, VOCABULARY, WHISPER
 
-from attnlaw.base.errors import InputError
-from attnlaw.models.open import open_model
+from attnlaw.checkpoints.open import open_model
+from attnlaw.core.errors import InputError
 
 TOLERANCE = 1e-10
 SINGLE = 1e-5  # of sums of rotations in float32

@@ -15,8 +15,8 @@ from typing import Any
 
 from claims import Claims
 
-from attnlaw.initial import Architecture, initial_law
-from attnlaw.initial.tokens import drawn_tokens
+from attnlaw.theory.init import Architecture, initial_law
+from attnlaw.theory.init.tokens import random_tokens
 
 GPT2 = {"model_type": "gpt2"}
 LLAMA = {"model_type": "llama"}
@@ -31,7 +31,7 @@ def seconds(run: Callable[[], object]) -> float:
 def chain(values: dict[str, Any], tokens: int, draws: int, depth: int = 0) -> Callable[[], object]:
     """Draws of the chain, to be timed."""
     model = Architecture.from_config(values, depth=depth)
-    given = drawn_tokens(model, tokens, 0, 0)
+    given = random_tokens(model, tokens, 0, 0)
     return lambda: initial_law(model, given, draws)
 
 

@@ -29,14 +29,14 @@ import numpy as np
 from claims import Claims
 from scipy.integrate import quad
 
-from attnlaw.learning import softmax
-from attnlaw.learning.problem import Problem, Target
-from attnlaw.learning.state_evolution import state_evolution
-from attnlaw.learning.sweep import curve
+from attnlaw.theory.learn import softmax
+from attnlaw.theory.learn.problem import Problem, Target
+from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.theory.learn.sweep import curve
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from learning.untied_cases import UNTIED
 from oracles.dense_softmax import DenseChannel
+from theory.learn.untied_cases import UNTIED
 
 KAPPA0, POINTS, EVERY = 0.5, 256, 32
 TOLERANCE = 1e-6

@@ -30,15 +30,15 @@ import time
 
 import numpy as np
 
-from attnlaw.learning.agreement import agreement
-from attnlaw.learning.convex_training import train_proximal, train_splitting
-from attnlaw.learning.factor_training import train_factors
-from attnlaw.learning.problem import ObservationGroup, Problem, Target
-from attnlaw.learning.simulate import QUANTITIES, simulate
-from attnlaw.learning.state_evolution import state_evolution
-from attnlaw.learning.students import STUDENTS
-from attnlaw.learning.training import go_on
-from attnlaw.learning.training_data import draw_risk
+from attnlaw.theory.learn.agreement import agreement
+from attnlaw.theory.learn.convex_training import train_proximal, train_splitting
+from attnlaw.theory.learn.factor_training import train_factors
+from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
+from attnlaw.theory.learn.simulate import QUANTITIES, simulate
+from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.training import never_stop
+from attnlaw.theory.learn.training_data import draw_risk
 
 SEED = 250924914
 SIZES = {"goe": (20, 32, 48), "tokens": (40, 60, 80, 100)}
@@ -92,7 +92,7 @@ def cost() -> None:
         rng = np.random.default_rng(SEED)
         risk = draw_risk(problem, problem.target.quantiles(size), round(0.2 * size**2), "tokens", rng)
         start = time.perf_counter()
-        trained = STUDENTS[problem.student].train(problem, risk, rng, go_on)
+        trained = STUDENTS[problem.student].train(problem, risk, rng, never_stop)
         times.append(time.perf_counter() - start)
         row = (size, risk.labels.size, trained.steps, times[-1], 1e3 * times[-1] / trained.steps)
         print("{:5d} {:8d} {:6d} {:8.2f} {:8.2f}".format(*row), flush=True)

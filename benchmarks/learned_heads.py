@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 import attnlaw
-from attnlaw.fits.learned import Learned, fit_learned
+from attnlaw.analysis.fit.learned import LearnedFit, fit_learned
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from fits.blurred import blurred
+from analysis.fit.blurred import blurred
 from real_checkpoints import fetch
 
 FORMS = [(attention, limited) for limited in (False, True) for attention in ("tied", "untied")]
@@ -26,7 +26,7 @@ SHAPES = ((64, 256), (32, 384))
 KINDS = ("qk", "vo")
 
 
-def every_form(values: np.ndarray, size: int) -> list[Learned]:
+def every_form(values: np.ndarray, size: int) -> list[LearnedFit]:
     found = [fit_learned(values, size, attention, limited) for attention, limited in FORMS]
     return [one for one in found if one is not None]
 

@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from claims import Claims  # noqa: E402
-from limits.brute_force import brute_force  # noqa: E402
+from theory.limit.brute_force import brute_force  # noqa: E402
 
-from attnlaw.limits import AttentionLayer, Depth, RandomInputs, output_law, sample  # noqa: E402
+from attnlaw.theory.limit import AttentionLayer, Depth, RandomInputs, output_law, sample  # noqa: E402
 
 # Studies of the paper's experiments, the longest first, so that two processes end together.
 STUDIES = ("relu", "heads", "scaling", "width", "low-rank")

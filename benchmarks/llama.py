@@ -33,14 +33,14 @@ def in_one_thread(folder: str) -> object:
 
 def attnlaw(folder: str, jobs: int | None = None) -> object:
     """A whole audit: the share of feed-forward matrices that went the double way, and seconds spent once."""
-    import attnlaw.auditing.audit  # noqa: F401  (an audit would import it where it runs)
+    import attnlaw.analysis.audit.audit  # noqa: F401  (an audit would import it where it runs)
     from attnlaw import audit
-    from attnlaw.fits.null import null_of
+    from attnlaw.analysis.fit.null import null_of_shape
 
     def work() -> dict[str, float]:
         began = time.process_time()
-        null_of(WIDTH, INNER)
-        null_of(WIDTH, WIDTH, HEAD_SIZE)
+        null_of_shape(WIDTH, INNER)
+        null_of_shape(WIDTH, WIDTH, HEAD_SIZE)
         once = time.process_time() - began
         found = audit(folder, jobs=jobs).matrices
         maps = found.filter(found["kind"].str.starts_with("ffn"))
@@ -53,7 +53,7 @@ def route_of_0_1_0(folder: str) -> object:
     """The spectra and norms of the first layer as 0.1.0 found them."""
     from scipy.linalg import qr, svdvals
 
-    from attnlaw.models.open import open_model
+    from attnlaw.checkpoints.open import open_model
 
     model = open_model(folder)
     layer = model.layers[0]

@@ -30,12 +30,12 @@ from safetensors.numpy import save_file
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import families
-from bounds.largest_logits import Largest, loaded_model, small_model
 from real_checkpoints import Unavailable, fetch
+from theory.bounds.largest_logits import Largest, loaded_model, small_model
 
 import attnlaw
-from attnlaw.auditing import rows as rows_of_audit
-from attnlaw.models.open import open_model
+from attnlaw.analysis.audit import rows as rows_of_audit
+from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.scores import ScoreReader
 
 ROOT = Path(__file__).parent.parent

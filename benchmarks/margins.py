@@ -22,11 +22,11 @@ import torch
 from claims import Claims
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from forward.reactions import reactions
+from analysis.forward.reactions import reactions
 from real_checkpoints import Unavailable, fetch
 
-from attnlaw.forward.headed import Headed, Inputs, as_inputs, batches, open_headed
-from attnlaw.forward.margins import relative_margins
+from attnlaw.analysis.forward.classifier import Classifier, ModelInputs, as_inputs, batches, open_classifier
+from attnlaw.analysis.forward.margins import relative_margins
 
 INPUTS, FEW, ROUNDS = 200, 64, 2
 MOST_PASSES, MOST_GROWTH = 3.0, 1.1
@@ -38,7 +38,7 @@ def given(folder: Path) -> list[list[int]]:
     return [own[i % len(own)][: len(own[i % len(own)]) - i // len(own)] for i in range(INPUTS)]
 
 
-def plain(network: Headed, module: torch.nn.Module, inputs: Inputs) -> None:
+def plain(network: Classifier, module: torch.nn.Module, inputs: ModelInputs) -> None:
     """Forward and backward of a training step, without the step."""
     for batch in batches(inputs, network, "last", 0):
         logits = module(input_ids=batch.tensor, attention_mask=batch.mask.long()).logits
@@ -64,8 +64,8 @@ def main() -> int:
     except Unavailable as error:
         sys.exit(f"rxnfp-10k is not there ({error}), so nothing was measured")
     inputs = as_inputs(given(folder))
-    network = open_headed(folder, inputs)
-    relative_margins(network, Inputs(inputs.each[:FEW]))
+    network = open_classifier(folder, inputs)
+    relative_margins(network, ModelInputs(inputs.sequences[:FEW]))
     few = peak()
     ours = [seconds(lambda: relative_margins(network, inputs))]
     growth = peak() / few

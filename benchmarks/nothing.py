@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.quantity import Quantity
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
 
 
-@settings
+@settings_dataclass
 class Nothing(Settings):
     """Square a number."""
 
-    x: float = setting(1.0, "The number.", many=True)
+    x: float = setting(1.0, "The number.", sweepable=True)
 
 
 @dataclass(frozen=True)
@@ -25,4 +26,4 @@ def work(case: Nothing, progress: Progress) -> Found:
     return Found(case.x * case.x)
 
 
-VERB = Verb("nothing", "Nothing", Nothing, (Quantity("square"),), each(work))
+VERB = Verb("nothing", "Nothing", Nothing, (Quantity("square"),), run_each_case(work))

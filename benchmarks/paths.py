@@ -73,8 +73,8 @@ def start_up(claims: Claims) -> None:
 
 def head_laws(claims: Claims) -> None:
     """All laws of a head's spectrum; the null of its shape is drawn once for all heads."""
-    from attnlaw.fits.describe import describe
-    from attnlaw.fits.null import _null
+    from attnlaw.analysis.fit.describe import describe
+    from attnlaw.analysis.fit.null import _null
     from attnlaw.spectra.spectrum import Spectrum
 
     rng = np.random.default_rng(0)
@@ -115,8 +115,8 @@ def head_laws(claims: Claims) -> None:
 
 def many_tokens(claims: Claims) -> None:
     """The law of one token's output among 4096 random ones."""
-    from attnlaw.limits import AttentionLayer, RandomInputs, finite, output_law
-    from attnlaw.limits.wishart import streams
+    from attnlaw.theory.limit import AttentionLayer, RandomInputs, finite, output_law
+    from attnlaw.theory.limit.wishart import streams
 
     layer = AttentionLayer(RandomInputs(4096), heads=2, width=1024)
     output_law(layer, 8, seed=0)

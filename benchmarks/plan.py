@@ -22,10 +22,10 @@ from pathlib import Path
 
 from audit import make_llama, peak_megabytes
 
-from attnlaw.auditing.findings.watch import Watch
-from attnlaw.base.packed import pack
-from attnlaw.models.open import open_model
-from attnlaw.models.settings import Arithmetic
+from attnlaw.analysis.findings.observer import Observer
+from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.settings import Arithmetic
+from attnlaw.core.packing import pack
 from attnlaw.spectra.cost import matrix_operations, product_operations
 from attnlaw.spectra.measure import Selection, unit_spectra, units_of
 
@@ -77,7 +77,7 @@ def measure_side(side: str, folder: str) -> None:
     unit = next(unit for unit in units_of(model, Selection(arithmetic=how)) if unit.place.kind == SIDES[side])
     unit = replace(unit, approximate=side == "approximate")
     noted: list[object] = []
-    watched = Watch(model, noted.append).model
+    watched = Observer(model, noted.append).model
     worked = time.process_time()
     spectra = unit_spectra(watched, unit)
     seconds = time.process_time() - worked

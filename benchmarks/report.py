@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 from claims import Claims
 
-from attnlaw.base.tables import frame
-from attnlaw.report.audited import SCHEMAS, AuditRows
-from attnlaw.report.page import audit_page
+from attnlaw.core.tables import to_frame
+from attnlaw.verbs.audit.frames import SCHEMAS, AuditRows
+from attnlaw.verbs.audit.page import audit_page
 
 DEPTH, HEADS, HEAD_WIDTH, HIDDEN, INNER = 32, 32, 128, 4096, 11008
 MEGABYTES, WRITTEN, SECONDS, LOADS = 15.0, 10.0, 3.0, 5
@@ -64,7 +64,7 @@ def rows() -> AuditRows:
     shares = dict.fromkeys(("share_qk", "share_vo", "share_ffn"), 0.33)
     tables = {"matrices": matrices, "spectra": spectra, "fits": fits, "curves": curves}
     tables["layers"] = [layer | shares for layer in layers]
-    made = {name: frame(tables.get(name, []), schema) for name, schema in SCHEMAS.items()}
+    made = {name: to_frame(tables.get(name, []), schema) for name, schema in SCHEMAS.items()}
     return AuditRows((_summary(len(matrices)),), made)
 
 

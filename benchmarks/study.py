@@ -27,10 +27,10 @@ from typing import Any
 from claims import Claims
 from nothing import VERB
 
-from attnlaw.study import Place, Study, read_study, run
+from attnlaw.study import Backend, Study, read_study, run
 from attnlaw.study.engine import Stop
 from attnlaw.study.run import Cost
-from attnlaw.study.task import perform_batch
+from attnlaw.study.task import run_batch
 
 GOAL_TASK, GOAL_RESUME, GOAL_DIAGRAM = 2e-3, 2.0, 40.0
 # On workers the CPU time of the driver and of Dask itself counts too: .4 ms of the 2.9 that a point takes.
@@ -49,7 +49,7 @@ def plain(x: float) -> dict[str, float]:
     return {"x": x, "square": x * x}
 
 
-def timed_run(file: str | Path, out: Path, place: Place | None) -> float:
+def timed_run(file: str | Path, out: Path, place: Backend | None) -> float:
     """Seconds from the first task's end to that of the run: workers have started and imported by then."""
     began: list[float] = []
 
@@ -66,7 +66,7 @@ def alone(study: Study) -> Study:
     """Every 30th task of a study, one case at a time."""
     chosen = study.tasks[::EVERY]
     return replace(
-        study, tasks=tuple(replace(task, verb=replace(task.verb, together=None)) for task in chosen)
+        study, tasks=tuple(replace(task, verb=replace(task.verb, batch_key=None)) for task in chosen)
     )
 
 
@@ -84,13 +84,13 @@ def cpu_here(study: Study, out: Path) -> float:
 
 def cpu_there(study: Study, out: Path, client: Any) -> float:
     """CPU seconds of a run on workers: theirs and the driver's; their modules are loaded before."""
-    client.run(perform_batch, study.tasks[:1], out.parent, None)
+    client.run(run_batch, study.tasks[:1], out.parent, None)
 
     def spent() -> float:
         return time.process_time() + sum(client.run(time.process_time).values())
 
     before = spent()
-    assert run(study, out, Place(dask=client.scheduler_info()["address"])).missing == 0
+    assert run(study, out, Backend(dask=client.scheduler_info()["address"])).missing == 0
     return spent() - before
 
 
@@ -102,7 +102,7 @@ def together(folder: Path) -> Claims:
     reference = alone(study)
     slow = cpu_here(reference, folder / "alone") / (len(reference.tasks) - 1)
     here = cpu_here(study, folder / "together") / len(study.tasks)
-    with Place(jobs=2).open(folder, Stop()) as engine:
+    with Backend(jobs=2).open(folder, Stop()) as engine:
         there = cpu_there(study, folder / "workers", engine.client) / len(study.tasks)  # type: ignore[attr-defined]
     diagram = cpu_here(read_study(DIAGRAM), folder / "diagram")
     claims = Claims()
@@ -133,9 +133,9 @@ def main(tasks: int) -> int:
         here = timed_run(file, Path(folder) / "here", None)
         print(f"{tasks} tasks that do nothing")
         print(f"  in process                {1e3 * here / tasks:8.3f} ms per task   ({here:.1f} s)")
-        with Place(jobs=2).open(folder, Stop()) as engine:
+        with Backend(jobs=2).open(folder, Stop()) as engine:
             client = engine.client  # type: ignore[attr-defined]
-            there = timed_run(file, Path(folder) / "there", Place(dask=client.scheduler_info()["address"]))
+            there = timed_run(file, Path(folder) / "there", Backend(dask=client.scheduler_info()["address"]))
             print(f"  Dask, 2 workers           {1e3 * there / tasks:8.3f} ms per task   ({there:.1f} s)")
             start = time.perf_counter()
             client.gather(client.map(plain, range(tasks), pure=False))

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 import attnlaw
-from attnlaw.auditing.atlas.columns import APPLIED, COLUMNS, Column
-from attnlaw.base.files import replace_all
-from attnlaw.report.style import PALETTE, drawn_svg, inline, styled
+from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, Column
+from attnlaw.core.files import write_all
+from attnlaw.render.charts.style import PALETTE, draw_svg, inline_data, with_house_style
 
 ROOT = Path(__file__).parents[1]
 ACROSS = 5  # panels side by side
@@ -69,7 +69,7 @@ def _panel(column: Column, rows: list[dict[str, Any]], order: list[str], first: 
     )
     shape = alt.Shape("state:N", scale=alt.Scale(domain=[TRAINED, DRAWN], range=["circle", "diamond"]))
     x = alt.X("value:Q", title="", scale=scale, axis=axis)
-    dots = alt.Chart(inline(drawn)).mark_point(filled=True, size=48, opacity=0.9)
+    dots = alt.Chart(inline_data(drawn)).mark_point(filled=True, size=48, opacity=0.9)
     return dots.encode(x=x, y=y, color=colour, shape=shape).properties(
         title=alt.TitleParams(column.label, fontSize=11), width=136, height=150
     )
@@ -77,7 +77,7 @@ def _panel(column: Column, rows: list[dict[str, Any]], order: list[str], first: 
 
 def main() -> None:
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots" / "atlas.svg"
-    replace_all({file: drawn_svg(styled(chart(attnlaw.atlas().values)).to_dict()).encode()})
+    write_all({file: draw_svg(with_house_style(chart(attnlaw.atlas().values)).to_dict()).encode()})
     print("wrote", file)
 
 

@@ -21,13 +21,13 @@ from typing import Any
 import polars as pl
 
 import attnlaw
-from attnlaw.bounds import BOUNDS
-from attnlaw.bounds.growth import growth
-from attnlaw.report.audit_charts import contribution_curves, spectrum_decay
-from attnlaw.report.audited import KINDS
-from attnlaw.report.marks import EXTENT, over
-from attnlaw.report.paper import save_chart
-from attnlaw.report.style import PALETTE, inline
+from attnlaw.render.charts.figure import EXTENT, panel_title
+from attnlaw.render.charts.paper import save_chart
+from attnlaw.render.charts.style import PALETTE, inline_data
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.growth import growth
+from attnlaw.verbs.audit.charts import contribution_curves, spectrum_decay
+from attnlaw.verbs.audit.frames import KINDS
 
 NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}
 OTHER = {"depth": "width", "width": "depth"}
@@ -232,7 +232,7 @@ def _growth_panel(
         title=fixed,
         scale=alt.Scale(domain=levels, range=list(PALETTE[: len(levels)])),
     )
-    base = alt.Chart(inline(table.to_dicts()), title=over(title)).encode(x=x, color=color)
+    base = alt.Chart(inline_data(table.to_dicts()), title=panel_title(title)).encode(x=x, color=color)
     y = alt.Y(f"{column}:Q", title=y_title, scale=scale, axis=axis)
     line = base.mark_line().encode(y=alt.Y(f"mean({column}):Q", title=y_title, scale=scale, axis=axis))
     return (line + base.mark_point(size=28, filled=True).encode(y=y)).properties(

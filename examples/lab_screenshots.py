@@ -42,10 +42,10 @@ def told(page: Any, *words: str) -> None:
 
 def lab(browser: Any) -> None:
     """The pages of the lab, from a server in a thread."""
-    from attnlaw.lab.serve import HOST, listening, server
+    from attnlaw.lab.serve import HOST, build_server, open_socket
 
-    place, begun = listening(None), threading.Event()
-    made = server("audit", MODEL, begun.set)
+    place, begun = open_socket(None), threading.Event()
+    made = build_server("audit", MODEL, begun.set)
     thread = threading.Thread(target=made.run, args=([place],), daemon=True)
     thread.start()
     begun.wait()

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from attnlaw.auditing.atlas.shipped import FOLDER, Atlas, of_study
+from attnlaw.analysis.atlas.atlas import FOLDER, Atlas, atlas_from_study
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "examples" / "atlas"
@@ -169,7 +169,7 @@ def make_models(folder: Path) -> None:
 
 def packed(study: Path, folder: Path) -> Atlas:
     """The rows of a study, with what is known of its models in that folder."""
-    return of_study(study, json.loads((folder / PROVENANCE).read_text(encoding="utf-8")))
+    return atlas_from_study(study, json.loads((folder / PROVENANCE).read_text(encoding="utf-8")))
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ from ranking_measures import MEASURES
 from ranking_table import columns_of, second_seed, seed_to_seed, table, with_gap
 from train_ranking import all_runs
 
-from attnlaw.base.files import replace_all
-from attnlaw.report.style import PALETTE, drawn_svg, inline, styled
+from attnlaw.core.files import write_all
+from attnlaw.render.charts.style import PALETTE, draw_svg, inline_data, with_house_style
 
 ROOT = Path(__file__).parents[1]
 FIGURE = ROOT / "docs" / "figures" / "ranking.svg"
@@ -64,7 +64,7 @@ def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, la
     order = list(dict.fromkeys(row["column"] for row in rows))
     axis = alt.Axis(ticks=False, domain=False, grid=True, bandPosition=0, labelLimit=220)
     scale = alt.Scale(domain=[-0.8, 1.0], nice=False)
-    base = alt.Chart(inline(rows)).encode(
+    base = alt.Chart(inline_data(rows)).encode(
         y=alt.Y("label:N", title="", sort=list(labels.values()), axis=axis),
         yOffset=alt.YOffset("column:N", sort=order, scale=alt.Scale(domain=order)),
         color=alt.Color(
@@ -77,7 +77,7 @@ def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, la
     x = alt.X("tau:Q", title=title, scale=scale, axis=alt.Axis(format=".1f", tickCount=10))
     bars = base.mark_rule(strokeWidth=1).encode(x=alt.X("low:Q", scale=scale, title=title), x2="high:Q")
     dots = base.mark_point(filled=True, size=26, opacity=1).encode(x=x)
-    zero = alt.Chart(inline([{"tau": 0}])).mark_rule(color="#666").encode(x=alt.X("tau:Q", scale=scale))
+    zero = alt.Chart(inline_data([{"tau": 0}])).mark_rule(color="#666").encode(x=alt.X("tau:Q", scale=scale))
     layers = [*_band(band, scale, first=not last), zero, bars, dots]
     panel = alt.layer(*layers).properties(width=430, height=LINE * len(labels))
     return panel.properties(title=alt.TitleParams(GROUPS[group], fontSize=11, anchor="start", frame="group"))
@@ -89,7 +89,7 @@ def _band(band: tuple[float, float] | None, scale: Any, first: bool) -> list[Any
 
     if band is None:
         return []
-    rows = inline([{"low": band[0], "high": band[1], "middle": sum(band) / 2}])
+    rows = inline_data([{"low": band[0], "high": band[1], "middle": sum(band) / 2}])
     area = alt.Chart(rows).mark_rect(color="#b8c9d9", opacity=0.45)
     drawn = [area.encode(x=alt.X("low:Q", scale=scale), x2="high:Q")]
     if first:
@@ -101,7 +101,7 @@ def _band(band: tuple[float, float] | None, scale: Any, first: bool) -> list[Any
 
 
 def save_figure(columns: Mapping[str, pl.DataFrame], file: Path) -> None:
-    replace_all({file: drawn_svg(styled(chart(columns)).to_dict()).encode()})
+    write_all({file: draw_svg(with_house_style(chart(columns)).to_dict()).encode()})
     print("wrote", file)
 
 

@@ -19,12 +19,12 @@ from ranking_tasks import Data, Run, data_of
 from safetensors import safe_open
 
 import attnlaw
-from attnlaw.bounds.activations import lipschitz
-from attnlaw.bounds.factors import log_layer_factor
-from attnlaw.fits.tail import power_law_tails
-from attnlaw.forward import amplification, condition, measure_margins
-from attnlaw.models.open import open_model
+from attnlaw.analysis.fit.tail import power_law_tails
+from attnlaw.analysis.forward import amplification, condition, measure_margins
+from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.measure import Selection, measure
+from attnlaw.theory.bounds.activations import lipschitz
+from attnlaw.theory.bounds.factors import log_layer_factor
 
 ARCHITECTURE = Path(__file__).parent / "ranking" / "architecture.toml"
 FEW = 32  # inputs of the amplification, which needs a backward pass for each class

@@ -33,7 +33,7 @@ from ranking_table import (
 from ranking_tasks import FAMILIES, Run
 from train_ranking import all_runs, file_of, in_workers, is_quick, recipe, train_all
 
-from attnlaw.base.files import replace_all
+from attnlaw.core.files import write_all
 
 HERE = Path(__file__).parent / "ranking"
 SHOWN = ("mean_log_distance", "unsure")  # factor by factor
@@ -70,7 +70,7 @@ def write_rows(rows: pl.DataFrame, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     table = rows.with_columns(pl.col(pl.Float64).round_sig_figs(8)).write_csv()
     told = json.dumps(recipe(), indent=2) + "\n"
-    replace_all({out / "runs.csv": table.encode(), out / "recipe.json": told.encode()})
+    write_all({out / "runs.csv": table.encode(), out / "recipe.json": told.encode()})
 
 
 def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:

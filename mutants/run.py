@@ -27,10 +27,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 # Each package, and its slowest tests, which are left out: what only they would notice counts as a survivor.
 PACKAGES = {
-    "bounds": "eighty_layers or whisper or minilm",
+    "theory/bounds": "eighty_layers or whisper or minilm",
     "spectra": "trained_model",
-    "limits": "inverse_square or kl_to_the_limit or spread_of_repeated",
-    "learning": "agrees_with_theory or bins_do_not_matter or two_starts or small_beta",
+    "theory/limit": "inverse_square or kl_to_the_limit or spread_of_repeated",
+    "theory/learn": "agrees_with_theory or bins_do_not_matter or two_starts or small_beta",
 }
 CONFIG = """[cosmic-ray]
 module-path = "src/attnlaw/{package}"

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from attnlaw.study import Place, run
+from attnlaw.study import Backend, run
 from attnlaw.study.shipped import shipped_studies
 
 
@@ -21,7 +21,7 @@ def main(tests: str, *names: str) -> None:
     failed, refused = [], []
     for name in names or sorted(set(SMALL) & set(shipped_studies())):
         with tempfile.TemporaryDirectory() as folder:
-            failures = run(small(name), Path(folder), Place()).failures
+            failures = run(small(name), Path(folder), Backend()).failures
         told = " ".join(str(one.error) for one in failures)
         if failures:
             (refused if "pip install 'attnlaw[" in told else failed).append(f"{name}: {told[:200]}")

@@ -28,7 +28,7 @@ DEEDS = (
 # What numpy 2.0 and threadpoolctl 3.1 start when they are imported, to look at the machine.
 LOOKS = (["lscpu"], ["/sbin/ldconfig", "-p"])
 # These need PyTorch, whose import costs more than all others.
-HEAVY = ("attnlaw.forward", "attnlaw.training")
+HEAVY = ("attnlaw.analysis.forward", "attnlaw.training")
 
 
 def serve(modules: list[str]) -> dict[str, Any]:

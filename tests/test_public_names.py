@@ -1,32 +1,15 @@
-"""Every public name can be imported, no room hides a verb, and what 0.1.0 called otherwise says so."""
+"""Every public name can be imported, and no room hides a verb."""
 
 from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import attnlaw
-from attnlaw.base.declare import Verb
-from attnlaw.base.public import MOVED
+from attnlaw.core.verb import Verb
 from attnlaw.verbs import VERBS
-
-TESTS = Path(__file__).parent
-# What the documentation of 0.1.0 named: public names, its reference, what pages and examples imported.
-OLD_NAMES = (TESTS / "frozen" / "public_names.txt").read_text(encoding="utf-8").split()
-PAGE = (TESTS.parent / "docs" / "from-0.1.md").read_text(encoding="utf-8")
-
-
-def found(name: str) -> Any:
-    """What stands at a dotted name, a module or what it holds."""
-    room, _, last = name.rpartition(".")
-    try:
-        return getattr(import_module(room), last)
-    except AttributeError:
-        return import_module(name)
 
 
 def test_every_public_name_is_there() -> None:
@@ -51,26 +34,7 @@ def test_importing_every_room_leaves_every_verb_a_function() -> None:
     assert attnlaw.lens("examples/tiny-decoder", ids=[84]).reconstruction_error < 1e-10
 
 
-@pytest.mark.parametrize("name", OLD_NAMES)
-def test_a_name_of_the_last_version_is_there_or_says_where(name: str) -> None:
-    """What an error does not lead to in one step, a line of the page has."""
-    if f"`{name}`" in PAGE:
-        return
-    try:
-        found(name)
-    except ImportError as error:
-        old, _, new = str(error).partition(" is now ")
-        found(name.replace(old, new, 1))
-
-
-def test_every_moved_name_leads_to_one_that_is_there_and_stands_on_the_page() -> None:
-    for old, new in MOVED.items():
-        assert f"`{old}`" in PAGE, old
-        assert f"`{new}`" in PAGE, new
-        if " " not in new:
-            found(new)
-            with pytest.raises(ImportError, match=f"^{old} is now {new}$"):
-                import_module(old) if old == "attnlaw.lens" else found(old)
+def test_a_name_that_there_never_was_is_an_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Stock'"):
         _ = attnlaw.Stock
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'attnlaw\.aims'$"):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from attnlaw.base.settings import declared
-from attnlaw.verbs import VERBS, verb
+from attnlaw.core.settings import setting_fields
+from attnlaw.verbs import VERBS, find_verb
 
 PLACE = re.compile(r"^<!-- symbols of (?P<verb>\w+) -->$", re.MULTILINE)
 # By verb and name of the setting or column: what the letter stands for, in the papers' own.
@@ -76,15 +76,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def symbols_table(name: str) -> str:
     """One line for each setting and quantity that has a letter or an equation."""
-    one, known = verb(name), EQUATIONS.get(name, {})
+    one, known = find_verb(name), EQUATIONS.get(name, {})
     lines = ["| symbol | equation | option | column | meaning |", "|---|---|---|---|---|"]
-    for own, setting in declared(one.settings).items():
+    for own, setting in setting_fields(one.settings).items():
         if setting.rule.symbol or own in known:
             option = f"`--{own.replace('_', '-')}`" if name in VERBS else f"key `{own}` of a study"
             lines.append(_line(setting.rule.symbol, known.get(own), option, own, setting.rule.help))
     for quantity in one.quantities:
         if quantity.symbol or quantity.name in known:
-            cells = (quantity.symbol, known.get(quantity.name), "", quantity.name, quantity.meaning)
+            cells = (quantity.symbol, known.get(quantity.name), "", quantity.name, quantity.description)
             lines.append(_line(*cells))
     return "\n".join(lines)
 

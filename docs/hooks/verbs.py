@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import Any
 
-from attnlaw.auditing.atlas import Atlas, atlas
-from attnlaw.auditing.findings import RULES, Rule
-from attnlaw.base.quantity import Quantity
-from attnlaw.base.settings import Declared, declared
-from attnlaw.verbs import verb
+from attnlaw.analysis.atlas import Atlas, atlas
+from attnlaw.analysis.findings import RULES, FindingRule
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import SettingField, setting_fields
+from attnlaw.verbs import find_verb
 
 PLACE = re.compile(
     r"^<!-- (?P<what>settings|more settings|quantities|table (?P<table>\w+)) of (?P<verb>[\w.]+) -->$",
@@ -35,18 +35,18 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _table(place: re.Match[str]) -> str:
-    one = verb(place["verb"])
+    one = find_verb(place["verb"])
     if place["what"] == "settings":
-        return settings_table(declared(one.settings).values())
+        return settings_table(setting_fields(one.settings).values())
     if place["what"] == "more settings":
-        known = declared(verb(one.name.partition(".")[0]).settings)
-        return settings_table(own for own in declared(one.settings).values() if own.name not in known)
+        known = setting_fields(find_verb(one.name.partition(".")[0]).settings)
+        return settings_table(own for own in setting_fields(one.settings).values() if own.name not in known)
     if place["what"] == "quantities":
         return quantities_table(one.quantities)
     return quantities_table(next(table for table in one.tables if table.name == place["table"]).columns)
 
 
-def settings_table(settings: Iterable[Declared]) -> str:
+def settings_table(settings: Iterable[SettingField]) -> str:
     """One line for each setting: its name, its symbol, what it may be, its default, what it means.
 
     "or several": a list, `a,b,c` or FROM:TO:COUNT makes several cases.
@@ -56,10 +56,10 @@ def settings_table(settings: Iterable[Declared]) -> str:
         rule = one.rule
         silent = any(one.default is value for value in (None, False, MISSING))
         default = "" if silent else f"`{one.default}`"
-        if rule.cases:
-            default += f"; of a command `{','.join(map(str, rule.cases))}`"
-        expected = one.expected.removeprefix("expected ") + (", or several" if rule.many else "")
-        told = rule.help + (" No key of a study." if rule.local else "")
+        if rule.default_sweep:
+            default += f"; of a command `{','.join(map(str, rule.default_sweep))}`"
+        expected = one.expected.removeprefix("expected ") + (", or several" if rule.sweepable else "")
+        told = rule.help + (" No key of a study." if rule.machine_only else "")
         cells = (f"`{one.name}` {rule.symbol}", expected, default, told)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
@@ -70,12 +70,12 @@ def quantities_table(quantities: Iterable[Quantity]) -> str:
     lines = ["| columns | kind | meaning |", "|---|---|---|"]
     for one in quantities:
         names = ", ".join(f"`{name}`" for name in one.columns)
-        cells = (f"{names} {one.symbol}", one.kind, one.meaning)
+        cells = (f"{names} {one.symbol}", one.kind, one.description)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
 
-def rules_table(rules: Iterable[Rule]) -> str:
+def rules_table(rules: Iterable[FindingRule]) -> str:
     """One line for each rule: its name, level and threshold, when it finds something, what to do."""
     lines = [
         "| rule | level | threshold | found when | what it means | what to do |",

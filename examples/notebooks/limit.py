@@ -11,8 +11,8 @@ import altair as alt
 import polars as pl
 
 import attnlaw
-from attnlaw.limits import density_rows
-from attnlaw.report.paper import save_chart
+from attnlaw.render.charts.paper import save_chart
+from attnlaw.theory.limit import density_rows
 
 rows = attnlaw.limit(tokens=4, heads=2, width=[16, 64, 256, math.inf], draws=10_000)
 

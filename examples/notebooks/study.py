@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from attnlaw.report.write import write_report
-from attnlaw.study import Place, read_study, run
+from attnlaw.study import Backend, read_study, run
 
 STUDY = """
 verb = "learn"
@@ -25,7 +25,7 @@ Path("study.toml").write_text(STUDY)
 # Every case is checked before the first one runs. `Place(jobs=8)` would start eight workers.
 
 # %%
-standing = run(read_study("study.toml"), Path("study-notebook"), Place())
+standing = run(read_study("study.toml"), Path("study-notebook"), Backend())
 print(f"{standing.done} of {standing.tasks} tasks done")
 
 # %% [markdown]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 from attnlaw import command
-from attnlaw.command import console
+from attnlaw.render.terminal import console
 
 
 @dataclass(frozen=True)

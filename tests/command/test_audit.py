@@ -16,8 +16,8 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 import attnlaw
-from attnlaw.command.audit_table import show, show_together
-from attnlaw.command.console import sparkline
+from attnlaw.render.terminal.console import sparkline
+from attnlaw.verbs.audit.terminal import show, show_together
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -157,7 +157,7 @@ def test_an_interrupted_audit_leaves_no_empty_directory_that_it_made(kept, tmp_p
         assert (tmp_path / "some" / "out").is_dir()  # it can be written: found before the work
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attnlaw.auditing.audit.audit", interrupt)
+    monkeypatch.setattr("attnlaw.analysis.audit.audit.audit", interrupt)
     if kept:
         (tmp_path / "some" / "out").mkdir(parents=True)
     audit(TINY, "--out", tmp_path / "some" / "out", status=130)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from command.in_process import invoke
 
+from attnlaw.study.backends import Backend
 from attnlaw.study.engine import InProcess, Stop
-from attnlaw.study.places import Place
-from attnlaw.study.task import Ending
+from attnlaw.study.task import TaskResult
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TABLES = ("matrices", "spectra", "layers", "findings")
@@ -23,7 +23,7 @@ TABLES = ("matrices", "spectra", "layers", "findings")
 class Interrupted(InProcess):
     """Somebody presses Ctrl-C when three tasks are done."""
 
-    def run(self, *given: Any, **more: Any) -> Iterator[list[Ending]]:
+    def run(self, *given: Any, **more: Any) -> Iterator[list[TaskResult]]:
         for number, endings in enumerate(super().run(*given, **more), start=1):
             yield endings
             if number == 3:
@@ -31,16 +31,16 @@ class Interrupted(InProcess):
 
 
 @pytest.fixture(name="asked")
-def _asked(monkeypatch: pytest.MonkeyPatch) -> list[Place]:
+def _asked(monkeypatch: pytest.MonkeyPatch) -> list[Backend]:
     """The places that were asked for; the first of them is interrupted."""
-    asked: list[Place] = []
+    asked: list[Backend] = []
 
     @contextmanager
-    def here(self: Place, out: str, stop: Stop) -> Iterator[InProcess]:
+    def here(self: Backend, out: str, stop: Stop) -> Iterator[InProcess]:
         asked.append(self)
         yield Interrupted() if len(asked) == 1 else InProcess()
 
-    monkeypatch.setattr(Place, "open", here)
+    monkeypatch.setattr(Backend, "open", here)
     return asked
 
 
@@ -48,7 +48,7 @@ def audit(*words: object, status: int = 0) -> Any:
     return invoke("audit", *words, status=status)
 
 
-def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, asked: list[Place]) -> None:
+def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, asked: list[Backend]) -> None:
     plain, out = tmp_path / "plain", tmp_path / "out"
     shown = audit(TINY, "--out", plain, "--no-laws").stdout
     words = (TINY, "--out", out, "--no-laws", "--workers", 2)
@@ -65,10 +65,10 @@ def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, ask
     assert done.stderr.startswith("31 of 40 matrices to compute, in 13 tasks\n")  # of layer 0: QK, VO, FFN in
     for name in (*(f"{table}.parquet" for table in TABLES), "summary.json"):
         assert (out / name).read_bytes() == (plain / name).read_bytes()
-    assert asked == [Place(jobs=2)] * 2
+    assert asked == [Backend(jobs=2)] * 2
     slurm = ("--slurm", "partition=cpu,cores=2", "--workers", 4)
     assert "40 of 40 matrices to compute" in audit(*words[:4], *slurm, "--force").stderr
-    assert asked[2:] == [Place(jobs=4, slurm="partition=cpu,cores=2")]
+    assert asked[2:] == [Backend(jobs=4, slurm="partition=cpu,cores=2")]
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from attnlaw.command.console import print_json
+from attnlaw.render.terminal.console import print_json
 
 WIDTH = """
 from attnlaw import command
 command.prepare_streams()
-from attnlaw.command.console import output
+from attnlaw.render.terminal.console import output
 print(output.width)
 """
 

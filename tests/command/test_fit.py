@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from checkpoints.small import DECODER_MAP
 from command.in_process import invoke
-from models.small import DECODER_MAP
 from rich.console import Console
 
 import attnlaw
-from attnlaw.auditing.fits import Fits
-from attnlaw.command.fit_table import show, show_together
+from attnlaw.analysis.audit.laws import Fits
+from attnlaw.verbs.fit.terminal import show, show_together
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 

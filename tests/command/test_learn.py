@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from command.in_process import Ended, invoke
 
-from attnlaw.base.estimate import Estimate
+from attnlaw.core.estimate import Estimate
 
 ATTNLAW = [sys.executable, "-c", "from attnlaw.command import main; main()"]
 
@@ -70,7 +70,7 @@ def test_a_rounded_sample_count_is_said(form: tuple[str, ...]) -> None:
 
 
 def test_softmax_shows_the_error_of_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlaw.learning.softmax.default_draws", lambda problem: 9)
+    monkeypatch.setattr("attnlaw.theory.learn.softmax.default_draws", lambda problem: 9)
     arguments = ("--output", "softmax", "--tokens", 2, "--weight-decay", 0.02)
     (found,) = objects(*arguments)
     error = found["quantities"]["estimation_error"]
@@ -202,7 +202,6 @@ def test_one_student_has_no_error() -> None:
         ("--target-dimension 1000000", "--target-dimension needs --target-exponent"),
         ("--beta 1", "--beta needs --output softmax"),
         ("--beta 1 --output hardmax --student bayes --tokens 2", "--beta needs --output softmax"),
-        ("--curve alpha=0.1:1:3", "attnlaw: learn --curve is now learn --alpha FROM:TO:COUNT"),
         ("--alpha 0.1:1", "--alpha 0.1:1: expected FROM:TO:COUNT such as 0.05:1:40"),
         ("--alpha 0.3 0.4", "attnlaw: 0.4: belongs to no option; several values of one are joined by commas"),
         ("--thresholds yes", "attnlaw: yes: belongs to no option"),

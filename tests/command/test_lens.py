@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from command.in_process import Ended, invoke
 
-from attnlaw.forward import linearise
+from attnlaw.analysis.forward import linearise
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -60,7 +60,7 @@ def test_a_narrow_screen_goes_without_rollout() -> None:
 
 
 def test_many_tokens_are_estimated_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlaw.forward import maps
+    from attnlaw.analysis.forward import token_maps as maps
 
     monkeypatch.setattr(maps, "PROBES", 2)
     shown = run(EXAMPLE, "--ids", ",".join(map(str, range(33))), "--top", 1).stdout

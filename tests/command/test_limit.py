@@ -13,9 +13,9 @@ import pytest
 from command.in_process import Ended, invoke
 from safetensors.numpy import load_file, save_file
 
-from attnlaw.base.estimate import Estimate
-from attnlaw.limits import AttentionLayer, Depth, GivenInputs, RandomInputs, compare_widths
-from attnlaw.models.open import open_model
+from attnlaw.checkpoints.open import open_model
+from attnlaw.core.estimate import Estimate
+from attnlaw.theory.limit import AttentionLayer, Depth, GivenInputs, RandomInputs, compare_widths
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TITLES = {

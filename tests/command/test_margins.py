@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from analysis.forward.sine_models import bert
+from analysis.forward.tiny_models import save_tiny
 from command.in_process import Ended, invoke
-from forward.sine_models import bert
-from forward.tiny_models import save_tiny
 
 import attnlaw
-from attnlaw.forward import condition, measure_margins
+from attnlaw.analysis.forward import condition, measure_margins
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "tiny-decoder"

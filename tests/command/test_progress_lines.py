@@ -4,12 +4,12 @@ import json
 
 from command.in_process import invoke
 
-from attnlaw.command import console
+from attnlaw.render.terminal import console
 
 
 def test_lines_come_late_and_seldom_and_tell_what_is_left(capsys):
     now = [100.0]
-    report = console.Lines("learn [x]", lambda: now[0])
+    report = console.LogProgress("learn [x]", lambda: now[0])
     # 9 since the first report in 7 seconds, 19 in 38.
     for second, done in ((5, 1), (12, 10), (20, 15), (43, 20), (80, 40)):
         now[0] = 100.0 + second
@@ -24,8 +24,8 @@ def test_lines_come_late_and_seldom_and_tell_what_is_left(capsys):
 
 
 def test_a_command_writes_them_to_standard_error_alone(monkeypatch):
-    monkeypatch.setattr(console, "FIRST", 0.0)
-    monkeypatch.setattr(console, "EVERY", 0.0)
+    monkeypatch.setattr(console, "FIRST_REPORT", 0.0)
+    monkeypatch.setattr(console, "REPORT_INTERVAL", 0.0)
     ended = invoke("limit", "--width", "4,8,inf", "--draws", "500", "--json")
     assert ended.stderr.startswith("limit: 0 of 3\nlimit: 1 of 3, about 0:00:0")
     assert len(json.loads(ended.stdout)) == 3

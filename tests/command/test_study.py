@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from command.in_process import Ended, invoke
 
-from attnlaw.study.store import locked
+from attnlaw.study.store import hold_lock
 
 ISSUE = """
 verb = "learn"
@@ -90,7 +90,7 @@ def test_a_failure_says_how_to_retry(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
-    with locked(tmp_path / "busy"):
+    with hold_lock(tmp_path / "busy"):
         refused = study("run", file, "--out", tmp_path / "busy", status=1)
     assert "another run is at work" in refused.stderr
     absent = tmp_path / "absent.toml"

@@ -33,7 +33,8 @@ from unittest import mock
 
 from safetensors.numpy import load_file, save_file
 
-from attnlaw.command import console, main
+from attnlaw.render.terminal import console
+from attnlaw.command import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -213,7 +214,7 @@ def attnlaw_here(arguments: list[str]) -> tuple[int, str]:
         mock.patch.dict(os.environ, TERMINAL),
         mock.patch.object(console.output, "_width", WIDTH),
         mock.patch.object(console.messages, "_width", WIDTH),
-        mock.patch.object(console, "FIRST", float("inf")),  # a slow machine prints its progress
+        mock.patch.object(console, "FIRST_REPORT", float("inf")),  # a slow machine prints its progress
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(out),
     ):

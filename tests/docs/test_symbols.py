@@ -8,8 +8,8 @@ import re
 import pytest
 from docs.sessions import ROOT
 
-from attnlaw.base.settings import declared
-from attnlaw.verbs import STUDIED, VERBS, verb
+from attnlaw.core.settings import setting_fields
+from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 
 PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 
@@ -25,16 +25,16 @@ def _hook():
 def test_every_verb_with_letters_has_its_table():
     lettered = {
         name
-        for name in VERBS | STUDIED
-        if any(one.rule.symbol for one in declared(verb(name).settings).values())
+        for name in VERBS | STUDY_VERBS
+        if any(one.rule.symbol for one in setting_fields(find_verb(name).settings).values())
     }
     assert lettered - {"coordinates"} <= set(re.findall(r"<!-- symbols of (\w+) -->", PAGE))
 
 
 def test_equations_are_of_settings_and_quantities_that_there_are(hook):
     for name, equations in hook.EQUATIONS.items():
-        one = verb(name)
-        known = {*declared(one.settings), *(quantity.name for quantity in one.quantities)}
+        one = find_verb(name)
+        known = {*setting_fields(one.settings), *(quantity.name for quantity in one.quantities)}
         assert set(equations) <= known, name
 
 

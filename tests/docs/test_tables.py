@@ -8,13 +8,13 @@ import re
 import pytest
 from docs.sessions import ROOT
 
-from attnlaw.base.settings import declared
-from attnlaw.verbs import STUDIED, VERBS, verb
+from attnlaw.core.settings import setting_fields
+from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 
 DOCS = ROOT / "docs"
 PAGES = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
-EVERY = VERBS | STUDIED
-VERBS_AND_BESIDE = [one for name in EVERY for one in (verb(name), verb(name).beside) if one is not None]
+EVERY = VERBS | STUDY_VERBS
+VERBS_AND_BESIDE = [one for name in EVERY for one in (find_verb(name), find_verb(name).simulation) if one is not None]
 
 
 @pytest.fixture(scope="module", name="hook")
@@ -36,8 +36,8 @@ def test_the_page_of_a_verb_tells_its_settings_and_quantities(one, hook):
     page = hook.on_page_markdown(next(text for text in PAGES.values() if f"\n{mark}\n" in text))
     firsts = {name for line in page.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
     columns = {name for quantity in one.quantities for name in quantity.columns}
-    assert {*declared(one.settings), *columns} <= firsts
-    for setting in declared(one.settings).values():
+    assert {*setting_fields(one.settings), *columns} <= firsts
+    for setting in setting_fields(one.settings).values():
         assert setting.rule.help in page
 
 
@@ -57,12 +57,12 @@ def test_every_mark_stands_for_a_table(hook):
 
 
 def test_what_a_table_of_settings_tells(hook):
-    known = declared(verb("limit").settings)
+    known = setting_fields(find_verb("limit").settings)
     width, seed = (hook.settings_table([known[name]]).splitlines()[-1] for name in ("width", "seed"))
     assert width == (
         "| `width` n | a number of at least 1 and of at most 1e+18, or inf, or several | "
         "`inf`; of a command `16,64,256,1024,inf` | Width; inf is the limit. |"
     )
     assert seed.startswith("| `seed` | a whole number of at least 0 | `0` |")
-    jobs = declared(verb("audit").settings)["jobs"]
+    jobs = setting_fields(find_verb("audit").settings)["jobs"]
     assert "No key of a study." in hook.settings_table([jobs])

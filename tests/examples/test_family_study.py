@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from models.small import bert_weights
+from checkpoints.small import bert_weights
 from safetensors.numpy import save_file
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

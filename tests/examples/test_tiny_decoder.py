@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from attnlaw.training import byte_corpus as corpus
+from attnlaw.verbs.decoder import corpus
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODEL = EXAMPLES / "tiny-decoder"

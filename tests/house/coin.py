@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.base.estimate import Estimate, Outcome
-from attnlaw.base.quantity import Quantity, Table
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
 
 
 @dataclass(frozen=True)
@@ -23,17 +24,17 @@ class Metal:
 METALS = {one.name: one for one in (Metal("gold", "gold", True), Metal("paper", "a joke", False))}
 
 
-@settings
+@settings_dataclass
 class Coin(Settings):
     """Toss a coin many times.
 
     The share of heads comes with its standard error.
     """
 
-    bias: float = setting(0.5, "Probability of heads.", symbol="p", above=0, most=1, many=True)
-    tosses: int = setting(100, "How often.", symbol="n", least=1)
-    metal: str = setting("gold", "What it is made of.", choices=METALS, many=True)
-    wear: float = setting(0.0, "Wear of its edge.", least=0, where=("metal", "worn"))
+    bias: float = setting(0.5, "Probability of heads.", symbol="p", greater_than=0, maximum=1, sweepable=True)
+    tosses: int = setting(100, "How often.", symbol="n", minimum=1)
+    metal: str = setting("gold", "What it is made of.", choices=METALS, sweepable=True)
+    wear: float = setting(0.0, "Wear of its edge.", minimum=0, active_if=("metal", "worn"))
 
     def check(self) -> None:
         if self.wear > self.bias:
@@ -67,12 +68,12 @@ VERB = Verb(
     "Coins",
     Coin,
     (
-        Quantity("mean", "share of heads", "p̂", error=True, brief=True),
+        Quantity("mean", "share of heads", "p̂", error=True, in_summary=True),
         Quantity("heads", "how many came up", kind="int"),
     ),
-    each(toss),
+    run_each_case(toss),
     tables=(
-        Table(
+        TableSpec(
             "sides", (Quantity("side", kind="text"), Quantity("share", "of all tosses")), _sides, json=True
         ),
     ),

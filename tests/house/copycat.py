@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.learning.students.student import Student
+from attnlaw.theory.learn.students.student import Student
 
 if TYPE_CHECKING:
-    from attnlaw.learning.prediction import Prediction
-    from attnlaw.learning.problem import Problem
-    from attnlaw.learning.target import Target
-    from attnlaw.learning.training import Trained
+    from attnlaw.theory.learn.prediction import Prediction
+    from attnlaw.theory.learn.problem import Problem
+    from attnlaw.theory.learn.target import Target
+    from attnlaw.theory.learn.training import Trained
 
 SHARE = 0.75
 
 
 def theory(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """`S_hat = 3/4 S*`: E = Q*/16, m = 3/4 Q*, q = 9/16 Q*."""
-    from attnlaw.learning.prediction import Prediction, estimates
+    from attnlaw.theory.learn.prediction import Prediction, estimates
 
     return [
         Prediction(
@@ -43,7 +43,7 @@ def theory(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
 def train(problem: Problem, risk: Any, rng: Any, check: Callable[[], None]) -> Trained:
     import numpy as np
 
-    from attnlaw.learning.training import Trained
+    from attnlaw.theory.learn.training import Trained
 
     check()
     size = risk.sensing.shape[2]

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 from attnlaw import __version__
-from attnlaw.command.app import OVER_VERBS
+from attnlaw.command.app import OTHER_COMMANDS
 from attnlaw.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ def test_every_verb_and_every_extra_is_tried_before_a_release() -> None:
     tried = sys.modules["tried"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tried)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {*VERBS, *OVER_VERBS} <= set(tried.COMMANDS)
+    assert {*VERBS, *OTHER_COMMANDS} <= set(tried.COMMANDS)
     assert set(tried.EXTRAS) == set(extras) - set(TOOLS)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from house.copycat import COPYCAT
 
-from attnlaw.base.errors import BadSetting, InputError, as_option
-from attnlaw.learning.students import STUDENTS
+from attnlaw.core.errors import BadSetting, InputError, as_option
+from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.verbs.learn import SIMULATE, VERB
 
 
@@ -27,8 +27,8 @@ def rows(verb: Any, **given: Any) -> list[dict[str, Any]]:
 
 def told(verb: Any, **given: Any) -> str:
     with pytest.raises(BadSetting) as caught:
-        [verb.refuse(case) for case in verb.cases(given)]
-    return caught.value.told(as_option)
+        [verb.precheck(case) for case in verb.cases(given)]
+    return caught.value.message(as_option)
 
 
 def test_its_theory_is_its_own() -> None:

@@ -10,7 +10,7 @@ import pytest
 from command.in_process import invoke
 
 import attnlaw.verbs
-from attnlaw.verbs import STUDIED, VERBS
+from attnlaw.verbs import STUDY_VERBS, VERBS
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_a_case_that_fails_is_told_and_the_others_go_on() -> None:
 
 def test_verbs_are_declared_without_the_mathematics() -> None:
     """`--help` and a bad value answer at once."""
-    modules = ", ".join(module for name, (module, _) in (VERBS | STUDIED).items() if name != "coin")
+    modules = ", ".join(module for name, (module, _) in (VERBS | STUDY_VERBS).items() if name != "coin")
     heavy = "{'numpy', 'scipy', 'polars', 'altair', 'torch', 'rich', 'cyclopts'}"
     program = f"import sys, attnlaw, {modules}; print(sorted({heavy} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

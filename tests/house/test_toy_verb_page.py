@@ -13,9 +13,9 @@ from house.coin import VERB
 from report.charts_of import data_of, study_of
 
 import attnlaw.verbs
-from attnlaw.base.declare import silent
-from attnlaw.base.errors import InputError
-from attnlaw.report.write import draw, save, write_report
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import no_progress
+from attnlaw.report.write import save, save_first_figure, write_report
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def coin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tossed(**given: Any) -> list[tuple[Any, Any]]:
     cases = VERB.cases(given)
-    return list(zip(cases, VERB.run(cases, silent), strict=True))
+    return list(zip(cases, VERB.run(cases, no_progress), strict=True))
 
 
 def told(page: Path) -> str:
@@ -72,7 +72,7 @@ def test_one_case_is_told_by_its_quantities_and_its_table(tmp_path: Path) -> Non
     assert '<th scope="row">mean p̂</th><td>share of heads</td><td>0.25(4)</td>' in source
     assert data_of(folder / "report.html")["columns"] == {"side": ["heads", "tails"], "share": [0.25, 0.75]}
     with pytest.raises(InputError, match="nothing can be drawn of this"):
-        draw([(VERB, tossed(bias=0.25))], tmp_path / "coin.svg")
+        save_first_figure([(VERB, tossed(bias=0.25))], tmp_path / "coin.svg")
 
 
 def test_a_case_that_failed_is_told(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_a_case_that_failed_is_told(tmp_path: Path) -> None:
 
 
 def test_a_figure_of_it_alone(tmp_path: Path) -> None:
-    draw([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coin.svg")
+    save_first_figure([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coin.svg")
     assert "mean p̂" in (tmp_path / "coin.svg").read_text()
     with pytest.raises(InputError, match=r"a figure ends in one of \.pdf, \.svg, \.png"):
-        draw([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coin.jpg")
+        save_first_figure([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coin.jpg")
 
 
 def test_rows_of_a_verb_that_is_not_known_are_refused_in_one_line(

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from house.coin import VERB
 
-from attnlaw.base.errors import InputError
-from attnlaw.base.tables import schema_of
-from attnlaw.study import Place, Study, read_study, run
+from attnlaw.core.errors import InputError
+from attnlaw.core.tables import to_schema
+from attnlaw.study import Backend, Study, read_study, run
 from attnlaw.verbs import VERBS
 
 STUDY = """
@@ -38,7 +38,7 @@ def test_rows_have_the_schema_of_the_verb(tmp_path: Path, tossed: Study) -> None
     standing = run(tossed, tmp_path / "out")
     assert (standing.done, len(standing.failures)) == (4, 2)
     found = pl.read_parquet(tmp_path / "out" / "rows" / "*.parquet")
-    assert {name: found.schema[name] for name in VERB.schema} == schema_of(VERB.schema)
+    assert {name: found.schema[name] for name in VERB.schema} == to_schema(VERB.schema)
     shown = found.select("metal", "bias", "wear", "mean", "heads", "status").rows()
     assert shown == [
         ("gold", 0.125, 0.0625, None, None, "failed"),
@@ -57,7 +57,7 @@ def test_rows_have_the_schema_of_the_verb(tmp_path: Path, tossed: Study) -> None
 
 def test_a_worker_finds_the_same_bits(tmp_path: Path, tossed: Study) -> None:
     run(tossed, tmp_path / "here")
-    run(tossed, tmp_path / "there", Place(jobs=1))
+    run(tossed, tmp_path / "there", Backend(jobs=1))
     for place in ("rows", "tables/sides"):
         here, there = (sorted((tmp_path / name / place).iterdir()) for name in ("here", "there"))
         assert [path.name for path in here] == [path.name for path in there]

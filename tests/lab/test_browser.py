@@ -13,11 +13,11 @@ from command.in_process import invoke
 
 import attnlaw
 import attnlaw.verbs
-from attnlaw.base.settings import declared
-from attnlaw.base.shown import cell
+from attnlaw.core.result import format_value
+from attnlaw.core.settings import setting_fields
 from attnlaw.lab.controls import slider_steps
-from attnlaw.lab.serve import HOST, listening, server
-from attnlaw.verbs.learn import Learn
+from attnlaw.lab.serve import HOST, build_server, open_socket
+from attnlaw.verbs.learn import LearnSettings
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 LONG = 60_000  # milliseconds: a busy machine
@@ -27,9 +27,9 @@ LONG = 60_000  # milliseconds: a busy machine
 def serving(page, path):
     """Addresses of pages of a server in this process."""
     main = sys.modules["__main__"]  # a kernel puts its own there, and leaves it
-    place = listening(None)
+    place = open_socket(None)
     begun = threading.Event()
-    made = server(page, path, begun.set)
+    made = build_server(page, path, begun.set)
     thread = threading.Thread(target=made.run, args=([place],), daemon=True)
     thread.start()
     assert begun.wait(60)
@@ -100,13 +100,13 @@ def violations_by_look(page):
 def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     page = opened("learn")
     before = attnlaw.learn(thresholds=True)
-    assert number(page, "estimation_error") == cell(before.estimation_error)
+    assert number(page, "estimation_error") == format_value(before.estimation_error)
     drawn = page.locator("figure svg").inner_html()
-    alpha = slider_steps(declared(Learn)["alpha"])
+    alpha = slider_steps(setting_fields(LearnSettings)["alpha"])
     after = attnlaw.learn(alpha=alpha[alpha.index(0.2) + 1], thresholds=True)
     slider(page, "alpha").press("ArrowRight")
-    wait_for(page, "estimation_error", cell(after.estimation_error))
-    assert number(page, "threshold_bayes") == cell(after.threshold_bayes)
+    wait_for(page, "estimation_error", format_value(after.estimation_error))
+    assert number(page, "threshold_bayes") == format_value(after.threshold_bayes)
     page.wait_for_function("(before) => document.querySelector('figure svg').innerHTML !== before", arg=drawn)
 
     names = {}
@@ -119,9 +119,9 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     slider(page, "simulate").press("Home")
     slider(page, "seeds").press("Home")
     page.get_by_role("button", name="Start").click()
-    wait_for(page, "estimation_error", cell(after.estimation_error))
+    wait_for(page, "estimation_error", format_value(after.estimation_error))
     trained = attnlaw.simulate(after.problem, size=10, seeds=1)
-    wait_for(page, "estimation_error", cell(trained.estimation_error), place=1)
+    wait_for(page, "estimation_error", format_value(trained.estimation_error), place=1)
     assert "trained students: done" in page.inner_text("body")
     assert violations_by_look(page) == {}
     page.close()
@@ -132,7 +132,7 @@ def test_no_move_is_lost_while_the_page_is_busy(opened):
     for name in ("alpha", "noise", "weight_decay", "target_rank"):
         slider(page, name).press("ArrowRight")
     after = attnlaw.learn(alpha=0.219, noise=0.02, weight_decay=0.12, target_rank=0.52, thresholds=True)
-    wait_for(page, "estimation_error", cell(after.estimation_error))
+    wait_for(page, "estimation_error", format_value(after.estimation_error))
     page.close()
 
 
@@ -155,10 +155,10 @@ def test_laws_lie_over_the_spectrum_of_a_head(opened):
     slider(page, "layer").press("End")
     slider(page, "head").press("ArrowRight")
     spectrum = attnlaw.spectrum_at("examples/tiny-decoder", layer=3, head=1, kind="qk")
-    wait_for(page, "heavy-tailed-ks", cell(attnlaw.fit_law(spectrum, "heavy-tailed").ks))
-    assert number(page, "spectral_norm") == cell(float(spectrum.spectral))
+    wait_for(page, "heavy-tailed-ks", format_value(attnlaw.fit_law(spectrum, "heavy-tailed").ks))
+    assert number(page, "spectral_norm") == format_value(float(spectrum.spectral))
     page.locator("[data-setting=power-law] [role=switch]").first.click()
-    wait_for(page, "power-law-ks", cell(attnlaw.fit_law(spectrum, "power-law").ks))
+    wait_for(page, "power-law-ks", format_value(attnlaw.fit_law(spectrum, "power-law").ks))
     assert "heavy-tailed" in page.locator("figure svg").inner_html()
     assert violations_by_look(page) == {}
     page.close()
@@ -197,7 +197,7 @@ def test_a_simulation_stops_by_its_button(opened):
     slider(page, "seeds").press("Home")
     page.get_by_role("button", name="Start").click()
     trained = attnlaw.simulate(attnlaw.learn().problem, size=10, seeds=1)
-    wait_for(page, "estimation_error", cell(trained.estimation_error), place=1)
+    wait_for(page, "estimation_error", format_value(trained.estimation_error), place=1)
     page.close()
 
 

@@ -6,31 +6,31 @@ from itertools import pairwise
 import pytest
 from house.coin import Coin
 
-from attnlaw.base.settings import declared
-from attnlaw.lab.controls import controls, slider_steps
-from attnlaw.lab.desk import Desk, pages
-from attnlaw.lab.states import idle, read
-from attnlaw.verbs import VERBS, verb
-from attnlaw.verbs.learn import Learn
-from attnlaw.verbs.limit import Limit
+from attnlaw.core.settings import setting_fields
+from attnlaw.lab.controls import build_controls, slider_steps
+from attnlaw.lab.page_model import PageModel, page_names
+from attnlaw.lab.state import idle_settings, settings_from_controls
+from attnlaw.verbs import VERBS, find_verb
+from attnlaw.verbs.learn import LearnSettings
+from attnlaw.verbs.limit import LimitSettings
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_step_of_every_slider_is_a_value_that_the_setting_takes(name):
-    known = declared(verb(name).settings)
-    made = controls(verb(name).settings)
-    assert {one.name for one in made} == {one for one, of in known.items() if not of.rule.local}
+    known = setting_fields(find_verb(name).settings)
+    made = build_controls(find_verb(name).settings)
+    assert {one.name for one in made} == {one for one, of in known.items() if not of.rule.machine_only}
     for one in made:
         if one.kind == "slider":
             assert list(one.steps) == sorted(set(one.steps))
             assert len(one.steps) > 1
             assert one.value in one.steps
             for step in one.steps:
-                assert known[one.name].checked(step) == step
+                assert known[one.name].validate(step) == step
 
 
 def test_the_toy_verb_has_its_controls():
-    found = {one.name: one for one in controls(Coin)}
+    found = {one.name: one for one in build_controls(Coin)}
     assert {name: one.kind for name, one in found.items()} == {
         "bias": "slider",
         "tosses": "slider",
@@ -41,37 +41,37 @@ def test_the_toy_verb_has_its_controls():
     assert found["bias"].label == "bias p"
     assert found["metal"].options == ("gold", "paper")
     assert set(found["tosses"].steps) >= {10, 100, 1000}
-    assert idle(Coin, {"metal": "paper", "wear": 0.2}) == {"wear"}
-    assert read(Coin, {"metal": "paper", "wear": 0.2, "bias": 0.5}) == {"metal": "paper"}
+    assert idle_settings(Coin, {"metal": "paper", "wear": 0.2}) == {"wear"}
+    assert settings_from_controls(Coin, {"metal": "paper", "wear": 0.2, "bias": 0.5}) == {"metal": "paper"}
 
 
 def test_a_wide_span_is_even_in_the_logarithm():
-    steps = slider_steps(declared(Learn)["alpha"])
+    steps = slider_steps(setting_fields(LearnSettings)["alpha"])
     ratios = [high / low for low, high in pairwise(steps)]
     assert max(ratios) / min(ratios) < 1.05  # steps have three digits
-    even = slider_steps(declared(Learn)["noise"])
+    even = slider_steps(setting_fields(LearnSettings)["noise"])
     assert {round(high - low, 9) for low, high in pairwise(even)} == {0.02}
 
 
 def test_what_takes_anothers_place_makes_it_idle():
-    values = {one.name: one.value for one in controls(Learn)} | {
+    values = {one.name: one.value for one in build_controls(LearnSettings)} | {
         "target_exponent": None,
         "target_spike": None,
     }
-    assert {"beta", "pairs", "target_dimension"} <= idle(Learn, values)
-    assert "target_rank" not in idle(Learn, values)
+    assert {"beta", "pairs", "target_dimension"} <= idle_settings(LearnSettings, values)
+    assert "target_rank" not in idle_settings(LearnSettings, values)
     power = values | {"target_exponent": 1.2}
-    assert "target_rank" in idle(Learn, power)
-    assert "target_dimension" not in idle(Learn, power)
-    assert read(Learn, power | {"target_rank": 0.3})["target_exponent"] == 1.2
-    assert "target_rank" not in read(Learn, power | {"target_rank": 0.3})
+    assert "target_rank" in idle_settings(LearnSettings, power)
+    assert "target_dimension" not in idle_settings(LearnSettings, power)
+    assert settings_from_controls(LearnSettings, power | {"target_rank": 0.3})["target_exponent"] == 1.2
+    assert "target_rank" not in settings_from_controls(LearnSettings, power | {"target_rank": 0.3})
 
 
 def test_a_width_stands_beside_its_limit():
-    assert read(Limit, {"width": 64, "heads": 2}) == {"width": [64, math.inf]}
+    assert settings_from_controls(LimitSettings, {"width": 64, "heads": 2}) == {"width": [64, math.inf]}
 
 
 def test_pages_without_a_path_are_those_of_theory():
-    assert {"learn", "limit", "dynamics"} <= set(pages())
-    assert not {"audit", "init", "lens"} & set(pages())
-    assert Desk.of("init", "config.json").fixed == {"model": "config.json"}
+    assert {"learn", "limit", "dynamics"} <= set(page_names())
+    assert not {"audit", "init", "lens"} & set(page_names())
+    assert PageModel.of("init", "config.json").fixed == {"model": "config.json"}

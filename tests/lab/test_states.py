@@ -8,10 +8,11 @@ import pytest
 from command.in_process import invoke
 
 import attnlaw
-from attnlaw.base.errors import InputError
-from attnlaw.base.shown import cell
-from attnlaw.lab import heads, shown
-from attnlaw.lab.desk import Desk
+from attnlaw.core.errors import InputError
+from attnlaw.core.result import format_value
+from attnlaw.lab import html as shown
+from attnlaw.lab import spectrum_page as heads
+from attnlaw.lab.page_model import PageModel
 from attnlaw.lab.serve import Application
 from attnlaw.lab.training import Training
 
@@ -32,9 +33,9 @@ def shown_of(state):
     """The cells of the page, by quantity, a list over cases."""
     pairs = shown.solve(state)
     return {
-        one.name: [cell(state.verb.values(found)[one.name]) for _, found in pairs]
+        one.name: [format_value(state.verb.values(found)[one.name]) for _, found in pairs]
         for one in state.verb.quantities
-        if not one.quiet
+        if not one.hidden
     }
 
 
@@ -50,7 +51,7 @@ def ran(text):
 
 @pytest.mark.parametrize(("name", "values"), CASES)
 def test_a_state_is_repeated_by_its_words(name, values):
-    desk = Desk.of(name)
+    desk = PageModel.of(name)
     state = desk.state({key: value for key, value in values.items() if value is not None})
     page = shown_of(state)
     assert any(any(cells) for cells in page.values())
@@ -58,7 +59,7 @@ def test_a_state_is_repeated_by_its_words(name, values):
     python = ran(state.as_python())["found"]
     several = python if isinstance(python, list) else [python]
     for quantity, cells in page.items():
-        assert [cell(state.verb.values(one)[quantity]) for one in several] == cells
+        assert [format_value(state.verb.values(one)[quantity]) for one in several] == cells
 
     told = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
     told = told if isinstance(told, list) else [told]
@@ -69,33 +70,35 @@ def test_a_state_is_repeated_by_its_words(name, values):
 
 
 def test_trained_students_are_repeated_too():
-    desk = Desk.of("learn")
+    desk = PageModel.of("learn")
     state = desk.state({"noise": 0.5}, {"simulate": 10, "seeds": 2, "seed": 3, "sensing": "goe"})
     run = Training(state)
     run.wait()
-    (found,) = run.found
+    (found,) = run.results
     assert ran(state.as_python())["trained"].estimation_error == found.estimation_error
     _, theirs = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
     assert theirs["quantities"]["estimation_error"]["value"] == found.estimation_error.value
-    page = shown.numbers_html(shown.Found(state, shown.solve(state), run.pairs))
-    assert cell(found.estimation_error) in page
-    assert "weight at zero: predicted" in shown.charts_html(shown.Found(state, shown.solve(state), run.pairs))
+    page = shown.numbers_html(shown.PageResult(state, shown.solve(state), run.pairs))
+    assert format_value(found.estimation_error) in page
+    assert "weight at zero: predicted" in shown.charts_html(
+        shown.PageResult(state, shown.solve(state), run.pairs)
+    )
 
 
 def test_training_stops_when_it_is_told_to():
-    run = Training(Desk.of("learn").state({}, {"simulate": 100, "seeds": 32}))
+    run = Training(PageModel.of("learn").state({}, {"simulate": 100, "seeds": 32}))
     while not run.total:
         time.sleep(0.01)
     run.stop()
     run.wait(30)
     assert run.is_over
-    assert run.found is None
+    assert run.results is None
     assert run.error is None
     assert "stopped after" in shown.training_html(run)
 
 
 def test_what_cannot_be_is_one_line():
-    desk = Desk.of("learn")
+    desk = PageModel.of("learn")
     with pytest.raises(InputError, match="whole"):
         Training(desk.state({"target_rank": 0.123}, {"simulate": 10}))
     with pytest.raises(InputError) as error:
@@ -112,7 +115,7 @@ def test_a_head_is_repeated_by_its_words(saved, tmp_path):
     source = EXAMPLE
     if saved:
         source = str(attnlaw.audit(EXAMPLE).save(tmp_path / "audited"))
-    audited = heads.Audited.opened(source)
+    audited = heads.AuditedModel.from_source(source)
     first = {one.name: one.value for one in audited.controls}
     laid = audited.state(first | {"kind": "vo", "layer": 2, "head": 1, "power-law": True})
     fits = laid.fits()
@@ -126,15 +129,15 @@ def test_a_head_is_repeated_by_its_words(saved, tmp_path):
     assert row["random_p_value"] == fits["random"].p_value
     assert row["kappa"]["value"] == fits["heavy-tailed"].parameters["kappa"]
     every = audited.state(first | dict.fromkeys(heads.COLOURS, True))
-    drawn = heads.laid_html(every)
+    drawn = heads.fitted_spectrum_html(every)
     assert all(law in drawn for law, fit in every.fits().items() if fit.curve is not None)
-    page = heads.laid_html(laid)
-    assert cell(fits["random"].p_value) in page
+    page = heads.fitted_spectrum_html(laid)
+    assert format_value(fits["random"].p_value) in page
     assert "VO, layer 2, head 1" in page
 
 
 def test_a_matrix_without_heads_needs_none():
-    audited = heads.Audited.opened(EXAMPLE)
+    audited = heads.AuditedModel.from_source(EXAMPLE)
     first = {one.name: one.value for one in audited.controls}
     laid = audited.state(first | {"kind": "ffn_in", "layer": 1, "head": 3})
     assert laid.place == {"kind": "ffn_in", "layer": 1}

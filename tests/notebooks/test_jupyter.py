@@ -10,14 +10,14 @@ from accessible import CHROMIUM, open_browser
 from notebooks.cells import notebook_of
 
 import attnlaw
-from attnlaw.base import progress
+from attnlaw.core import progress
 
 ROOT = Path(__file__).parents[2]
 SLOW = """
 import time
-import attnlaw.base.progress as shown
+import attnlaw.core.progress as shown
 shown.WAIT = shown.BETWEEN = 0.0
-watch = shown.watched("work <b>")
+watch = shown.notebook_progress("work <b>")
 for done in range(4):
     watch(done, 3)
 """
@@ -67,7 +67,7 @@ def test_progress_waits_draws_now_and_then_and_takes_itself_away(monkeypatch):
         bar(done, 9)
     assert [re.findall(r"value=.(\d)", html) for html in drawn] == [["2"], ["4"], []]
     assert "work &lt;b&gt;" in drawn[0]
-    assert progress.watched("learn") is progress.silent  # no notebook
+    assert progress.notebook_progress("learn") is progress.no_progress  # no notebook
 
 
 def test_the_page_of_the_notebook_needs_no_network(executed, tmp_path):

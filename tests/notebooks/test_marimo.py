@@ -10,8 +10,8 @@ import pytest
 from accessible import CHROMIUM, asking_only, open_browser
 
 import attnlaw
-from attnlaw.base.shown import cell
-from attnlaw.lab.serve import HOST, listening
+from attnlaw.core.result import format_value
+from attnlaw.lab.serve import HOST, open_socket
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 NOTEBOOK = """
@@ -23,7 +23,7 @@ app = marimo.App()
 @app.cell
 def _():
     import attnlaw
-    import attnlaw.base.progress as progress
+    import attnlaw.core.progress as progress
 
     prediction = attnlaw.learn(alpha=0.3, noise=0.5, target_spike=6)
     prediction
@@ -52,7 +52,7 @@ def _(curve):
 @app.cell
 def _(progress):
     progress.WAIT = 0.0
-    watch = progress.watched("work")
+    watch = progress.notebook_progress("work")
     watch(1, 3)
     return
 """
@@ -63,7 +63,7 @@ def address(tmp_path_factory):
     """Where `marimo run` shows the notebook."""
     path = tmp_path_factory.mktemp("marimo") / "results.py"
     path.write_text(NOTEBOOK, encoding="utf-8")
-    with listening(None) as place:
+    with open_socket(None) as place:
         port = place.getsockname()[1]
     words = ["run", str(path), "--headless", "--no-token", "--host", HOST, "--port", str(port)]
     server = subprocess.Popen([sys.executable, "-m", "marimo", *words], stdout=subprocess.DEVNULL)
@@ -95,5 +95,5 @@ def test_results_are_tables_and_charts(address, tmp_path):
     assert min(widths) > 200
     for alpha, noise in ((0.3, 0.5), (0.4, 0.5)):
         spike = {"target_spike": 6} if alpha == 0.3 else {}
-        assert cell(attnlaw.learn(alpha=alpha, noise=noise, **spike).estimation_error) in words
+        assert format_value(attnlaw.learn(alpha=alpha, noise=noise, **spike).estimation_error) in words
     assert "|Ŝ − S*|²/d" in words

@@ -1,6 +1,6 @@
 """State evolution's softmax averages the plain way: dense Hessians (N, P, P), LU for every draw.
 
-The coordinates are those of `attnlaw.learning.softmax_channel`; draws stand on the first axis.
+The coordinates are those of `attnlaw.theory.learn.softmax_channel`; draws stand on the first axis.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.learning import softmax
-from attnlaw.learning.softmax import Order
+from attnlaw.theory.learn import softmax
+from attnlaw.theory.learn.softmax import ChannelAverages
 
 Reals = NDArray[np.float64]
 MAX_NEWTON = 60
@@ -158,7 +158,7 @@ class DenseChannel(softmax._Channel):
         self.starts = [v for v, _ in found]
         return np.where((found[0][1] <= found[1][1])[:, None], found[0][0], found[1][0]), labels
 
-    def average(self, E: float, theta: float, V: float) -> Order:
+    def average(self, E: float, theta: float, V: float) -> ChannelAverages:
         problem, K = self.problem, self.K
         p, labels = self._minima(E, theta, V)
         gradient, hessian = derivatives(p, labels, problem.beta)
@@ -170,7 +170,9 @@ class DenseChannel(softmax._Channel):
         )
         power = np.einsum("np,pq,nq->n", gradient, K, gradient).mean()
         scale, train = 2 * problem.alpha, loss(p, labels, problem.beta).mean()
-        return Order(float(scale * trace), float(scale * power), float(scale * response), float(train))
+        return ChannelAverages(
+            float(scale * trace), float(scale * power), float(scale * response), float(train)
+        )
 
     def response(self, E: float, theta: float, V: float) -> float:
         """`2 alpha tr[(K G)^2]` with `G = (I + V H K)^-1 H`."""

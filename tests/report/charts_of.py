@@ -10,14 +10,14 @@ from typing import Any
 import polars as pl
 import vl_convert
 
-from attnlaw.base.declare import Verb
-from attnlaw.base.quantity import columns
-from attnlaw.base.tables import frame, schema_of
-from attnlaw.report.audited import AuditRows
-from attnlaw.report.charts import figures
-from attnlaw.report.marks import Figure
-from attnlaw.report.source import Source
-from attnlaw.report.style import styled
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.tables import to_frame, to_schema
+from attnlaw.core.verb import Verb
+from attnlaw.render.charts.data import ChartData
+from attnlaw.render.charts.draw import draw_figures
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.style import with_house_style
+from attnlaw.verbs.audit.frames import AuditRows
 
 
 def as_rows(audit: Any) -> AuditRows:
@@ -27,7 +27,7 @@ def as_rows(audit: Any) -> AuditRows:
 
 def spec_of(chart: Any) -> Any:
     """The compiled specification as plain JSON (no NaN)."""
-    return json.loads(json.dumps(styled(chart).to_dict(), allow_nan=False))
+    return json.loads(json.dumps(with_house_style(chart).to_dict(), allow_nan=False))
 
 
 def values_of(spec: Any) -> list[list[dict[str, Any]]]:
@@ -79,31 +79,31 @@ def source(
     tables: dict[str, list[dict[str, Any]]] | None = None,
     beside: list[dict[str, Any]] | None = None,
     beside_tables: dict[str, list[dict[str, Any]]] | None = None,
-) -> Source:
+) -> ChartData:
     """Rows as a study has them, of a verb and of that beside it; tasks are t0, t1, ... and b0, b1, ..."""
     second = None
-    if beside is not None and verb.beside is not None:
-        second = _of(verb.beside, beside, beside_tables or {}, "b", None)
+    if beside is not None and verb.simulation is not None:
+        second = _of(verb.simulation, beside, beside_tables or {}, "b", None)
     return _of(verb, rows, tables or {}, "t", second)
 
 
-def _of(verb: Verb[Any, Any], rows: Any, tables: Any, letter: str, beside: Source | None) -> Source:
+def _of(verb: Verb[Any, Any], rows: Any, tables: Any, letter: str, beside: ChartData | None) -> ChartData:
     placed = [
         {"verb": verb.name, "status": "done", "task": f"{letter}{i}", **row} for i, row in enumerate(rows)
     ]
-    schema = {"task": pl.String(), **schema_of(verb.schema)}
+    schema = {"task": pl.String(), **to_schema(verb.schema)}
     made = {
-        table.name: frame(
-            tables.get(table.name, []), {"task": pl.String(), **schema_of(columns(table.columns))}
+        table.name: to_frame(
+            tables.get(table.name, []), {"task": pl.String(), **to_schema(column_kinds(table.columns))}
         )
         for table in verb.tables
     }
-    return Source(verb, frame(placed, schema), made, "task", beside)
+    return ChartData(verb, to_frame(placed, schema), made, "task", beside)
 
 
-def named(found: Source) -> dict[str, Figure]:
+def named(found: ChartData) -> dict[str, Figure]:
     """The figures of a source, by name."""
-    return {figure.name: figure for figure in figures(found)}
+    return {figure.name: figure for figure in draw_figures(found)}
 
 
 def study_of(folder: Path, rows: list[dict[str, Any]] | pl.DataFrame) -> Path:

@@ -7,15 +7,15 @@ import numpy as np
 import polars as pl
 import pytest
 import vl_convert
-from models.small import bert_weights
+from checkpoints.small import bert_weights
 from report.charts_of import as_rows, assert_renders, spec_of, values_of
 
 from attnlaw import audit
-from attnlaw.auditing.rows import with_sizes
-from attnlaw.report.audit_charts import compare, contribution_curves, spectrum_decay
-from attnlaw.report.audited import audit_figures
-from attnlaw.report.balance_chart import excesses
-from attnlaw.report.style import whole_axis
+from attnlaw.analysis.audit.rows import fill_applied_sizes
+from attnlaw.render.charts.style import integer_axis
+from attnlaw.verbs.audit.balance_chart import draw_excesses
+from attnlaw.verbs.audit.charts import compare, contribution_curves, spectrum_decay
+from attnlaw.verbs.audit.frames import audit_figures
 
 
 def state(depth, width, seed, gain=0.3):
@@ -107,7 +107,7 @@ def test_a_dead_head_is_left_out_of_the_curves():
 
 def test_compare_shows_both_models_layer_by_layer(family):
     labels = {"2-8-0": "before", "2-8-1": "after"}
-    matrices = with_sizes(family[0].filter(pl.col("model").is_in(list(labels))), applied=False)
+    matrices = fill_applied_sizes(family[0].filter(pl.col("model").is_in(list(labels))), applied=False)
     chart = compare(matrices, labels)
     spec = spec_of(chart)
     panels = values_of(spec)
@@ -126,7 +126,7 @@ def test_the_balance_of_every_head_stands_beside_random_factors():
     weights[bias] = np.ones(8)
     weights["bert.encoder.layer.0.attention.self.value.weight"][:4] = 0
     matrices = audit(weights, heads=2, jobs=1, name="a").matrices
-    spec = spec_of(excesses(matrices, {"a": "short"}))
+    spec = spec_of(draw_excesses(matrices, {"a": "short"}))
     (dots, rings, lines), (others, plain) = (
         [json.loads(layer["data"]["values"]) for layer in panel["layer"]] for panel in spec["concat"]
     )
@@ -159,10 +159,10 @@ def test_three_layers_are_labelled_once_each():
 
 def test_labels_of_many_layers_are_thinned():
     for last, most in ((5, 8), (47, 8), (125, 5)):
-        values = whole_axis(range(last + 1), most).to_dict()["values"]
+        values = integer_axis(range(last + 1), most).to_dict()["values"]
         steps = set(np.diff(values).tolist())
         assert values[0] == 0
         assert len(steps) == 1
         assert last - values[-1] < max(steps)
         assert len(values) <= most
-    assert whole_axis([]).to_dict()["values"] == [0]
+    assert integer_axis([]).to_dict()["values"] == [0]

@@ -12,8 +12,9 @@ from accessible import CHROMIUM, open_browser
 from report.charts_of import as_rows
 
 import attnlaw
-from attnlaw.report.audited import AuditRows
-from attnlaw.report.page import audit_page, rows_page
+from attnlaw.render.pages.page import rows_page
+from attnlaw.verbs.audit.frames import AuditRows
+from attnlaw.verbs.audit.page import audit_page
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,
@@ -45,7 +46,7 @@ def audited(seed, name, heads=4):
 def pages(tmp_path_factory):
     """Files: two fitted models side by side, and one whose names are hostile."""
     folder = tmp_path_factory.mktemp("pages")
-    pair = (audited(0, "runs/before") + audited(1, "runs/after")).fitted()
+    pair = (audited(0, "runs/before") + audited(1, "runs/after")).with_fits()
     bad = audited(2, HOSTILE)
     named = bad.matrices.with_columns(tensors=pl.lit([HOSTILE], dtype=pl.List(pl.String)))
     hostile = AuditRows(

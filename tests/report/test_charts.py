@@ -12,11 +12,11 @@ import pytest
 from house.coin import VERB as COIN
 from report.charts_of import drawn, layers, named, source, values_of
 
-from attnlaw.base.charts import Curves
-from attnlaw.report.charts import figures
-from attnlaw.verbs import verb
+from attnlaw.core.chart_specs import Curves
+from attnlaw.render.charts.draw import draw_figures
+from attnlaw.verbs import find_verb
 
-LEARN, LIMIT = verb("learn"), verb("limit")
+LEARN, LIMIT = find_verb("learn"), find_verb("limit")
 PROBLEM: dict[str, Any] = {"tokens": 1, "output": "linear", "noise": 0.0, "target_rank": 0.5}
 PROBLEM |= {"student": "factorized", "weight_decay": 0.1, "alpha": 0.3}
 LAYER = {"tokens": 4, "heads": 2, "scaling": "1/sqrt(n)"}
@@ -44,7 +44,7 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students() -> None
         for alpha, values in measured.items()
         for value in values
     ]
-    (figure,) = figures(source(LEARN, lines, beside=points))
+    (figure,) = draw_figures(source(LEARN, lines, beside=points))
     assert (figure.name, figure.title) == ("learning", "Learning curves")
     assert {row["x"] for row in drawn(figure, "line")} == set(ALPHAS)
     assert drawn(figure, "text") == [{"x": 0.3, "name": "factorized recovery"}]
@@ -57,7 +57,7 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students() -> None
 def test_errors_that_the_rows_tell_are_those_of_the_mean() -> None:
     points = [trained(alpha=alpha, estimation_error=1.0, estimation_error_error=0.3) for alpha in ALPHAS]
     twice = [*points, *points]
-    (figure,) = figures(source(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], beside=twice))
+    (figure,) = draw_figures(source(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], beside=twice))
     assert [row["error"] for row in drawn(figure)] == pytest.approx([0.3 / math.sqrt(2)] * 3)
 
 
@@ -68,7 +68,7 @@ def test_students_of_two_sizes_are_not_pooled() -> None:
         for size, errors in sizes.items()
         for error in errors
     ]
-    (figure,) = figures(source(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], beside=points))
+    (figure,) = draw_figures(source(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], beside=points))
     assert [(row["simulate"], row["y"], row["error"]) for row in drawn(figure)] == [(20, 2, 1), (40, 12, 2)]
 
 
@@ -80,7 +80,7 @@ def test_thresholds_that_differ_by_student_say_whose_they_are() -> None:
         for student, place in places.items()
         for alpha in ALPHAS
     ]
-    (figure,) = figures(source(LEARN, rows))
+    (figure,) = draw_figures(source(LEARN, rows))
     assert drawn(figure, "text") == [
         {"x": 0.25, "name": "interpolation (direct (ridge))"},
         {"x": 0.15, "name": "interpolation (factorized)"},
@@ -93,7 +93,7 @@ def test_a_setting_chosen_for_each_student_does_not_part_the_curves() -> None:
         for student, decay in (("direct", 0.2), ("factorized", 0.1), ("bayes", None))
         for alpha in ALPHAS
     ]
-    (figure,) = figures(source(LEARN, rows))
+    (figure,) = draw_figures(source(LEARN, rows))
     assert {row["series"] for row in drawn(figure, "line")} == {
         "direct (ridge)",
         "factorized",
@@ -108,7 +108,7 @@ def test_a_student_without_weight_decay_stands_beside_every_decay() -> None:
         for student, decay in points
         for alpha in (0.1, 0.2)
     ]
-    found = figures(source(LEARN, rows))
+    found = draw_figures(source(LEARN, rows))
     assert [one.title for one in found] == [f"Learning curves: weight decay {d:g}" for d in (0.1, 1.0)]
     for figure in found:
         assert sorted((row["series"], row["x"]) for row in drawn(figure, "line")) == [
@@ -123,15 +123,15 @@ def test_students_without_a_theory_are_drawn_with_their_errors() -> None:
         for (student, alpha), values in errors.items()
         for error in values
     ]
-    alone = verb("learn.simulate")
-    (figure,) = figures(source(alone, rows))
+    alone = find_verb("learn.simulate")
+    (figure,) = draw_figures(source(alone, rows))
     assert {(row["series"], row["x"]): (row["low"], row["y"], row["high"]) for row in drawn(figure)} == {
         ("direct (ridge)", 0.1): (1.0, 2.0, 3.0),
         ("direct (ridge)", 0.2): (0.5, 0.5, 0.5),
         ("factorized", 0.1): (None, 0.25, None),
     }
     assert "standard error" in figure.caption
-    assert figures(source(alone, rows[:2])) == []  # one setting: nothing to draw it against
+    assert draw_figures(source(alone, rows[:2])) == []  # one setting: nothing to draw it against
 
 
 def test_a_grid_of_ranks_and_samples_is_a_phase_diagram() -> None:
@@ -140,7 +140,7 @@ def test_a_grid_of_ranks_and_samples_is_a_phase_diagram() -> None:
         theory(alpha=alpha, target_rank=rank, relative_error=alpha * rank, threshold_bayes=rank / 2)
         for alpha, rank in grid
     ]
-    (figure,) = figures(source(LEARN, rows))
+    (figure,) = draw_figures(source(LEARN, rows))
     cells, lines = values_of(figure.draw().to_dict())
     assert figure.name == "phases"
     assert [cell["shown"] for cell in cells] == [alpha * rank for alpha, rank in grid]
@@ -153,7 +153,7 @@ def test_ranks_without_even_steps_are_lines() -> None:
         for rank in (0.1, 0.5, 2.0)
         for alpha in (0.1, 0.2, 0.3)
     ]
-    (figure,) = figures(source(LEARN, rows))
+    (figure,) = draw_figures(source(LEARN, rows))
     assert figure.name == "learning"
     assert {row["series"] for row in drawn(figure, "line")} == {f"target rank {r:g}" for r in (0.1, 0.5, 2)}
 
@@ -171,7 +171,7 @@ def test_scaling_laws_tell_the_fitted_and_the_predicted_exponent() -> None:
         for gamma, slope in ((0.8, 0.5), (1.5, 1.9))
         for ratio in (8.0, 16.0, 64.0)
     ]
-    (figure,) = figures(source(LEARN, rows))
+    (figure,) = draw_figures(source(LEARN, rows))
     (line,) = values_of(figure.draw().to_dict())
     assert list(dict.fromkeys(row["label"] for row in line)) == [
         "γ 0.8: −0.50 (−2.00)",
@@ -188,7 +188,7 @@ def test_a_fitted_exponent_has_a_standard_error() -> None:
         scaled(ratio, 1.0, error, leading_error=error, predicted_exponent=-1.0)
         for ratio, error in zip(ratios.tolist(), errors.tolist(), strict=True)
     ]
-    (figure,) = figures(source(LEARN, rows))
+    (figure,) = draw_figures(source(LEARN, rows))
     (slope, _), covariance = np.polyfit(np.log(ratios), np.log(errors), 1, cov=True)
     label = f"{slope:.2f} ± {np.sqrt(covariance[0, 0]):.2f} (-1.00)".replace("-", "−")
     (line,) = values_of(figure.draw().to_dict())
@@ -203,7 +203,7 @@ def test_a_spectrum_lies_over_the_students_of_the_same_settings() -> None:
     values = [{"eigenvalue": x, "task": "b0"} for x in (0.0, 0.0, 0.5, 2.4)]
     values += [{"eigenvalue": 7.0, "task": "b1"}] * 4
     found = source(LEARN, rows, {"predicted_spectra": density}, points, {"eigenvalues": values})
-    (figure,) = figures(found)
+    (figure,) = draw_figures(found)
     (_, bars), (_, line), (_, outlier) = layers(figure)
     title = figure.draw().to_dict()["title"]
     assert title == "weight at zero: predicted 0.500, trained students 0.500"
@@ -334,20 +334,20 @@ def test_a_verb_without_charts_has_its_first_quantity_over_what_varied() -> None
         for metal in ("gold", "paper")
         for bias in (0.25, 0.5, 0.75)
     ]
-    (figure,) = figures(source(COIN, rows))
+    (figure,) = draw_figures(source(COIN, rows))
     assert (figure.name, figure.title) == ("mean", "Mean p̂ against bias")
     assert figure.caption == "share of heads. Bars are one standard error."
     chart = figure.draw().to_dict()
     assert chart["layer"][0]["encoding"]["x"]["title"] == "bias p"
     assert chart["layer"][0]["encoding"]["y"]["title"] == "mean p̂"
     assert {row["series"] for row in drawn(figure)} == {"gold", "a joke"}
-    assert figures(source(COIN, rows[:1])) == []
+    assert draw_figures(source(COIN, rows[:1])) == []
 
 
 def test_every_declared_chart_names_columns_that_are_there() -> None:
     """A chart of a column that no table has would silently never be drawn."""
     for name in ("learn", "limit", "lens", "audit", "fit"):
-        one = verb(name)
+        one = find_verb(name)
         tables = {table.name: {q.name for q in table.columns} for table in one.tables}
         for chart in one.charts:
             if isinstance(chart, Curves):
@@ -372,8 +372,8 @@ def test_the_gaussian_of_the_limit_is_drawn_beside_it() -> None:
 
 
 def test_gaussians_of_density_rows_have_the_moments_of_the_laws() -> None:
-    from attnlaw.limits import gaussian_law
-    from attnlaw.limits.compare import density_rows
+    from attnlaw.theory.limit import gaussian_law
+    from attnlaw.theory.limit.compare import density_rows
 
     rows = pl.DataFrame(density_rows({8: gaussian_law(2.0, 1.0)}, points=9))
     closed = (-((rows["y"] - 1.0) ** 2) / 4.0).exp() / math.sqrt(4.0 * math.pi)
@@ -382,7 +382,7 @@ def test_gaussians_of_density_rows_have_the_moments_of_the_laws() -> None:
 
 @pytest.mark.parametrize(("largest", "kind"), [(2000.0, "log"), (200.0, None)])
 def test_bars_that_span_decades_are_logarithmic(largest: float, kind: str | None) -> None:
-    from attnlaw.report.margins_charts import bars_by_place
+    from attnlaw.verbs.margins.charts import bars_by_place
 
     rows = pl.DataFrame({"series": ["a"] * 2, "place": ["0", "head"], "kappa": [30.0, largest]})
     chart = bars_by_place(rows, str, {"a": "#000000"}).to_dict()

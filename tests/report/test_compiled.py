@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 import vl_convert
 
-from attnlaw.base.errors import InputError
-from attnlaw.report import compiled as room
-from attnlaw.report.density_marks import spectrum
-from attnlaw.report.style import drawn_svg, house_spec, inline
+from attnlaw.core.errors import InputError
+from attnlaw.render.charts import vega as room
+from attnlaw.render.charts.densities import spectrum
+from attnlaw.render.charts.style import draw_svg, house_spec, inline_data
 
 ODD = 'a "quoted" \\ title\ue0000'
 
@@ -39,25 +39,27 @@ def without_numbers(drawing: str) -> str:
         chart(30.0, "second", outliers=(40.0,)),
         chart(2.0, ODD, values=[0.0, 1.0, 1.5]),
         chart(2.0, ""),
-        house_spec(alt.hconcat(alt.Chart(inline([{"a": 1}])).mark_point().encode(x="a:Q"), title="joined")),
+        house_spec(
+            alt.hconcat(alt.Chart(inline_data([{"a": 1}])).mark_point().encode(x="a:Q"), title="joined")
+        ),
     ],
 )
 def test_a_drawing_is_the_one_that_vega_lite_gives(spec: dict[str, Any]) -> None:
-    assert without_numbers(drawn_svg(spec)) == without_numbers(vl_convert.vegalite_to_svg(spec))
+    assert without_numbers(draw_svg(spec)) == without_numbers(vl_convert.vegalite_to_svg(spec))
 
 
 def test_other_rows_and_another_title_are_not_compiled_anew() -> None:
-    room._compiled.cache_clear()
-    drawn_svg(chart(1.0, "first"))
-    assert "another" in drawn_svg(chart(5.0, "another"))
-    assert room._compiled.cache_info()[:2] == (1, 1)
-    drawn_svg(chart(5.0, "another", outliers=(11.0,)))
-    assert room._compiled.cache_info()[:2] == (1, 2)
+    room._compile_outline.cache_clear()
+    draw_svg(chart(1.0, "first"))
+    assert "another" in draw_svg(chart(5.0, "another"))
+    assert room._compile_outline.cache_info()[:2] == (1, 1)
+    draw_svg(chart(5.0, "another", outliers=(11.0,)))
+    assert room._compile_outline.cache_info()[:2] == (1, 2)
 
 
 def test_what_cannot_be_compiled_is_one_line() -> None:
     with pytest.raises(InputError, match=r"^figure: cannot be drawn \(.*\); give the models other names$"):
-        drawn_svg({"title": "a", "mark": 3})
+        draw_svg({"title": "a", "mark": 3})
 
 
 def test_a_table_has_the_rows_of_its_dictionaries() -> None:
@@ -69,6 +71,6 @@ def test_a_table_has_the_rows_of_its_dictionaries() -> None:
             "flag": [True, None, False, True],
         }
     )
-    fast, slow = (json.loads(inline(rows).to_dict()["values"]) for rows in (table, table.to_dicts()))
+    fast, slow = (json.loads(inline_data(rows).to_dict()["values"]) for rows in (table, table.to_dicts()))
     assert fast == slow
     assert [row["x"] for row in fast] == [1e-9, None, None, 0.1 + 0.2]

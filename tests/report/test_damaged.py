@@ -17,11 +17,11 @@ import pytest
 from report.charts_of import data_of, study_of
 
 import attnlaw
-from attnlaw.report.explorer import plain_columns
+from attnlaw.render.pages.payload import plain_columns
 from attnlaw.report.read import read_saved
 from attnlaw.report.read_audit import read_audit
 from attnlaw.report.write import write_report
-from attnlaw.verbs import verb
+from attnlaw.verbs import find_verb
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -34,7 +34,7 @@ def weights(seed: int) -> dict[str, Any]:
 @pytest.fixture(scope="module", name="whole")
 def _whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved audit with fits, as good as new: tests damage copies of it."""
-    return attnlaw.audit(weights(0), heads=2, name="one").fitted().save(tmp_path_factory.mktemp("whole"))
+    return attnlaw.audit(weights(0), heads=2, name="one").with_fits().save(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture(name="audited")
@@ -238,7 +238,7 @@ def test_rows_are_checked_by_the_columns_of_their_verb(name: str, tmp_path: Path
             refused(study_of(tmp_path / "null", [whole, whole | {column: None}]), f"a row without {column}")
         other = 3.5 if isinstance(whole[column], str) else "text"
         refused(study_of(tmp_path / "other", [whole | {column: other}]), f"{column} is a column of")
-    found = {quantity.name for quantity in verb(name).quantities}
+    found = {quantity.name for quantity in find_verb(name).quantities}
     bare = {key: value for key, value in whole.items() if key not in found}
     refused(study_of(tmp_path / "bare", [bare]), f"found rows of {name} without any of")
 

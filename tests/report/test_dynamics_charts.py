@@ -6,7 +6,7 @@ from typing import Any
 
 from report.charts_of import named, source, values_of
 
-from attnlaw.report.marks import Figure
+from attnlaw.render.charts.figure import Figure
 from attnlaw.verbs.dynamics import VERB
 
 PLAIN = {

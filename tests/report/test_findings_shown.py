@@ -10,12 +10,12 @@ import pytest
 from report.charts_of import as_rows
 
 import attnlaw
-from attnlaw.report.audited import AuditRows, audit_figures
-from attnlaw.report.constant import constant_quantities, constants_told
-from attnlaw.report.page import audit_page
 from attnlaw.report.read_audit import read_audit
-from attnlaw.report.step_charts import step_figures
 from attnlaw.report.write import write_report
+from attnlaw.training.charts import step_figures
+from attnlaw.verbs.audit.constants import constant_quantities, constant_sentences
+from attnlaw.verbs.audit.frames import AuditRows, audit_figures
+from attnlaw.verbs.audit.page import audit_page
 
 TINY = "examples/tiny-decoder"
 
@@ -69,17 +69,17 @@ def test_constant_charts_are_told_and_not_drawn(audit: attnlaw.Audit) -> None:
     rows = as_rows(audit)
     assert "shares" not in {one.name for one in audit_figures(rows)}
     # Every scale is alike where p = 0 wins: C(0) counts ranks.
-    assert "not drawn: QK " in constants_told(rows).layers
+    assert "not drawn: QK " in constant_sentences(rows).layers
     assert constant_quantities(rows.matrices) == ["p", "share"]
     uneven = rows.tables["layers"].with_columns(share_qk=0.3 + 0.01 * pl.col("layer"))
     moved = AuditRows(rows.summaries, rows.tables | {"layers": uneven})
     assert "shares" in {one.name for one in audit_figures(moved)}
-    assert constants_told(moved).layers == ""
+    assert constant_sentences(moved).layers == ""
     # Of an encoder-decoder the first layers have no cross attention.
     crossed = rows.tables["layers"].with_columns(share_cross=pl.when(pl.col("layer") > 0).then(0.25))
     assert (
         "cross attention 25.0%"
-        in constants_told(AuditRows(rows.summaries, rows.tables | {"layers": crossed})).layers
+        in constant_sentences(AuditRows(rows.summaries, rows.tables | {"layers": crossed})).layers
     )
 
 

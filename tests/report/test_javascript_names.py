@@ -8,17 +8,17 @@ from typing import Any
 
 import polars as pl
 import pytest
-from models.spoiled import bert_state
+from checkpoints.spoiled import bert_state
 from report.charts_of import as_rows, source
 from report.charts_of import named as figures_by_name
 
 import attnlaw
-from attnlaw.base.errors import InputError
-from attnlaw.report.audited import AuditRows, audit_figures
-from attnlaw.report.paper import save_chart, save_figures
-from attnlaw.report.step_charts import step_figures
-from attnlaw.report.style import inline_svg
-from attnlaw.verbs import verb
+from attnlaw.core.errors import InputError
+from attnlaw.render.charts.paper import save_chart, save_figures
+from attnlaw.render.charts.style import inline_svg
+from attnlaw.training.charts import step_figures
+from attnlaw.verbs import find_verb
+from attnlaw.verbs.audit.frames import AuditRows, audit_figures
 
 NAMES = ("constructor", "toString", "__proto__")
 
@@ -56,7 +56,7 @@ def test_a_map_of_one_of_several_has_the_name_as_its_title(audited: AuditRows, t
 
 def test_names_as_categories_and_as_dashes() -> None:
     rows = [{"model": name, "log10_edelman": 1.0} for name in NAMES]
-    figure = figures_by_name(source(verb("audit"), rows))["proxies"]
+    figure = figures_by_name(source(find_verb("audit"), rows))["proxies"]
     assert set(named(inline_svg(figure.draw(), "a"))) == set(NAMES)
     steps = pl.DataFrame({"step": [0, 1] * 3, "model": [*NAMES, *NAMES], "stable_rank_qk": [1.0] * 6})
     (drawn,) = step_figures(steps)

@@ -14,16 +14,16 @@ import polars as pl
 import pytest
 from report.charts_of import named, source
 
-from attnlaw.base.charts import ENDINGS
-from attnlaw.report.cell_marks import Shades, field
-from attnlaw.report.curve_marks import curves
-from attnlaw.report.density_marks import densities as drawn_densities
-from attnlaw.report.density_marks import spectrum
-from attnlaw.report.margins_charts import bars_by_place
-from attnlaw.report.marks import palette
-from attnlaw.report.paper import COLUMN, NEAR, save_chart
-from attnlaw.report.style import inline_svg
-from attnlaw.verbs import verb
+from attnlaw.core.chart_specs import ENDINGS
+from attnlaw.render.charts.cells import Shades, field
+from attnlaw.render.charts.curves import curves
+from attnlaw.render.charts.densities import densities as drawn_densities
+from attnlaw.render.charts.densities import spectrum
+from attnlaw.render.charts.figure import palette
+from attnlaw.render.charts.paper import COLUMN, WIDTH_TOLERANCE, save_chart
+from attnlaw.render.charts.style import inline_svg
+from attnlaw.verbs import find_verb
+from attnlaw.verbs.margins.charts import bars_by_place
 
 NO_DENSITY = pl.DataFrame(schema={"x": pl.Float64, "density": pl.Float64, "detail": pl.Int64})
 
@@ -103,7 +103,7 @@ def test_a_spectrum_that_was_cut_entirely(kept: list[float], tmp_path: Path) -> 
     area = sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars)
     assert area == pytest.approx(len(kept) / len(values))
     drawn = ElementTree.parse(save_chart(chart, tmp_path / "cut.svg")).getroot()
-    assert float(drawn.attrib["viewBox"].split()[2]) == pytest.approx(COLUMN, abs=NEAR)
+    assert float(drawn.attrib["viewBox"].split()[2]) == pytest.approx(COLUMN, abs=WIDTH_TOLERANCE)
 
 
 def test_a_field_clips_and_covers_the_grid(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def fits() -> Any:
 
 
 def test_a_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path: Path) -> None:
-    figure = named(source(verb("fit"), [{"model": "some/model"}], {"fits": fits()}))["laws"]
+    figure = named(source(find_verb("fit"), [{"model": "some/model"}], {"fits": fits()}))["laws"]
     chart = figure.draw()
     panels = chart.to_dict()["hconcat"]
     cells = [rows_of(panel) for panel in panels]
@@ -172,11 +172,11 @@ def test_a_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path: Path) -
 @pytest.mark.parametrize("kind", ["qk", "ffn_in"])
 def test_a_map_narrower_than_its_legend_fits_a_column(kind: str, tmp_path: Path) -> None:
     own = [cell for cell in fits() if cell["kind"] == kind]
-    figure = named(source(verb("fit"), [{"model": "some/model"}], {"fits": own}))["laws"]
+    figure = named(source(find_verb("fit"), [{"model": "some/model"}], {"fits": own}))["laws"]
     text = save_chart(figure.draw(), tmp_path / "map.svg").read_text()
     width = re.search(r'width="([\d.]+)pt"', text)
     assert width is not None
-    assert float(width[1]) == pytest.approx(COLUMN, abs=NEAR)
+    assert float(width[1]) == pytest.approx(COLUMN, abs=WIDTH_TOLERANCE)
 
 
 def test_cells_tell_their_values_under_the_pointer() -> None:
@@ -187,7 +187,7 @@ def test_cells_tell_their_values_under_the_pointer() -> None:
         for j in range(2)
     ]
     row = {"model": "m", "ids": [7, 9], "offset_share": 0.5}
-    figure = named(source(verb("lens"), [row], {"token_map": cells}))["lens_map"]
+    figure = named(source(find_verb("lens"), [row], {"token_map": cells}))["lens_map"]
     drawn = inline_svg(figure.draw(), "map")
     titles = re.findall(r"<title>([^<]*)</title>", drawn)
     assert len(titles) == 2 * 4

@@ -12,8 +12,9 @@ import pytest
 from report.charts_of import as_rows
 
 import attnlaw
-from attnlaw.report.audited import AuditRows
-from attnlaw.report.page import audit_page, inert_json
+from attnlaw.render.pages.page import inert_json
+from attnlaw.verbs.audit.frames import AuditRows
+from attnlaw.verbs.audit.page import audit_page
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>&"\'\u2028</style>'
 

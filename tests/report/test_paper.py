@@ -13,12 +13,12 @@ from fontTools.ttLib import TTFont
 from report.charts_of import as_rows
 
 import attnlaw
-from attnlaw.base.settings import declared
-from attnlaw.report.audit_charts import compare, contribution_curves
-from attnlaw.report.audited import AuditRows, audit_figures
-from attnlaw.report.paper import COLUMN, NEAR, PAGE, paper_spec, save_chart, save_figures
-from attnlaw.report.write import draw, write_report
-from attnlaw.verbs import STUDIED, VERBS, verb
+from attnlaw.core.settings import setting_fields
+from attnlaw.render.charts.paper import COLUMN, PAGE, WIDTH_TOLERANCE, paper_spec, save_chart, save_figures
+from attnlaw.report.write import save_first_figure, write_report
+from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
+from attnlaw.verbs.audit.charts import compare, contribution_curves
+from attnlaw.verbs.audit.frames import AuditRows, audit_figures
 
 
 @pytest.fixture(scope="module", name="audit")
@@ -51,7 +51,7 @@ def test_narrow_and_wide_charts_fill_one_column_and_two(audit, tmp_path):
     ):
         content = save_chart(chart, tmp_path / "figure.pdf").read_bytes()
         box = re.search(rb"MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", content)
-        assert float(box[1]) == pytest.approx(width, abs=NEAR)
+        assert float(box[1]) == pytest.approx(width, abs=WIDTH_TOLERANCE)
         assert float(box[2]) < 9 * 72  # the text height of a letter page
 
 
@@ -71,7 +71,7 @@ def test_models_with_every_kind_of_matrix_are_compared_on_one_page(audit, tmp_pa
     )
     assert [len(row.hconcat) for row in compare(rows).vconcat] == [4] * len(kinds)
     one = compare(rows.filter(pl.col("kind") == "ffn_gate"))  # all rows are as wide
-    assert width_of(one, tmp_path / "f.pdf") == pytest.approx(PAGE, abs=NEAR)
+    assert width_of(one, tmp_path / "f.pdf") == pytest.approx(PAGE, abs=WIDTH_TOLERANCE)
 
 
 def test_many_heads_fit_on_a_page(audit, tmp_path):
@@ -82,7 +82,7 @@ def test_many_heads_fit_on_a_page(audit, tmp_path):
     chart = chart_of(replace(audit, matrices=heads), "heads")
     drawn = save_chart(chart, tmp_path / "f.svg").read_text()
     width = ElementTree.fromstring(drawn).attrib["viewBox"].split()[2]
-    assert float(width) == pytest.approx(PAGE, abs=NEAR)
+    assert float(width) == pytest.approx(PAGE, abs=WIDTH_TOLERANCE)
     shown = [text for text in re.findall(r"<text([^>]*)>(\d+)</text>", drawn) if 'opacity="0"' not in text[0]]
     assert 10 < len(shown) < 2 * 64  # labels that would lie upon each other are left out
 
@@ -98,7 +98,7 @@ def test_a_chart_that_no_page_can_hold_is_refused(tmp_path):
 def test_a_chart_without_a_width_gets_one(kind, tmp_path):
     points = alt.Chart(alt.Data(values=[{"x": x, "y": x} for x in range(30)])).mark_point()
     found = width_of(points.encode(x=f"x:{kind}", y="y:Q"), tmp_path / "f.pdf")
-    assert found == pytest.approx(COLUMN if kind == "Q" else PAGE, abs=NEAR)
+    assert found == pytest.approx(COLUMN if kind == "Q" else PAGE, abs=WIDTH_TOLERANCE)
 
 
 def test_panels_above_a_wide_legend_stay_of_a_size_with_it(monkeypatch):
@@ -111,9 +111,9 @@ def test_panels_above_a_wide_legend_stay_of_a_size_with_it(monkeypatch):
         below = spec["config"]["legend"].get("orient") == "bottom"
         return max(panel + 68, 305.55 - panel * 1e-4) if below else panel + 155
 
-    monkeypatch.setattr("attnlaw.report.paper._width", width)
+    monkeypatch.setattr("attnlaw.render.charts.paper._drawing_width", width)
     chart = alt.Chart(pl.DataFrame({"x": [0.0], "y": [0.0]})).mark_point().properties(width=300)
-    assert PAGE - NEAR <= width(paper_spec(chart)) <= PAGE + NEAR
+    assert PAGE - WIDTH_TOLERANCE <= width(paper_spec(chart)) <= PAGE + WIDTH_TOLERANCE
     assert max(drawn) < 2 * PAGE
 
 
@@ -125,7 +125,7 @@ def test_type_is_of_seven_and_eight_points(audit, tmp_path):
 def test_a_bitmap_has_300_pixels_an_inch(audit, tmp_path):
     content = save_chart(chart_of(audit, "amplification"), tmp_path / "f.png").read_bytes()
     width = int.from_bytes(content[16:20], "big")
-    assert width == pytest.approx(3.3 * 300, abs=NEAR * 300 / 72)
+    assert width == pytest.approx(3.3 * 300, abs=WIDTH_TOLERANCE * 300 / 72)
     # The chunk pHYs: pixels per metre across and down, then 1 for the metre; an inch has 0.0254 of them.
     tag = content.index(b"pHYs") + 4
     across, down = (int.from_bytes(content[tag + 4 * i : tag + 4 * i + 4], "big") for i in range(2))
@@ -137,7 +137,7 @@ def test_a_drawing_tells_its_size_in_points(audit, tmp_path):
     root = ElementTree.fromstring(source)
     _, _, width, height = root.attrib["viewBox"].split()
     assert (root.attrib["width"], root.attrib["height"]) == (f"{width}pt", f"{height}pt")
-    assert float(width) == pytest.approx(COLUMN, abs=NEAR)
+    assert float(width) == pytest.approx(COLUMN, abs=WIDTH_TOLERANCE)
 
 
 def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
@@ -183,7 +183,7 @@ def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
 
 @pytest.mark.parametrize(("most", "told"), [(1, True), (2, False)])
 def test_layers_without_a_line_are_told(most, told, audit, monkeypatch):
-    monkeypatch.setattr("attnlaw.report.audit_charts.MOST_LINES", most)
+    monkeypatch.setattr("attnlaw.verbs.audit.charts.MOST_LINES", most)
     (caption,) = [
         figure.caption for figure in audit_figures(as_rows(audit)) if figure.name == "contributions"
     ]
@@ -212,12 +212,19 @@ def labels_of(one):
     """Every text that an axis or a legend of a verb may have."""
     found = (one.quantities, *(table.columns for table in one.tables))
     names = [quantity.name for own in found for quantity in own]
-    return {text for name in [*names, *declared(one.settings)] for text in (one.label(name), one.axis(name))}
+    return {
+        text for name in [*names, *setting_fields(one.settings)] for text in (one.label(name), one.axis(name))
+    }
 
 
 def test_one_font_has_the_glyphs_of_every_label():
-    known = TTFont(str(files("attnlaw.report") / "fonts" / "Arimo.ttf")).getBestCmap()
-    verbs = [one for name in VERBS | STUDIED for one in (verb(name), verb(name).beside) if one is not None]
+    known = TTFont(str(files("attnlaw.render.charts") / "fonts" / "Arimo.ttf")).getBestCmap()
+    verbs = [
+        one
+        for name in VERBS | STUDY_VERBS
+        for one in (find_verb(name), find_verb(name).simulation)
+        if one is not None
+    ]
     texts = set().union(*(labels_of(one) for one in verbs)) | {"log₁₀ C(p)", "∞", "slope −2", "± s.e."}
     assert len(texts) > 300
     assert {sign for text in texts for sign in text if ord(sign) not in known} == set()
@@ -240,13 +247,15 @@ def test_the_labels_of_a_legend_are_whole(tmp_path):
     drawn = save_chart(lines.properties(width=340, height=220), tmp_path / "f.svg").read_text()
     assert set(long) <= set(re.findall(r">([^<>]+)</text>", drawn))
     width = float(ElementTree.fromstring(drawn).attrib["viewBox"].split()[2])
-    assert width == pytest.approx(COLUMN, abs=NEAR)  # below each other, they fit a column
+    assert width == pytest.approx(COLUMN, abs=WIDTH_TOLERANCE)  # below each other, they fit a column
 
 
 def test_a_caption_beside_a_figure_tells_settings_and_version(tmp_path):
-    learn = verb("learn")
+    learn = find_verb("learn")
     cases = [learn.settings(alpha=alpha, noise=0.5) for alpha in (0.1, 0.2, 0.3)]
-    draw([(learn, list(zip(cases, learn.run(cases, lambda *_: None), strict=True)))], tmp_path / "curve.svg")
+    save_first_figure(
+        [(learn, list(zip(cases, learn.run(cases, lambda *_: None), strict=True)))], tmp_path / "curve.svg"
+    )
     title, settings, version = (tmp_path / "curve.caption.txt").read_text().splitlines()
     assert title.startswith("Learning curves. Lines: theory")
     assert settings.startswith("Settings: alpha α (0.1, 0.2, 0.3), tokens T 1, output plain scores")

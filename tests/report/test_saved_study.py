@@ -12,12 +12,12 @@ import transformers
 
 import attnlaw
 from attnlaw import study
-from attnlaw.auditing.summary import MEANING
-from attnlaw.report.audited import AuditRows
+from attnlaw.analysis.audit.summary import MEANING
 from attnlaw.report.read import read_saved
 from attnlaw.report.write import write_report
 from attnlaw.spectra import lanczos, measure
 from attnlaw.study.file import read_study
+from attnlaw.verbs.audit.frames import AuditRows
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 

@@ -8,17 +8,18 @@ import polars as pl
 import pytest
 from report.charts_of import layers, named, source
 
-from attnlaw.base.declare import grid, silent
-from attnlaw.implicit.early_stopping import stopped
-from attnlaw.verbs import verb
+from attnlaw.core.progress import no_progress
+from attnlaw.core.verb import grid
+from attnlaw.theory.implicit_bias.early_stopping import flow_at_time
+from attnlaw.verbs import find_verb
 
-VERB = verb("early_stopping")
+VERB = find_verb("early_stopping")
 
 
 def figure(**axes: list[Any]) -> Any:
     """The map of a study over some axes, and its predictions."""
     cases = [VERB.settings(**one) for one in grid(axes)]
-    found = list(VERB.run(cases, silent))
+    found = list(VERB.run(cases, no_progress))
     (table,) = VERB.tables
     rows = [VERB.row(case, one) for case, one in zip(cases, found, strict=True)]
     tables = [table.rows(one).with_columns(task=pl.lit(f"t{place}")) for place, one in enumerate(found)]
@@ -36,7 +37,9 @@ def test_three_times_and_a_soft_threshold_are_drawn() -> None:
         own = {row["coefficient"]: row["learned"] for row in lines if row["series"] == name}
         assert own[c] == pytest.approx(c / 2, rel=1e-9)  # half-way, by definition of the time
         unit = flows[c].tau / c
-        assert own[1.5] * unit == pytest.approx(float(stopped(1.5 * unit, 1e-6, flows[c].time)), rel=1e-12)
+        assert own[1.5] * unit == pytest.approx(
+            float(flow_at_time(1.5 * unit, 1e-6, flows[c].time)), rel=1e-12
+        )
     soft = {row["coefficient"]: row["learned"] for row in lines if row["series"].startswith("soft")}
     assert (soft[0.5], soft[2.5]) == (0.0, pytest.approx(1.5, rel=1e-12))
 

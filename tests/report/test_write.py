@@ -13,16 +13,16 @@ from safetensors.numpy import save_file
 
 import attnlaw
 from attnlaw import study
-from attnlaw.base.errors import InputError
-from attnlaw.base.estimate import Estimate
-from attnlaw.base.results import STORE
-from attnlaw.bounds import BOUNDS
-from attnlaw.fits import LAWS
+from attnlaw.analysis.fit import LAWS
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.result_files import STORE
 from attnlaw.report.read import read_saved
 from attnlaw.report.read_audit import read_audit
-from attnlaw.report.write import figures_in_hand, figures_of, save, write_report
+from attnlaw.report.write import draw_all_figures, figures_of_results, save, write_report
 from attnlaw.study.file import read_study
-from attnlaw.verbs import verb
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.verbs import find_verb
 
 ALPHAS = (0.1, 0.2, 0.4)
 SETTING = {"tokens": 1, "output": "linear", "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1}
@@ -201,7 +201,7 @@ def test_a_study_of_audits_shows_its_models_like_an_audit(tmp_path):
     names = "\n".join(f'    "{path}",' for path in paths)
     file = tmp_path / "atlas.toml"
     file.write_text(f'verb = ["audit", "fit"]\n[fixed]\nheads = 2\n[grid]\nmodel = [\n{names}\n]\n')
-    study.run(read_study(file), tmp_path / "atlas", study.Place())
+    study.run(read_study(file), tmp_path / "atlas", study.Backend())
     data = data_of(write_report([tmp_path / "atlas"]))
     direct = [attnlaw.audit(path, heads=2) for path in paths]
     assert [model["name"] for model in data["models"]] == [str(path) for path in paths]
@@ -268,7 +268,7 @@ def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
 def test_half_of_the_fits_draws_no_curves(tmp_path):
     rng = np.random.default_rng(2)
     state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
-    whole = attnlaw.audit(state, heads=2).fitted().save(tmp_path / "whole")
+    whole = attnlaw.audit(state, heads=2).with_fits().save(tmp_path / "whole")
     assert data_of(whole / "report.html")["fits"] is not None
     for lost in ("fits", "curves"):
         (tmp_path / lost).mkdir()
@@ -280,7 +280,7 @@ def test_half_of_the_fits_draws_no_curves(tmp_path):
 def test_a_page_of_several_runs_names_them(tmp_path):
     from attnlaw.report.write import write_files
 
-    learn = verb("learn")
+    learn = find_verb("learn")
     cases = [learn.settings(alpha=alpha) for alpha in (0.1, 0.2)]
     done = [(learn, list(zip(cases, learn.run(cases, lambda *_: None), strict=True)))]
     for name in ("a/run", "b/run", "second"):
@@ -296,27 +296,27 @@ def test_a_page_of_several_runs_names_them(tmp_path):
 
 
 def test_rows_in_hand_are_drawn_as_those_that_were_written(tmp_path):
-    learn = verb("learn")
+    learn = find_verb("learn")
     cases = learn.cases({"alpha": [0.1, 0.2, 0.3], "noise": 0.5})
-    trained = learn.beside.cases({"alpha": [0.2, 0.3], "noise": 0.5, "simulate": 6, "seeds": 2})
+    trained = learn.simulation.cases({"alpha": [0.2, 0.3], "noise": 0.5, "simulate": 6, "seeds": 2})
     results = [*learn.run(cases[:2], lambda *_: None), InputError("of no use")]
     done = [
         (learn, list(zip(cases, results, strict=True))),
-        (learn.beside, list(zip(trained, learn.beside.run(trained, lambda *_: None), strict=True))),
+        (learn.simulation, list(zip(trained, learn.simulation.run(trained, lambda *_: None), strict=True))),
     ]
     save(done, tmp_path)
-    hand, saved = figures_in_hand(done), figures_of(read_saved(tmp_path).sources)
+    hand, saved = figures_of_results(done), draw_all_figures(read_saved(tmp_path).sources)
     assert [figure.name for figure in hand] == [figure.name for figure in saved]
     for one, other in zip(hand, saved, strict=True):
         assert one.draw().to_dict() == other.draw().to_dict()
-        assert one.legend == other.legend
+        assert one.caption_text == other.caption_text
 
 
 def test_what_is_no_number_is_not_drawn():
-    learn = verb("learn")
+    learn = find_verb("learn")
     cases = learn.cases({"alpha": [0.1, 0.2, 0.3]})
     found = list(learn.run(cases, lambda *_: None))
     found[1] = replace(found[1], estimation_error=Estimate(math.nan, math.nan))
-    figure, *_ = figures_in_hand([(learn, list(zip(cases, found, strict=True)))])
+    figure, *_ = figures_of_results([(learn, list(zip(cases, found, strict=True)))])
     (rows, *_) = values_of(figure.draw().to_dict())
     assert [row["x"] for row in rows] == [0.1, 0.3]

@@ -7,9 +7,9 @@ import pytest
 from real_checkpoints import real_checkpoint
 from scipy.linalg import svdvals
 
-from attnlaw.base.errors import InputError
-from attnlaw.models.norms import Fold
-from attnlaw.models.open import open_model
+from attnlaw.checkpoints.norms import NormFold
+from attnlaw.checkpoints.open import open_model
+from attnlaw.core.errors import InputError
 from attnlaw.spectra import krylov
 from attnlaw.spectra.applied import applied_matrix
 from attnlaw.spectra.exact import matrix_spectrum
@@ -38,7 +38,7 @@ def by_hand(matrix, gain, centred):
 @pytest.mark.parametrize("decay", [0.0, 0.7])
 def test_a_map_as_applied_is_the_dense_folded_matrix(shape, centred, decay):
     matrix, gain = drawn(shape, decay)
-    spectrum = matrix_spectrum(matrix, Fold(gain, centred))
+    spectrum = matrix_spectrum(matrix, NormFold(gain, centred))
     dense = svdvals(by_hand(matrix, gain, centred))
     found = spectrum.applied
     if dense[0] < 1e-12:  # one input, its mean projected out
@@ -56,7 +56,7 @@ def test_errors_hold_over_many_random_matrices_and_are_of_use():
     relative = []
     for seed in range(60):
         matrix, gain = drawn((256, 300 + 3 * seed), decay=0.01 * seed, seed=seed)
-        found = applied_matrix(matrix, Fold(gain, seed % 2 == 0), matrix @ matrix.T).spectral
+        found = applied_matrix(matrix, NormFold(gain, seed % 2 == 0), matrix @ matrix.T).spectral
         dense = svdvals(by_hand(matrix, gain, seed % 2 == 0))[0]
         assert -1e-12 * dense <= dense - found.value <= found.error
         relative.append(found.error / dense)
@@ -75,7 +75,7 @@ def test_the_bound_fails_as_often_as_it_says_where_nothing_helps_it(monkeypatch,
     missed = 0
     for _ in range(1000):
         run = krylov.lanczos(lambda block: values[:, None] * block, rng.standard_normal((200, 1)), 1)
-        missed += run.diagonal[0, 0] + krylov._beyond(run.diagonal[0], run.beside[0], 200) < 1
+        missed += run.diagonal[0, 0] + krylov._distance_above(run.diagonal[0], run.off_diagonal[0], 200) < 1
     assert abs(missed / 1000 - chance) < 4 * np.sqrt(chance * (1 - chance) / 1000)
 
 
@@ -88,7 +88,7 @@ def test_a_residual_would_not_do():
         start = np.random.default_rng(seed).standard_normal((400, 1))
         run = krylov.lanczos(lambda block: squares[:, None] * block, start, 12)
         values, vectors = np.linalg.eigh(krylov.tridiagonals(run)[0])
-        residual = run.beside[0, -1] * abs(vectors[-1, -1]) / (2 * np.sqrt(values[-1]))
+        residual = run.off_diagonal[0, -1] * abs(vectors[-1, -1]) / (2 * np.sqrt(values[-1]))
         found = krylov._largest(run, 400)
         gap = np.sqrt(squares[0]) - found.value
         short += gap > residual
@@ -111,7 +111,7 @@ def test_maps_of_trained_models(name):
 @pytest.mark.parametrize("shape", [(300, 700), (700, 300)])
 def test_without_a_gram_matrix_products_go_through_the_matrix(shape):
     matrix, gain = drawn(shape, decay=0.3)
-    fold = Fold(gain, True)
+    fold = NormFold(gain, True)
     approximate, exact = approximate_spectrum(matrix, 1, fold), matrix_spectrum(matrix, fold)
     assert approximate.route == "lanczos"
     assert approximate.applied.spectral.value == pytest.approx(exact.applied.spectral.value, rel=1e-9)
@@ -122,25 +122,25 @@ def test_without_a_gram_matrix_products_go_through_the_matrix(shape):
 @pytest.mark.parametrize("power", [-900, -300, 300, 900])
 def test_huge_and_tiny_gains_and_entries_only_move_the_exponent(power):
     matrix, gain = drawn((20, 30))
-    plain = matrix_spectrum(matrix, Fold(gain, True)).applied
+    plain = matrix_spectrum(matrix, NormFold(gain, True)).applied
     scale = 2.0**power
     for found in (
-        matrix_spectrum(matrix, Fold(gain * scale, True)).applied,
-        matrix_spectrum(matrix * scale, Fold(gain, True)).applied,
+        matrix_spectrum(matrix, NormFold(gain * scale, True)).applied,
+        matrix_spectrum(matrix * scale, NormFold(gain, True)).applied,
     ):
         assert found.spectral.value == plain.spectral.value * scale
         assert found.frobenius == pytest.approx(plain.frobenius * scale, rel=1e-15)
-    both = matrix_spectrum(matrix * scale, Fold(gain / scale, True)).applied
+    both = matrix_spectrum(matrix * scale, NormFold(gain / scale, True)).applied
     assert both.spectral.value == plain.spectral.value
 
 
 def test_zero_gains_and_zero_matrices_are_zero():
     matrix, gain = drawn((20, 30))
     for one, other in ((matrix, 0 * gain), (0 * matrix, gain), (np.ones((20, 30)), np.ones(20))):
-        found = matrix_spectrum(one, Fold(other, True)).applied
+        found = matrix_spectrum(one, NormFold(other, True)).applied
         assert (found.spectral.value, found.frobenius, found.stable_rank) == (0.0, 0.0, None)
     some = np.where(np.arange(20) < 3, gain, 0.0)
-    found = matrix_spectrum(matrix, Fold(some, False)).applied
+    found = matrix_spectrum(matrix, NormFold(some, False)).applied
     assert found.spectral.value == pytest.approx(svdvals(by_hand(matrix, some, False))[0], rel=1e-12)
 
 

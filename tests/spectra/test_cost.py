@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from attnlaw.models.open import open_model
+from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
-from attnlaw.spectra.measure import Selection, expected_seconds, tell_expected
+from attnlaw.spectra.measure import Selection, expected_seconds, log_expected_time
 
 
 def test_counts_by_hand() -> None:
@@ -40,7 +40,7 @@ def test_a_long_measurement_is_announced(
     with caplog.at_level(logging.INFO, "attnlaw"):
         for seconds in (19.0, 61.0, 600.0):
             monkeypatch.setattr("attnlaw.spectra.measure.expected_seconds", lambda *_, s=seconds: s)
-            tell_expected(model, Selection())
+            log_expected_time(model, Selection())
     assert [line.split(" (")[0] for line in caplog.messages] == [
         "expected time: about 61 s",
         "expected time: about 10 min",

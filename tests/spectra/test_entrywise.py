@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse.linalg import eigsh
 from scipy.special import iv, softmax
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.spectra.entrywise import entrywise_errors, rank_within
 
 

@@ -6,16 +6,16 @@ from time import sleep
 
 import pytest
 
-from attnlaw.spectra.gate import Gate
+from attnlaw.spectra.gate import MemoryGate
 
 
 def test_sizes_inside_never_pass_the_budget():
-    gate, seen, lock = Gate(10), [], Lock()
+    gate, seen, lock = MemoryGate(10), [], Lock()
 
     def work(size):
-        with gate.holding(size):
+        with gate.reserve(size):
             with lock:
-                seen.append((size, gate.inside))
+                seen.append((size, gate.bytes_in_use))
             sleep(0.001)
 
     with ThreadPoolExecutor(8) as pool:
@@ -23,11 +23,11 @@ def test_sizes_inside_never_pass_the_budget():
     assert len(seen) == 50
     assert all(inside <= 10 or size == inside for size, inside in seen)
     assert max(inside for _, inside in seen if inside <= 10) > 7
-    assert gate.inside == 0
+    assert gate.bytes_in_use == 0
 
 
 def test_an_error_inside_gives_the_place_back():
-    gate = Gate(5)
-    with pytest.raises(KeyError), gate.holding(5):
+    gate = MemoryGate(5)
+    with pytest.raises(KeyError), gate.reserve(5):
         raise KeyError
-    assert gate.inside == 0
+    assert gate.bytes_in_use == 0

@@ -6,18 +6,18 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from models.small import llama_weights
+from checkpoints.small import llama_weights
 from oracles import extended_svd
 from real_checkpoints import real_checkpoint
 from scipy.linalg import svdvals
 
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.bounds.proxies import obstacle
-from attnlaw.models.network import GROUPS
-from attnlaw.models.open import open_model
-from attnlaw.models.settings import ModelSettings
+from attnlaw.checkpoints.network import GROUPS
+from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.settings import ModelSettings
+from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.measure import Selection, measure
+from attnlaw.theory.bounds.proxies import why_no_proxies
 
 # Above this condition number the formed product is no longer a reference to 1e-9 of the small values.
 MODEST = 1e4
@@ -32,7 +32,7 @@ def measured(model, selection=None, jobs=1, **more):
 
 def chosen(model, **words):
     """What settings choose of a model."""
-    return Selection.of(ModelSettings(model="m", **words), model.network)
+    return Selection.from_settings(ModelSettings(model="m", **words), model.network)
 
 
 def maps(read, layer, kind, head):
@@ -156,7 +156,7 @@ def test_a_selection_measures_what_it_names_and_nothing_else():
     expected = svdvals(tiny(layers=4)["model.embed_tokens.weight"])
     assert spectrum.values == pytest.approx(expected, rel=1e-12)
     assert (place.stack, place.head) == (None, None)
-    assert model.network.beside[0][1].tensors == ("model.embed_tokens.weight",)
+    assert model.network.outside_layers[0][1].tensors == ("model.embed_tokens.weight",)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_only_a_whole_selection_serves_the_bounds():
     for cases, has_proxies in ((whole, True), (partial, False)):
         for layers, only in cases:
             tree = measure(model, chosen(model, layers=layers, only=only), jobs=1)
-            assert (obstacle(tree) is None) == has_proxies
+            assert (why_no_proxies(tree) is None) == has_proxies
 
 
 def test_what_was_not_selected_keeps_its_place():

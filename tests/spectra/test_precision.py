@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from attnlaw.models.norms import Fold
+from attnlaw.checkpoints.norms import NormFold
 from attnlaw.spectra import exact, factored
 from attnlaw.spectra.exact import entry_norms, gram_matrix, matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum, spectrum_and_roots
@@ -105,7 +105,7 @@ def test_a_zero_matrix_and_one_of_huge_entries_are_measured():
 
 def test_sizes_as_applied_stay_within_their_error():
     matrix = stored(made(300, 420, 20))
-    fold = Fold(np.exp(np.random.default_rng(1).standard_normal(300)), True)
+    fold = NormFold(np.exp(np.random.default_rng(1).standard_normal(300)), True)
     found = matrix_spectrum(matrix, fold, BFLOAT16)
     assert found.precision == "float32"
     whole = np.linalg.svd(fold(matrix.astype(np.float64)), compute_uv=False)

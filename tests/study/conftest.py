@@ -13,7 +13,7 @@ from distributed.utils import get_mp_context
 from study import driver
 from study.sample_verbs import PYTHONPATH
 
-from attnlaw.study import Place
+from attnlaw.study import Backend
 from attnlaw.study.engine import Stop
 
 PRELOADED = ["study.driver", "attnlaw.study.cluster", "distributed.cli.dask_worker"]
@@ -30,7 +30,7 @@ def forks() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def two_workers(forks: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def two_workers(forks: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """A scheduler with two worker processes, which studies use by its address."""
-    with Place(jobs=2).open(tmp_path_factory.mktemp("cluster"), Stop()) as engine:
-        yield Place(dask=engine.client.scheduler_info()["address"])  # type: ignore[attr-defined]
+    with Backend(jobs=2).open(tmp_path_factory.mktemp("cluster"), Stop()) as engine:
+        yield Backend(dask=engine.client.scheduler_info()["address"])  # type: ignore[attr-defined]

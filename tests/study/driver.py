@@ -17,9 +17,10 @@ from types import ModuleType
 from distributed.cli.dask_worker import main as dask_worker
 from study.sample_verbs import PYTHONPATH, VERBS, find
 
-from attnlaw.study import Place, read_study, run, spread, task
+from attnlaw.study import Backend, read_study, run, task
+from attnlaw.study import run_split as spread
 from attnlaw.study.engine import Stop
-from attnlaw.verbs import verb
+from attnlaw.verbs import find_verb
 
 CPU_SECONDS = 120  # far more than any of these needs
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
@@ -28,7 +29,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_M
 def drive(told: str, file: str, out: str, jobs: str | None = None) -> None:
     """Run a study, and say how it stands."""
     _alone(told)
-    standing = run(read_study(file, find), out, Place(jobs=int(jobs) if jobs else None))
+    standing = run(read_study(file, find), out, Backend(jobs=int(jobs) if jobs else None))
     sys.stdout.write(json.dumps(standing.describe()))
     sys.stdout.flush()
 
@@ -37,14 +38,14 @@ def sum_up(told: str, store: str, terms: str, seconds: str, log: str, kill_at: s
     """Spread a sum over two workers; killed when so many things are found."""
     _alone(told)
     case = VERBS["total"].settings(terms=int(terms), seconds=float(seconds), log=log)
-    list(spread(VERBS["total"], [case], store, Place(jobs=2), told=_killing(int(kill_at))))
+    list(spread(VERBS["total"], [case], store, Backend(jobs=2), told=_killing(int(kill_at))))
 
 
 def audit(told: str, model: str, store: str, kill_at: str) -> None:
     """Audit a model on two workers; killed when so many matrices are measured."""
     _alone(told)
-    case = verb("audit").settings(model=model)
-    list(spread(verb("audit"), [case], store, Place(jobs=2), told=_killing(int(kill_at))))
+    case = find_verb("audit").settings(model=model)
+    list(spread(find_verb("audit"), [case], store, Backend(jobs=2), told=_killing(int(kill_at))))
 
 
 def _killing(kill_at: int) -> Callable[[int, int, float | None], None]:
@@ -58,7 +59,7 @@ def _killing(kill_at: int) -> Callable[[int, int, float | None], None]:
 def serve(told: str, out: str) -> None:
     """A cluster of one worker, and its address."""
     _alone(told)
-    with Place(jobs=1).open(out, Stop()) as engine:
+    with Backend(jobs=1).open(out, Stop()) as engine:
         sys.stdout.write(engine.client.scheduler_info()["address"] + "\n")  # type: ignore[attr-defined]
         sys.stdout.flush()
         time.sleep(600)

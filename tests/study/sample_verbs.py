@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlaw.base.declare import Part, Progress, Split, Verb, each, table
-from attnlaw.base.errors import InputError
-from attnlaw.base.quantity import Quantity, Table
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.variants import by_name
+from attnlaw.core.verb import CasePart, CaseSplit, Verb, run_each_case
 from attnlaw.study import Study, read_study
 
 if TYPE_CHECKING:
@@ -65,14 +67,14 @@ def _verb(
 ) -> Verb[Any, Found]:
     """A verb of one quantity, with a table of lines where it has a name."""
     quantity = Quantity("largest") if name == "draw" else Quantity("square")
-    tables = (Table(lines, (Quantity("value"),), _lines),) if lines else ()
-    return Verb(name, name, cls, (quantity,), each(work), tables=tables, **rest)
+    tables = (TableSpec(lines, (Quantity("value"),), _lines),) if lines else ()
+    return Verb(name, name, cls, (quantity,), run_each_case(work), tables=tables, **rest)
 
 
-@settings
+@settings_dataclass
 class Square(Settings):
     x: float = setting(help="What is squared.")
-    seconds: float = setting(0.0, "How long it takes.", least=0)
+    seconds: float = setting(0.0, "How long it takes.", minimum=0)
     log: str | None = setting(None, "Where calls are counted.")
 
 
@@ -83,12 +85,12 @@ def square(case: Square, progress: Progress) -> Found:
     return Found(square=case.x * case.x)
 
 
-@settings
+@settings_dataclass
 class Draw(Settings):
     x: float = setting(help="The mean.")
-    seed: int = setting(0, "Seed.", least=0)
-    seeds: int = setting(4, "Repetitions.", least=1)
-    jobs: int | None = setting(None, "Threads.", least=1, local=True)
+    seed: int = setting(0, "Seed.", minimum=0)
+    seeds: int = setting(4, "Repetitions.", minimum=1)
+    jobs: int | None = setting(None, "Threads.", minimum=1, machine_only=True)
 
 
 def draw(case: Draw, progress: Progress) -> Found:
@@ -104,7 +106,7 @@ def _refuse(case: Draw) -> None:
         raise InputError("x: -13 brings bad luck; choose another")
 
 
-@settings
+@settings_dataclass
 class Poisoned(Settings):
     x: float = setting(help="What is squared.")
     how: str = setting("well", "What happens at one x.")
@@ -130,10 +132,10 @@ def poisoned(case: Poisoned, progress: Progress) -> Found:
     return Found(square=float("nan"))
 
 
-@settings
+@settings_dataclass
 class Shared(Poisoned):
     curve: str = setting("one", "The group.")
-    seconds: float = setting(0.0, "How long the cases of a call take together.", least=0)
+    seconds: float = setting(0.0, "How long the cases of a call take together.", minimum=0)
 
 
 def shared(cases: Sequence[Shared], progress: Progress) -> Iterator[Found]:
@@ -147,7 +149,7 @@ def shared(cases: Sequence[Shared], progress: Progress) -> Iterator[Found]:
     return (poisoned(case, progress) for case in cases)
 
 
-@settings
+@settings_dataclass
 class SecondTime(Settings):
     x: float = setting(help="What is squared.")
     how: str = setting(help="What happens the second time.")
@@ -166,7 +168,7 @@ def second_time(case: SecondTime, progress: Progress) -> Found:
     return Found(square=case.x * case.x)
 
 
-@settings
+@settings_dataclass
 class Recovers(Settings):
     x: float = setting(help="What is squared.")
     log: str = setting(help="Where calls are counted.")
@@ -180,7 +182,7 @@ def recovers(case: Recovers, progress: Progress) -> Found:
     return Found(square=case.x * case.x)
 
 
-@settings
+@settings_dataclass
 class Torn(Square):
     at: int = setting(3, "Where it is killed.")
 
@@ -206,20 +208,20 @@ class Tool:
     sharp: bool
 
 
-TOOLS = table(Tool("knife", True), Tool("spoon", False))
+TOOLS = by_name(Tool("knife", True), Tool("spoon", False))
 
 
-@settings
+@settings_dataclass
 class Cut(Settings):
     """Settings that play a part in some cases alone."""
 
     tool: str = setting("spoon", "What cuts.", choices=TOOLS)
-    edge: float = setting(1.0, "Of a knife.", above=0, where=("tool", "sharp"))
-    thickness: float = setting(1.0, "Of the slices.", above=0, unless="slices")
-    slices: int | None = setting(None, "Instead of a thickness.", least=1)
-    plates: int = setting(1, "For the slices.", least=1, needs="slices")
+    edge: float = setting(1.0, "Of a knife.", greater_than=0, active_if=("tool", "sharp"))
+    thickness: float = setting(1.0, "Of the slices.", greater_than=0, excluded_by="slices")
+    slices: int | None = setting(None, "Instead of a thickness.", minimum=1)
+    plates: int = setting(1, "For the slices.", minimum=1, requires="slices")
     only: tuple[str, ...] | None = setting(None, "What is cut.")
-    model: str | None = setting(None, "A file.", file=True)
+    model: str | None = setting(None, "A file.", is_path=True)
     square: bool = setting(False, "A switch with the name of another verb's quantity.")
 
 
@@ -227,7 +229,7 @@ def cut(case: Cut, progress: Progress) -> Found:
     return Found(largest=case.edge)
 
 
-@settings
+@settings_dataclass
 class Term(Square):
     at: float | None = setting(None, "Where it is wrong input.")
 
@@ -241,10 +243,10 @@ def term(case: Term, progress: Progress) -> Found:
     return Found(square=case.x * case.x, values=np.array([case.x * case.x]))
 
 
-@settings
+@settings_dataclass
 class Total(Settings):
-    terms: int = setting(help="How many squares are added.", least=1)
-    seconds: float = setting(0.0, "How long each takes.", least=0)
+    terms: int = setting(help="How many squares are added.", minimum=1)
+    seconds: float = setting(0.0, "How long each takes.", minimum=0)
     log: str | None = setting(None, "Where calls are counted.")
     at: float | None = setting(None, "Which is wrong input.")
 
@@ -254,12 +256,12 @@ def total(case: Total, progress: Progress) -> Found:
     return Found(square=float(sum(x * x for x in range(1, case.terms + 1))))
 
 
-def _terms(case: Total) -> list[Part]:
+def _terms(case: Total) -> list[CasePart]:
     """The x-th counts for two things and for as much work as x."""
     if case.terms == 13:
         raise InputError("terms: 13 brings bad luck; choose another")
     given = {"seconds": case.seconds, "log": case.log, "at": case.at}
-    return [Part(Term(x=x, **given), count=2, work=float(x)) for x in range(1, case.terms + 1)]
+    return [CasePart(Term(x=x, **given), count=2, work=float(x)) for x in range(1, case.terms + 1)]
 
 
 def _added(case: Total, tables: Iterable[Mapping[str, Any]]) -> Found:
@@ -267,16 +269,16 @@ def _added(case: Total, tables: Iterable[Mapping[str, Any]]) -> Found:
 
 
 SQUARE = _verb("square", Square, square)
-DRAW = _verb("draw", Draw, draw, "values", draws=True, refuse=_refuse)
+DRAW = _verb("draw", Draw, draw, "values", is_random=True, precheck=_refuse)
 POISONED = _verb("poisoned", Poisoned, poisoned)
 SECOND_TIME = _verb("second_time", SecondTime, second_time)
 RECOVERS = _verb("recovers", Recovers, recovers)
 TORN = _verb("torn", Torn, torn, "lines")
-CUT = Verb("cut", "Cut", Cut, (Quantity("largest"),), each(cut))
+CUT = Verb("cut", "Cut", Cut, (Quantity("largest"),), run_each_case(cut))
 TERM = _verb("term", Term, term, "lines")
-TOTAL = _verb("total", Total, total, split=Split(TERM, _terms, _added, counted="halves"))
-SHARED = Verb("shared", "shared", Shared, (Quantity("square"),), shared, together=lambda case: case.curve)
-VERBS = table(SQUARE, DRAW, POISONED, SHARED, SECOND_TIME, RECOVERS, TORN, CUT, TERM, TOTAL)
+TOTAL = _verb("total", Total, total, split=CaseSplit(TERM, _terms, _added, part_noun="halves"))
+SHARED = Verb("shared", "shared", Shared, (Quantity("square"),), shared, batch_key=lambda case: case.curve)
+VERBS = by_name(SQUARE, DRAW, POISONED, SHARED, SECOND_TIME, RECOVERS, TORN, CUT, TERM, TOTAL)
 
 
 def find(name: str) -> Verb[Any, Any]:

@@ -13,8 +13,9 @@ from study import driver
 from study.processes import forked
 
 import attnlaw
-from attnlaw.base.files import parquet
-from attnlaw.study import Place, spread
+from attnlaw.core.files import to_parquet
+from attnlaw.study import Backend
+from attnlaw.study import run_split as spread
 from attnlaw.study.store import open_store
 from attnlaw.verbs.audit import VERB, AuditSettings
 
@@ -32,7 +33,7 @@ def _threaded(model: str) -> dict[str, bytes]:
 
 
 def in_bytes(audit: attnlaw.Audit) -> dict[str, bytes]:
-    return {name: parquet(table) for name, table in audit.tables().items()} | {
+    return {name: to_parquet(table) for name, table in audit.tables().items()} | {
         "summary": str(audit.summary).encode()
     }
 
@@ -54,12 +55,12 @@ def once(store: Path) -> None:
     assert not [*(store / "drafts").glob("*"), *(store / "running").glob("*")]
 
 
-def on_workers(model: str, store: Path, place: Place, **options: object) -> Iterator[attnlaw.Audit]:
+def on_workers(model: str, store: Path, place: Backend, **options: object) -> Iterator[attnlaw.Audit]:
     return spread(VERB, [AuditSettings(model=model)], store, place, **options)  # type: ignore[arg-type]
 
 
 def test_two_workers_give_what_threads_give(
-    model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Place
+    model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Backend
 ) -> None:
     (found,) = on_workers(model, tmp_path, two_workers)
     assert in_bytes(found) == threaded
@@ -67,7 +68,9 @@ def test_two_workers_give_what_threads_give(
 
 
 @pytest.mark.usefixtures("forks")
-def test_a_killed_driver(model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Place) -> None:
+def test_a_killed_driver(
+    model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Backend
+) -> None:
     """What was finished is not measured again: its files are the same ones."""
     with forked(driver.audit, tmp_path / "told", model, tmp_path / "s", 8) as process:
         process.join(300)
@@ -80,7 +83,9 @@ def test_a_killed_driver(model: str, threaded: dict[str, bytes], tmp_path: Path,
     once(tmp_path / "s")
 
 
-def test_a_killed_worker(model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Place) -> None:
+def test_a_killed_worker(
+    model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Backend
+) -> None:
     kept: dict[str, int] = {}
     with Client(two_workers.dask, set_as_default=False) as client:
         victim = next(iter(client.run(os.getpid).values()))

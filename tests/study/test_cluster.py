@@ -21,8 +21,8 @@ from study import driver
 from study.processes import PATIENCE, alive, children, forked, until
 from study.sample_verbs import calls, find, rows, study
 
-from attnlaw.base.errors import BadSetting, InputError, as_option
-from attnlaw.study import Place, read_study, run, status
+from attnlaw.core.errors import BadSetting, InputError, as_option
+from attnlaw.study import Backend, read_study, run, status
 from attnlaw.study.cluster import AHEAD, Dask
 from attnlaw.study.engine import Policy, Stop
 from attnlaw.study.run import Cost
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.usefixtures("forks")
 SLOW = 'verb = "square"\n[fixed]\nlog = "LOG"\nseconds = 0.2\n[grid]\nx = "1:24:24"\n'
 
 
-def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, two_workers: Place) -> None:
+def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, two_workers: Backend) -> None:
     text = 'verb = "draw"\n[grid]\nx = "0:1:8"\n[run]\nseed = 3\nseeds = 4\n'
     costs: list[Cost] = []
-    for name, place in (("none", None), ("one", Place(jobs=1)), ("two", two_workers)):
+    for name, place in (("none", None), ("one", Backend(jobs=1)), ("two", two_workers)):
         report = run(study(tmp_path, text), tmp_path / name, place, announce=costs.append)
         assert report.done == 32
     assert [cost.workers for cost in costs] == [1, 1, 2]
@@ -57,7 +57,7 @@ def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, tw
     ],
 )
 def test_a_poisoned_task_does_not_stop_the_others(
-    tmp_path: Path, two_workers: Place, how: str, error: str, attempts: int
+    tmp_path: Path, two_workers: Backend, how: str, error: str, attempts: int
 ) -> None:
     text = f'verb = "poisoned"\n[fixed]\nlog = "LOG"\nhow = "{how}"\nat = 20.0\n[grid]\nx = "1:60:60"\n'
     report = run(
@@ -151,14 +151,14 @@ def test_two_runs_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlaw.study.places.PATIENCE", 1.0)
+    monkeypatch.setattr("attnlaw.study.backends.PATIENCE", 1.0)
     with pytest.raises(InputError, match="no Dask scheduler answers there"):
-        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tcp://127.0.0.1:9"))
+        run(study(tmp_path, SLOW), tmp_path / "out", Backend(dask="tcp://127.0.0.1:9"))
 
 
 def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no Dask scheduler answers there .*check your TLS configuration"):
-        run(study(tmp_path, SLOW), tmp_path / "out", Place(dask="tls://127.0.0.1:9"))
+        run(study(tmp_path, SLOW), tmp_path / "out", Backend(dask="tls://127.0.0.1:9"))
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
 )
 def test_places_that_cannot_be(place: dict[str, Any], told: str) -> None:
     with pytest.raises(BadSetting) as caught:
-        Place(**place)
-    assert told in caught.value.told(as_option)
+        Backend(**place)
+    assert told in caught.value.message(as_option)
 
 
 def test_a_scheduler_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was finished is exported, and one line says what happened."""
-    monkeypatch.setattr("attnlaw.study.places.PATIENCE", 3)  # seconds to look for it
+    monkeypatch.setattr("attnlaw.study.backends.PATIENCE", 3)  # seconds to look for it
     found = study(tmp_path, SLOW)
     out, told = tmp_path / "out", tmp_path / "told"
     with forked(driver.serve, told, tmp_path / "workers") as scheduler:
@@ -191,13 +191,13 @@ def test_a_scheduler_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 scheduler.kill()
 
         with pytest.raises(InputError, match="the Dask scheduler went away; all finished rows are kept"):
-            run(found, out, Place(dask=told.read_text().strip()), progress=kill)
+            run(found, out, Backend(dask=told.read_text().strip()), progress=kill)
     done = status(found, out).done
     assert 3 <= done < 24
     assert rows(out).height == done
 
 
-def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_workers: Place) -> None:
+def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_workers: Backend) -> None:
     """Its rows and tables would pass for those of this version."""
     found = study(tmp_path, 'verb = "draw"\n[grid]\nx = "1:400:400"\n')
     with ExitStack() as late, Client(two_workers.dask, set_as_default=False) as client:
@@ -228,7 +228,7 @@ def test_whatever_dask_says_of_a_scheduler_that_went_away(tmp_path: Path, error:
         list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
 
 
-def test_a_client_that_is_closed_has_lost_its_scheduler(tmp_path: Path, two_workers: Place) -> None:
+def test_a_client_that_is_closed_has_lost_its_scheduler(tmp_path: Path, two_workers: Backend) -> None:
     with Client(two_workers.dask, set_as_default=False) as client:
         engine = Dask(client)
     with pytest.raises(InputError, match="the Dask scheduler went away"):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from study.sample_verbs import rows, study
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.study import Study, resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import open_store

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 from study.sample_verbs import PYTHONPATH, rows, study
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.study import resume, run, status
 from attnlaw.study.export import export
-from attnlaw.study.store import locked, open_store
-from attnlaw.study.task import Ending, write_part
+from attnlaw.study.store import hold_lock, open_store
+from attnlaw.study.task import TaskResult, write_table
 
 SQUARES = 'verb = "square"\n[grid]\nx = [3, 1, 2]\n'
 OTHERS = 'verb = "square"\n[grid]\nx = [7, 8]\n'
@@ -36,7 +36,7 @@ def test_the_file_of_another_study_does_not_empty_the_rows(tmp_path: Path) -> No
     ):
         status(other, out)
     assert rows(out).equals(before)
-    with locked(out):  # its own run may have begun
+    with hold_lock(out):  # its own run may have begun
         assert status(other, out).missing == 2
     assert run(other, out).done == 2
     assert rows(out)["x"].to_list() == [7, 8]
@@ -86,11 +86,11 @@ def test_a_table_changes_with_its_row_and_not_before(tmp_path: Path) -> None:
     run(found, out)
     tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
     assert set(tables) == {f"{task.key}.parquet" for task in found.tasks}
-    late = write_part(pl.DataFrame({"value": [0.5]}), "values", found.tasks[0].key, out)
+    late = write_table(pl.DataFrame({"value": [0.5]}), "values", found.tasks[0].key, out)
     with open_store(out) as store:
         export(found, store)
         assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
-        store.add([Ending(found.tasks[0].key, 0.0, '{"largest": 0.5}', (("values", late),))])
+        store.add([TaskResult(found.tasks[0].key, 0.0, '{"largest": 0.5}', (("values", late),))])
         export(found, store)
     first = rows(out).filter(task=found.tasks[0].key)
     assert first.select("largest", "values_part").rows() == [(0.5, late)]

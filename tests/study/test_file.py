@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from study.sample_verbs import find, study
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.study import read_study
 from attnlaw.verbs import VERBS
 
@@ -121,7 +121,7 @@ def test_a_case_may_be_a_grid_with_a_verb_of_its_own(tmp_path: Path) -> None:
 
 def test_a_key_without_a_part_in_some_cases_is_null_in_their_rows(tmp_path: Path) -> None:
     def stated(text: str, *names: str) -> list[tuple[object, ...]]:
-        cases = (task.case.row() for task in study(tmp_path, f'verb = "cut"\n{text}').tasks)
+        cases = (task.case.to_row() for task in study(tmp_path, f'verb = "cut"\n{text}').tasks)
         return [tuple(case[name] for name in names) for case in cases]
 
     text = '[fixed]\nedge = 2\n[grid]\ntool = ["knife", "spoon"]\n'

@@ -14,12 +14,13 @@ import polars as pl
 import pytest
 from command.in_process import invoke
 
-from attnlaw.base.estimate import Estimate
-from attnlaw.base.settings import declared
-from attnlaw.report.beside import beside_figures
-from attnlaw.study import compared, read_study
-from attnlaw.study.compared import DERIVED, FOLDER, KINDS, OWN, compare, numbers
-from attnlaw.study.papers import PAPERS, chosen
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.settings import setting_fields
+from attnlaw.render.charts.published import published_figures
+from attnlaw.study import published_numbers as compared
+from attnlaw.study import read_study
+from attnlaw.study.papers import PAPERS, find_figures
+from attnlaw.study.published_numbers import DERIVED, FOLDER, KINDS, NUMBER_COLUMNS, compare, published_lines
 from attnlaw.study.shipped import shipped_studies
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +33,7 @@ def test_every_figure_has_its_study_and_every_number_its_figure() -> None:
     assert set(FIGURES) <= shipped_studies().keys()
     assert set(COMPARED) <= set(FIGURES)
     for paper in PAPERS:  # a paper without numbers says why
-        assert paper.numbers or any(numbers(figure.study) for figure in paper.figures)
+        assert paper.numbers or any(published_lines(figure.study) for figure in paper.figures)
 
 
 def test_every_study_that_names_a_paper_is_in_the_table() -> None:
@@ -46,19 +47,19 @@ def test_every_study_that_names_a_paper_is_in_the_table() -> None:
 def test_every_number_belongs_to_a_task(name: str) -> None:
     study = read_study(name)
     rows = pl.DataFrame(
-        [{"verb": task.verb.name, **task.case.row()} for task in study.tasks], infer_schema_length=None
+        [{"verb": task.verb.name, **task.case.to_row()} for task in study.tasks], infer_schema_length=None
     )
-    for line in numbers(name):
+    for line in published_lines(name):
         assert line["kind"] in KINDS
         assert line["source"]
         assert not line["error"] or float(line["error"]) > 0
-        settings = {key: value for key, value in line.items() if key not in OWN and value}
-        known = [set(declared(verb.settings)) | {"verb"} for verb in study.verbs.values()]
+        settings = {key: value for key, value in line.items() if key not in NUMBER_COLUMNS and value}
+        known = [set(setting_fields(verb.settings)) | {"verb"} for verb in study.verbs.values()]
         assert any(set(settings) <= names for names in known)
         if line["quantity"] in DERIVED:
             continue
         assert any(line["quantity"] in verb.schema for verb in study.verbs.values())
-        found = compared._ours(
+        found = compared._our_estimate(
             rows.with_columns(pl.lit(1.0).alias(line["quantity"])), line["quantity"], settings, frozenset()
         )
         assert found is not None, line
@@ -95,14 +96,14 @@ def published(path: str) -> Iterator[dict[str, str]]:
 
 def test_published_numbers_are_those_of_their_files() -> None:
     """What ships are rows 16, 48, ... of the files, and the table, as tests compare them whole."""
-    shipped = numbers("learn-tokens")
+    shipped = published_lines("learn-tokens")
     for rank in ("0.1", "0.5", "2.0"):
         rows = list(published(f"bayes-optimal-aim/SE_softmax_T=2_rho={rank}.csv"))[16::32]
         own = [one for one in shipped if one["source"].startswith(f"SE_softmax_T=2_rho={rank}")]
         assert [(one["alpha"], one["value"]) for one in own] == [(row["alpha"], row["mmse"]) for row in rows]
         assert {one["target_rank"] for one in own} == {rank}
     table = {row["name"]: row for row in published("multi-head-attention/table-d2.csv")}
-    lines = [*numbers("limit-spectrum"), *numbers("limit-spectrum-large")]
+    lines = [*published_lines("limit-spectrum"), *published_lines("limit-spectrum-large")]
     assert {one["name"] for one in lines} == table.keys()
     for one in lines:
         row = table[one["name"]]
@@ -123,7 +124,7 @@ def lines_of(monkeypatch: pytest.MonkeyPatch, **own: str) -> list[dict[str, Any]
             "y_error": [1e-9, 0.3, 0.4, None],
         }
     )
-    monkeypatch.setattr(compared, "numbers", lambda study: [line])
+    monkeypatch.setattr(compared, "published_lines", lambda study: [line])
     return compare("p", "s", rows, ["drawn"])
 
 
@@ -209,15 +210,15 @@ def test_bad_words_and_missing_packages_end_in_one_line(tmp_path: Path) -> None:
 def test_figures_need_a_few_numbers_over_one_setting() -> None:
     line = {"quantity": "y", "kind": "published", "published": Estimate(1.0, 0.1), "ours": Estimate(1.1)}
     few = [line | {"settings": {"x": str(x)}} for x in (1, 2)]
-    assert beside_figures(few, str) == []
-    (figure,) = beside_figures([*few, line | {"settings": {"x": "3"}}], str)
+    assert published_figures(few, str) == []
+    (figure,) = published_figures([*few, line | {"settings": {"x": "3"}}], str)
     assert [one["mark"]["type"] for one in figure.draw().to_dict()["layer"]] == ["line", "rule", "point"]
-    (figure,) = beside_figures([*few, line | {"settings": {"x": "inf"}}], str)
+    (figure,) = published_figures([*few, line | {"settings": {"x": "inf"}}], str)
     assert {one["mark"]["type"] for one in figure.draw().to_dict()["layer"]} == {"rule", "point"}
     mixed = [line | {"settings": {"x": x, "y": y}} for x, y in (("a", "1"), ("b", "1"), ("c", "2"))]
-    assert beside_figures(mixed, str) == []
+    assert published_figures(mixed, str) == []
 
 
 def test_a_paper_is_all_its_figures() -> None:
-    assert [figure.study for _, figure in chosen("2610.10033")] == FIGURES[7:11]
-    assert [paper.arxiv for paper, _ in chosen("limit-relu")] == ["2506.00846"]
+    assert [figure.study for _, figure in find_figures("2610.10033")] == FIGURES[7:11]
+    assert [paper.arxiv for paper, _ in find_figures("limit-relu")] == ["2506.00846"]

@@ -17,12 +17,12 @@ import pytest
 from study.sample_verbs import PYTHONPATH, SQUARE, TORN, Square, calls, find, rows, study
 
 from attnlaw import __version__
-from attnlaw.base.errors import InputError
-from attnlaw.study import Place, read_study, resume, run, status
+from attnlaw.core.errors import InputError
+from attnlaw.study import Backend, read_study, resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.run import Cost, _cost
-from attnlaw.study.store import locked, open_store
-from attnlaw.study.task import Ending, Task, perform_batch
+from attnlaw.study.store import hold_lock, open_store
+from attnlaw.study.task import Task, TaskResult, run_batch
 
 DRIVE = "import sys; from study.driver import drive; drive(*sys.argv[1:])"
 
@@ -81,9 +81,9 @@ def test_force_changes_nothing_where_nothing_can_run(tmp_path: Path) -> None:
     def refuse(case: object) -> None:
         raise InputError("x: not any more")
 
-    unlucky = [replace(task, verb=replace(task.verb, refuse=refuse)) for task in found.tasks]
+    unlucky = [replace(task, verb=replace(task.verb, precheck=refuse)) for task in found.tasks]
     with pytest.raises(InputError, match="no sbatch here"):
-        run(found, out, Place(slurm="cores=2"), force=True)
+        run(found, out, Backend(slurm="cores=2"), force=True)
     with pytest.raises(InputError, match="not any more"):
         run(replace(found, tasks=tuple(unlucky)), out, force=True)
     assert status(found, out).done == 3
@@ -100,18 +100,18 @@ def test_a_forced_run_that_is_stopped_keeps_old_rows_and_is_resumed(
     found = study(tmp_path, SQUARES)
     run(found, out)
     engine = sys.modules["attnlaw.study.engine"]
-    perform = engine.perform
+    perform = engine.run_task
 
-    def other(task: Task, folder: Path) -> Ending:
+    def other(task: Task, folder: Path) -> TaskResult:
         if task.case.x == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        return Ending(task.key, 0.0, json.dumps({"square": -1.0}))
+        return TaskResult(task.key, 0.0, json.dumps({"square": -1.0}))
 
-    monkeypatch.setattr(engine, "perform", other)
+    monkeypatch.setattr(engine, "run_task", other)
     report = run(found, out, force=True)
     assert (report.stopped, report.computed, report.done, report.missing) == (True, 2, 2, 1)
     assert rows(out)["square"].to_list() == [-1.0, -1.0, 4.0]
-    monkeypatch.setattr(engine, "perform", perform)
+    monkeypatch.setattr(engine, "run_task", perform)
     assert (status(found, out).done, status(found, out).missing) == (2, 1)
     before = len(calls(tmp_path))
     report = resume(found, out)
@@ -132,7 +132,7 @@ def test_a_first_task_is_kept_whatever_becomes_of_its_second_run(tmp_path: Path,
 
 def test_a_first_task_on_a_worker_is_kept_where_its_second_run_fails(tmp_path: Path) -> None:
     text = 'verb = "second_time"\n[fixed]\nlog = "LOG"\nhow = "raises"\nx = 3\n'
-    (ending,) = perform_batch(study(tmp_path, text).tasks, tmp_path, None, again=True)
+    (ending,) = run_batch(study(tmp_path, text).tasks, tmp_path, None, time_twice=True)
     assert ending.error is None
     assert json.loads(ending.row or "")["square"] == 9.0
     assert calls(tmp_path) == [3, 3]
@@ -141,7 +141,7 @@ def test_a_first_task_on_a_worker_is_kept_where_its_second_run_fails(tmp_path: P
 def test_the_estimate_is_at_least_the_longest_task() -> None:
     """One task of 8 s and three of 1 s on four workers: 8 s, though the sum over the workers is 2.75 s."""
     tasks = [Task(verb, Square(x=x)) for x, verb in enumerate((TORN, *[SQUARE] * 3))]
-    firsts = {"torn": Ending("a", 8.0, "{}"), "square": Ending("b", 1.0, "{}")}
+    firsts = {"torn": TaskResult("a", 8.0, "{}"), "square": TaskResult("b", 1.0, "{}")}
     assert _cost(tasks, firsts, {}, 4) == Cost(4, 4, 8.0, 8.0)
     assert _cost(tasks, firsts, {}, 1) == Cost(4, 1, 8.0, 11.0)
 
@@ -193,11 +193,11 @@ def test_all_tasks_may_fail(tmp_path: Path) -> None:
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
-    with locked(tmp_path / "out"), pytest.raises(InputError, match="another run is at work"):
+    with hold_lock(tmp_path / "out"), pytest.raises(InputError, match="another run is at work"):
         run(study(tmp_path, SQUARES), tmp_path / "out")
     assert calls(tmp_path) == []
     run(study(tmp_path, SQUARES), tmp_path / "out")
-    with locked(tmp_path / "out"):
+    with hold_lock(tmp_path / "out"):
         assert status(study(tmp_path, SQUARES), tmp_path / "out").running
 
 

@@ -12,10 +12,10 @@ import pytest
 from command.in_process import invoke
 from study.small_studies import FILES, SMALL, small
 
-from attnlaw.base.errors import InputError
-from attnlaw.report.charts import figures_of
+from attnlaw.core.errors import InputError
+from attnlaw.render.charts.draw import draw_all_figures
 from attnlaw.report.read import read_saved
-from attnlaw.study import Place, read_study, run
+from attnlaw.study import Backend, read_study, run
 from attnlaw.study.shipped import shipped_studies
 
 TASKS = {
@@ -92,8 +92,8 @@ def test_the_list_tells_every_study(tmp_path: Path) -> None:
 def test_no_study_that_ships_needs_the_repository() -> None:
     for name in shipped_studies():
         for task in read_study(name).tasks:
-            assert ".." not in str(task.case.row())
-            assert "examples" not in str(task.case.row())
+            assert ".." not in str(task.case.to_row())
+            assert "examples" not in str(task.case.to_row())
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -119,7 +119,7 @@ def test_the_atlas_without_its_models_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_study_of_checkpoints_runs(tmp_path: Path) -> None:
-    report = run(read_study(FILES["checkpoints"]), tmp_path, Place())
+    report = run(read_study(FILES["checkpoints"]), tmp_path, Backend())
     assert (report.done, report.failures) == (2, ())
     for table in ("matrices", "spectra", "layers", "fits", "curves"):
         assert (
@@ -135,9 +135,9 @@ SLOW = ("limit-heads", "limit-relu", "limit-scaling", "limit-spectrum-large")
     "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in SMALL]
 )
 def test_a_small_part_of_a_shipped_study_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
-    report = run(small(name), tmp_path, Place())
+    report = run(small(name), tmp_path, Backend())
     assert not report.failures
-    figures = figures_of(read_saved(tmp_path).sources)
+    figures = draw_all_figures(read_saved(tmp_path).sources)
     assert [figure.name for figure in figures] == SMALL[name][-1]
     for figure in figures:
         assert figure.draw().to_dict()

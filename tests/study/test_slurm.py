@@ -11,8 +11,8 @@ import pytest
 from dask.utils import parse_bytes
 from study.sample_verbs import PYTHONPATH, find
 
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.study import Place, read_study, run
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.study import Backend, read_study, run
 from attnlaw.study.slurm import slurm_cluster
 
 STANDIN = Path(__file__).parent / "standin"
@@ -51,7 +51,7 @@ def test_a_study_on_the_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     report = run(
         study,
         tmp_path / "slurm",
-        Place(jobs=2, slurm="partition=cpu,cores=1,memory=1GB"),
+        Backend(jobs=2, slurm="partition=cpu,cores=1,memory=1GB"),
         announce=lambda cost: workers.append(cost.workers),
     )
     assert (report.done, workers) == (16, [2])
@@ -68,14 +68,14 @@ def test_refusals_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     file.write_text('verb = "draw"\n[fixed]\nx = 1\n')
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="there is no sbatch here"):
-        run(read_study(file, find), tmp_path / "out", Place(slurm="cores=1"))
+        run(read_study(file, find), tmp_path / "out", Backend(slurm="cores=1"))
     refusing = tmp_path / "sbatch"
     refusing.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpu' >&2\nexit 1\n")
     refusing.chmod(0o755)
     with pytest.raises(
         InputError, match="sbatch took no job: sbatch: error: invalid partition specified: gpu"
     ):
-        run(read_study(file, find), tmp_path / "out", Place(slurm="partition=gpu"))
+        run(read_study(file, find), tmp_path / "out", Backend(slurm="partition=gpu"))
 
 
 LONG = f"cores={'9' * 5000}"
@@ -101,7 +101,7 @@ LONG = f"cores={'9' * 5000}"
 )
 def test_bad_options_are_told(text: str) -> None:
     with pytest.raises(BadSetting, match="slurm cannot be read: ") as caught:
-        Place(slurm=text)
+        Backend(slurm=text)
     assert caught.value.name == "slurm"
 
 

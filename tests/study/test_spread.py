@@ -12,15 +12,16 @@ from study import driver
 from study.processes import alive, children, forked, until
 from study.sample_verbs import TOTAL, Found, Total, calls
 
-from attnlaw.base.errors import InputError
-from attnlaw.study import Place, spread
-from attnlaw.study.spread import Stopped
-from attnlaw.study.store import locked, open_store
+from attnlaw.core.errors import InputError
+from attnlaw.study import Backend
+from attnlaw.study import run_split as spread
+from attnlaw.study.split_case import SplitStopped
+from attnlaw.study.store import hold_lock, open_store
 
 
 def finished(store: Path) -> int:
     with open_store(store) as opened:
-        return sum(error is None for _, _, error in opened.ends())
+        return sum(error is None for _, _, error in opened.outcomes())
 
 
 def test_a_sum_in_parts_is_the_sum(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_who_asks_to_stop_keeps_what_is_finished(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     case = Total(terms=6, log=str(tmp_path))
-    with pytest.raises(Stopped):
+    with pytest.raises(SplitStopped):
         list(spread(TOTAL, [case], tmp_path / "s", told=told))
     assert finished(tmp_path / "s") == 2
     assert list(spread(TOTAL, [case], tmp_path / "s")) == [Found(square=91.0)]
@@ -77,7 +78,7 @@ def test_who_asks_to_stop_keeps_what_is_finished(tmp_path: Path) -> None:
 
 
 def test_one_run_at_a_time_and_only_of_what_has_parts(tmp_path: Path) -> None:
-    with locked(tmp_path / "s"), pytest.raises(InputError, match="another run is at work"):
+    with hold_lock(tmp_path / "s"), pytest.raises(InputError, match="another run is at work"):
         next(spread(TOTAL, [Total(terms=2)], tmp_path / "s"))
     assert TOTAL.split is not None
     with pytest.raises(InputError, match="term has no parts"):
@@ -104,7 +105,7 @@ def test_a_killed_driver_loses_what_was_in_flight_and_nothing_else(tmp_path: Pat
     assert len(set(begun)) - kept == len(set(again) & set(begun))  # in flight, and nothing else
 
 
-def test_a_killed_worker_loses_what_it_computed_and_held(tmp_path: Path, two_workers: Place) -> None:
+def test_a_killed_worker_loses_what_it_computed_and_held(tmp_path: Path, two_workers: Backend) -> None:
     killed = False
     case = Total(terms=12, seconds=0.3, log=str(tmp_path))
     with Client(two_workers.dask, set_as_default=False) as client:

@@ -14,17 +14,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from attnlaw.base.errors import InputError
-from attnlaw.study.store import is_locked, locked, open_store
-from attnlaw.study.task import Ending, write_part
+from attnlaw.core.errors import InputError
+from attnlaw.study.store import hold_lock, is_locked, open_store
+from attnlaw.study.task import TaskResult, write_table
 
 HOLDER = """
 import sys, time
 from attnlaw.study.store import locked, open_store
-from attnlaw.study.task import Ending
+from attnlaw.study.task import TaskResult
 with locked(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
     for i in range(20):
-        store.add([Ending(f"key {i}", 0.0, "{}")])
+        store.add([TaskResult(f"key {i}", 0.0, "{}")])
     sys.stdout.write("ready\\n")
     sys.stdout.flush()
     time.sleep(600)
@@ -32,37 +32,37 @@ with locked(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
 
 
 def test_an_ending_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Path) -> None:
-    first = Ending("k", 0.5, None, (), "failed", attempts=3)
-    second = Ending("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
+    first = TaskResult("k", 0.5, None, (), "failed", attempts=3)
+    second = TaskResult("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
     with open_store(tmp_path / "out", create=True) as store:
         store.add([first])
         assert store.endings() == {"k": first}
-        assert list(store.ends()) == [("k", 0.5, "failed")]
+        assert list(store.outcomes()) == [("k", 0.5, "failed")]
         store.add([second])
         assert store.endings() == {"k": second}
-        assert list(store.ends()) == [("k", 1.5, None)]
+        assert list(store.outcomes()) == [("k", 1.5, None)]
 
 
 def test_an_outdated_ending_stays_until_another_takes_its_place(tmp_path: Path) -> None:
     with open_store(tmp_path / "out", create=True) as store:
-        store.add([Ending("k", 0.5, '{"x": 1}'), Ending("l", 0.5, '{"x": 2}')])
-        store.outdate(["k", "unknown"])
-        assert store.outdated() == {"k", "unknown"}
+        store.add([TaskResult("k", 0.5, '{"x": 1}'), TaskResult("l", 0.5, '{"x": 2}')])
+        store.mark_stale(["k", "unknown"])
+        assert store.stale_keys() == {"k", "unknown"}
         assert store.endings()["k"].row == '{"x": 1}'
-        store.add([Ending("k", 0.7, '{"x": 3}')])
-        assert store.outdated() == {"unknown"}
-        assert store.endings()["k"] == Ending("k", 0.7, '{"x": 3}')
+        store.add([TaskResult("k", 0.7, '{"x": 3}')])
+        assert store.stale_keys() == {"unknown"}
+        assert store.endings()["k"] == TaskResult("k", 0.7, '{"x": 3}')
 
 
 def test_a_look_at_the_lock_does_not_refuse_a_run(tmp_path: Path) -> None:
     """`is_locked` takes a shared lock for an instant, here for longer."""
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         pass
     with (tmp_path / "lock").open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         end = threading.Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN))
         end.start()
-        with locked(tmp_path):
+        with hold_lock(tmp_path):
             assert is_locked(tmp_path)
         end.join()
 
@@ -74,7 +74,7 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
         assert holder.stdout.readline() == b"ready\n"
         assert is_locked(tmp_path)
         refusal = f"another run is at work .process {holder.pid} on "
-        with pytest.raises(InputError, match=refusal), locked(tmp_path):
+        with pytest.raises(InputError, match=refusal), hold_lock(tmp_path):
             pass
         with open_store(tmp_path) as store:  # readers are welcome meanwhile
             assert len(store.endings()) == 20
@@ -82,7 +82,7 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
         holder.kill()  # with SIGKILL
         holder.communicate()
     assert not is_locked(tmp_path)
-    with locked(tmp_path), open_store(tmp_path) as store:
+    with hold_lock(tmp_path), open_store(tmp_path) as store:
         assert set(store.endings()) == {f"key {i}" for i in range(20)}
 
 
@@ -101,7 +101,7 @@ def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:
 
 def test_a_part_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pl.DataFrame({"value": [1.0, 2.0]})
-    place = write_part(table, "values", "k", tmp_path)
+    place = write_table(table, "values", "k", tmp_path)
     digest = hashlib.sha256((tmp_path / place).read_bytes()).hexdigest()[:16]
     assert place == f"parts/values/k-{digest}.parquet"
     assert pl.read_parquet(tmp_path / place).rows() == [(1.0, "k"), (2.0, "k")]
@@ -114,6 +114,6 @@ def test_a_part_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Path, "write_bytes", interrupted)
     with pytest.raises(OSError, match="No space left on device"):
-        write_part(table * 2, "values", "k", tmp_path)
+        write_table(table * 2, "values", "k", tmp_path)
     assert (tmp_path / place).read_bytes() == before
     assert [path.name for path in (tmp_path / "parts" / "values").iterdir()] == [Path(place).name]

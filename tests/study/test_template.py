@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from command.in_process import invoke
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.study.file import read_study, study_keys
 from attnlaw.study.template import template
-from attnlaw.verbs import STUDIED, VERBS, verb
+from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 
-EVERY = [*VERBS, *STUDIED]
+EVERY = [*VERBS, *STUDY_VERBS]
 TOLD = ("lens", "margins")
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_template_is_a_study_and_so_is_each_line(name: str, tmp_path: Path) -> None:
-    text, file = template(verb(name)), tmp_path / "study.toml"
+    text, file = template(find_verb(name)), tmp_path / "study.toml"
     assert re.findall(r"^#?(\w+) = ", text.split("[grid]")[0], flags=re.MULTILINE) == [
         "verb",
-        *study_keys(verb(name)),
+        *study_keys(find_verb(name)),
     ]
     file.write_text(text)
     if name in TOLD:  # one of several keys must be given
@@ -45,5 +45,5 @@ def test_a_template_is_a_study_and_so_is_each_line(name: str, tmp_path: Path) ->
 
 
 def test_the_command_prints_it() -> None:
-    assert invoke("study", "new", "learn").stdout == template(verb("learn"))
+    assert invoke("study", "new", "learn").stdout == template(find_verb("learn"))
     assert "'coin' is no verb; expected one of audit" in invoke("study", "new", "coin", status=1).stderr

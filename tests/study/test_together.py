@@ -12,12 +12,12 @@ from study import driver
 from study.processes import PATIENCE, forked, until
 from study.sample_verbs import SHARED, at_once, calls, find, rows, study
 
-from attnlaw.base.declare import silent
-from attnlaw.study import Place, read_study, resume, run, status
-from attnlaw.study.pace import BATCH, CHUNK, LEAST, LONG, Pace
+from attnlaw.core.progress import no_progress
+from attnlaw.study import Backend, read_study, resume, run, status
+from attnlaw.study.pacing import BATCH, CHUNK, LEAST, LONG, Pace
 from attnlaw.study.run import Cost
-from attnlaw.study.task import Ending, Task, groups
-from attnlaw.verbs import verb
+from attnlaw.study.task import Task, TaskResult, group_tasks
+from attnlaw.verbs import find_verb
 
 CALL = 0.02  # seconds that cases of one call take together
 TEXT = f'verb = "shared"\n[fixed]\nlog = "LOG"\nat = -1.0\nseconds = {CALL}\n'
@@ -74,7 +74,7 @@ def test_a_bad_case_costs_itself_alone(tmp_path: Path, how: str, error: str, att
     ],
 )
 def test_a_bad_case_costs_itself_alone_on_workers(
-    tmp_path: Path, two_workers: Place, how: str, error: str, attempts: int
+    tmp_path: Path, two_workers: Backend, how: str, error: str, attempts: int
 ) -> None:
     found = study(tmp_path, POISON.format(how) + "[run]\nretries = 1\ntime_limit = 1\n")
     report = run(found, tmp_path / "out", two_workers)
@@ -87,7 +87,7 @@ def test_a_bad_case_costs_itself_alone_on_workers(
 
 
 @pytest.mark.usefixtures("forks")
-def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_workers: Place) -> None:
+def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_workers: Backend) -> None:
     found = study(tmp_path, TEXT)
     run(found, tmp_path / "there", two_workers)
     assert sum(at_once(tmp_path)) > 150
@@ -131,13 +131,16 @@ def test_a_row_of_a_learning_curve_is_that_of_its_case_alone(tmp_path: Path) -> 
     )
     found = read_study(file)
     run(found, tmp_path / "out")
-    learn, names = verb("learn"), ["estimation_error", "training_loss", "trace", "top_edge", "atom_at_zero"]
+    learn, names = (
+        find_verb("learn"),
+        ["estimation_error", "training_loss", "trace", "top_edge", "atom_at_zero"],
+    )
     together = rows(tmp_path / "out").select(names).rows(named=True)
     for task, row in list(zip(found.tasks, together, strict=True))[4::9]:
-        (alone,) = learn.run([task.case], silent)
+        (alone,) = learn.run([task.case], no_progress)
         cells = learn.cells(alone)
         assert row == {name: cells[name] for name in names}
-    assert len(groups(found.tasks)) == 3
+    assert len(group_tasks(found.tasks)) == 3
     softmax = learn.settings(alpha=0.1, tokens=2, output="softmax")
     assert Task(learn, softmax).group is None
 
@@ -147,13 +150,13 @@ def test_a_batch_lasts_as_long_as_it_should() -> None:
     task, alone, pace = Task(SHARED, case), Task(find("square"), find("square").settings(x=1.0)), Pace()
     assert pace.size(task, None) == 1
     for one in (task, alone):
-        pace.note(one, [Ending("", 0.01)])
+        pace.add_times(one, [TaskResult("", 0.01)])
     assert pace.size(task, None) == round(CHUNK / 0.01)
     assert pace.size(alone, None) == round(BATCH / 0.01)
     assert pace.size(task, 0.4) == 20  # half of the time limit
     assert pace.size(alone, 0.4) == round(BATCH / 0.01)
     # Alone it takes longer than a chunk should; what it takes with others is seen by trying.
     slow, slower = Pace(), Pace()
-    slow.note(task, [Ending("", 2 * CHUNK)])
-    slower.note(task, [Ending("", 2 * LONG)])
+    slow.add_times(task, [TaskResult("", 2 * CHUNK)])
+    slower.add_times(task, [TaskResult("", 2 * LONG)])
     assert (slow.size(task, None), slow.size(task, 10 * CHUNK), slower.size(task, None)) == (LEAST, 2, 1)

@@ -11,20 +11,21 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from checkpoints.small import DECODER_MAP
 from command.in_process import invoke
-from models.small import DECODER_MAP
 from safetensors.numpy import load_file, save_file
 from scipy import stats
 
 import attnlaw
-from attnlaw.base.errors import InputError
-from attnlaw.base.quantity import fold
-from attnlaw.learning.scaling import leading_error, scaling_law
-from attnlaw.limits import (
+from attnlaw.core.errors import InputError
+from attnlaw.core.quantity import cells_to_json
+from attnlaw.study import read_study, run
+from attnlaw.theory.learn.scaling import leading_error, scaling_law
+from attnlaw.theory.limit import (
     AttentionLayer,
     Depth,
     RandomInputs,
-    Scores,
+    ScoreSettings,
     distances,
     gaussian_covariance,
     gaussian_law,
@@ -32,8 +33,7 @@ from attnlaw.limits import (
     output_law,
     stack_law,
 )
-from attnlaw.study import read_study, run
-from attnlaw.verbs import verb
+from attnlaw.verbs import find_verb
 
 TINY = Path("examples/tiny-decoder").absolute()
 MAP = DECODER_MAP.replace("mlp.c_fc", "mlp.first").replace("c_proj", "last")
@@ -104,7 +104,7 @@ def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:
     found = printed("learn", "--alpha", "0.1", "--tokens", "2", *options)
     alone = printed("learn", "--alpha", "0.3", *options)["quantities"]
     assert row["threshold_interpolation"] == pytest.approx(alone["threshold_interpolation"] / 3, rel=1e-9)
-    assert fold(verb("learn").quantities, row) == found["quantities"]
+    assert cells_to_json(find_verb("learn").quantities, row) == found["quantities"]
     assert row["relative_error"] == row["estimation_error"] / 1.25
 
 
@@ -224,7 +224,7 @@ def test_the_leading_law_is_told_where_it_is_known(
     monkeypatch: pytest.MonkeyPatch, output: str, student: str, alpha: float, is_known: bool
 ) -> None:
     """Two tokens: 3 observations per sample with the linear output, 2 through softmax, so N/d = 4 in both."""
-    monkeypatch.setattr("attnlaw.learning.softmax.default_draws", lambda problem: 6)
+    monkeypatch.setattr("attnlaw.theory.learn.softmax.default_draws", lambda problem: 6)
     power = {"target_exponent": 1.5, "target_dimension": 20}
     found = attnlaw.learn(alpha=alpha, tokens=2, output=output, student=student, **power)
     expected = leading_error(1.5, [4.0], 0.0, "bayes")[0]
@@ -236,7 +236,7 @@ def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> 
     asked = 'scaling = "1/n"\nother_scaling = "1/sqrt(n)"\ngaussian = true\nkernel = true\n'
     text = f'verb = "limit"\n[fixed]\ndraws = 20000\nheads = 1\n{asked}[grid]\nwidth = [64, inf]\n'
     finite, infinite = rows(tmp_path, text).to_dicts()
-    layer = AttentionLayer(RandomInputs(4), heads=1, width=64, scores=Scores(scaling="1/n"))
+    layer = AttentionLayer(RandomInputs(4), heads=1, width=64, scores=ScoreSettings(scaling="1/n"))
     law, other = (
         output_law(one, 20_000, finite["seed"]) for one in (layer, AttentionLayer(RandomInputs(4), heads=1))
     )

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from attnlaw.base.declare import silent
-from attnlaw.training.decoder import build_decoder
-from attnlaw.training.decoder_run import SPIKES, TIMES, _values, build, picture
-from attnlaw.verbs import verb
+from attnlaw.core.progress import no_progress
+from attnlaw.verbs import find_verb
+from attnlaw.verbs.decoder.model import build_decoder
+from attnlaw.verbs.decoder.training_run import SPIKES, TIMES, _values, build_seeded_decoder, theory_rows
 
 
 def test_spikes_leave_the_theorys_bulk_stronger_first() -> None:
     """At the times of the reference values: 4.5, 5, 6, 9 at .01399, .01071, .00802, .00496."""
-    _, spikes = picture()
+    _, spikes = theory_rows()
     left = {row["target"]: row["left_time"] for row in spikes}
     assert list(left) == sorted(SPIKES, reverse=True)
     for spike, known in {4.5: 0.01399, 5.0: 0.01071, 6.0: 0.00802, 9.0: 0.00496}.items():
@@ -25,10 +25,10 @@ def test_spikes_leave_the_theorys_bulk_stronger_first() -> None:
 
 
 def test_a_short_run_has_all_rows_and_leaves_no_trace() -> None:
-    one = verb("decoder")
+    one = find_verb("decoder")
     (case,) = one.cases({"steps": 3, "every": 2, "seed": 1})
     before = torch.get_rng_state()
-    (found,) = one.run([case], silent)
+    (found,) = one.run([case], no_progress)
     assert torch.equal(torch.get_rng_state(), before)
     row = one.row(case, found)
     assert list(row) == list(one.schema)
@@ -46,7 +46,7 @@ def test_a_short_run_has_all_rows_and_leaves_no_trace() -> None:
 
 
 def test_values_are_those_of_the_products() -> None:
-    model = build(0)
+    model = build_seeded_decoder(0)
     block = model.transformer.h[2].attn.c_attn.weight.detach().double().numpy()
     query, key = block[:, 32:64], block[:, 128 + 32 : 128 + 64]
     own = [

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.modes import ModeTracker, directions
+from attnlaw.training.columns import STEP_MODES_SCHEMA
+from attnlaw.training.modes import ModeTracker, top_singular_vectors
 from attnlaw.training.order import stronger_first
-from attnlaw.training.quantities import STEP_MODES_SCHEMA
 
 SIZE, HEADS = 32, 2
 Key = tuple[str]
@@ -136,23 +136,23 @@ def test_modes_are_followed_by_their_directions_not_their_ranks() -> None:
     # Another direction is the larger one now, the first has turned a little.
     turned = np.stack([eye[1], (0.9 * eye[0] + 0.436 * eye[2])], axis=1)
     found = tracker.follow(20, {A: (np.array([5.0, 3.5]), turned, turned)})[A]
-    assert [(one.number, one.left) for one in found] == [(1, 20), (0, 10)]
+    assert [(one.number, one.left_step) for one in found] == [(1, 20), (0, 10)]
     # Back in the bulk, then out again: another mode.
     tracker.follow(30, {A: (np.array([5.0]), turned[:, :1], turned[:, :1])})
     again = tracker.follow(40, {A: (np.array([5.0, 3.5]), turned, turned)})[A]
-    assert [(one.number, one.left) for one in again] == [(1, 20), (2, 40)]
+    assert [(one.number, one.left_step) for one in again] == [(1, 20), (2, 40)]
 
 
 def test_what_stands_out_at_the_start_left_at_no_known_step() -> None:
     eye = np.eye(3)
     found = ModeTracker().follow(0, {A: (np.array([2.0]), eye[:, :1], eye[:, :1])})
-    assert found[A][0].left is None
+    assert found[A][0].left_step is None
 
 
 def test_directions_are_those_of_the_product() -> None:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((9, 4)), rng.standard_normal((4, 7))
-    values, u, v = directions(left, right, 2)
+    values, u, v = top_singular_vectors(left, right, 2)
     assert left @ right @ v == pytest.approx(u * values)
     assert values == pytest.approx(np.linalg.svd(left @ right, compute_uv=False)[:2])
 

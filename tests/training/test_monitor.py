@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from attnlaw import audit
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.quantities import PANELS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.columns import PANELS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 
@@ -141,7 +141,7 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     torch.save(model.state_dict(), tmp_path / "weights.pt")
     loaded = TimedEncoder(seed=1)
     loaded.load_state_dict(torch.load(tmp_path / "weights.pt"))
-    fresh = audit(loaded, jobs=1).fitted()
+    fresh = audit(loaded, jobs=1).with_fits()
     assert stored(tmp_path / "run").schema == STEPS_SCHEMA
     (row,) = stored(tmp_path / "run").to_dicts()
     assert row == {name: taken.row.get(name) for name in STEPS_SCHEMA}
@@ -311,7 +311,7 @@ import sys, time
 from pathlib import Path
 import torch
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.quantities import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.columns import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 folder = Path(sys.argv[1])
 model = torch.nn.TransformerEncoderLayer(16, 2, 32)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnlaw import measure_margins
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor
 

@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 from attnlaw import audit
 from attnlaw.training import monitor_trainer
-from attnlaw.training.trainer_callback import agreed
+from attnlaw.training.callback import stop_everywhere
 
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 STEPS = 6
@@ -74,7 +74,7 @@ def test_rows_equal_a_fresh_audit_of_each_saved_checkpoint(run):
     rows = {row["step"]: row for row in pl.read_parquet(folder / "spectra" / "steps.parquet").to_dicts()}
     assert list(rows) == [0, 2, 4, 6]
     for step in (2, 4, 6):
-        fresh = audit(folder / f"checkpoint-{step}").fitted()
+        fresh = audit(folder / f"checkpoint-{step}").with_fits()
         for name in ("spectrum_adaptive", "edelman", "trauger_tewari"):
             assert rows[step][f"log10_{name}"] == fresh.summary["proxies"][name]["log10"]
         for group, kinds in KINDS.items():
@@ -165,10 +165,10 @@ def test_rules_that_do_not_hold_end_the_training(tmp_path, on_fail):
 
 
 def test_all_processes_stop_with_the_first(tmp_path):
-    assert agreed(True, "cpu")
+    assert stop_everywhere(True, "cpu")
     torch.distributed.init_process_group("gloo", f"file://{tmp_path / 'store'}", rank=0, world_size=1)
     try:
-        assert agreed(True, "cpu")
-        assert not agreed(False, "cpu")
+        assert stop_everywhere(True, "cpu")
+        assert not stop_everywhere(False, "cpu")
     finally:
         torch.distributed.destroy_process_group()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.training.penalties import Penalty, frechet_prior, stable_rank, tail_exponent, weighted_alpha
 
 MEASURES = (tail_exponent, weighted_alpha, stable_rank, frechet_prior)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.spoiled import CONFIG
+from checkpoints.spoiled import CONFIG
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ class Interpreter:
 NEW = Interpreter("new")
 CORE = Interpreter("core", ("attnlaw.*", "altair", "scipy.stats", "vl_convert"))
 TWIN = Interpreter("twin", CORE.modules)
-LENS = Interpreter("lens", ("attnlaw.*", "attnlaw.forward", "transformers.models.gpt2.modeling_gpt2"))
+LENS = Interpreter(
+    "lens", ("attnlaw.*", "attnlaw.analysis.forward", "transformers.models.gpt2.modeling_gpt2")
+)
 
 
 @dataclass(frozen=True)

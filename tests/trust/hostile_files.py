@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from models.spoiled import QUERY, bert_state, write_good
+from checkpoints.spoiled import QUERY, bert_state, write_good
 from onnx import TensorProto, helper, numpy_helper
 from trust.attack import Attack, with_config
 

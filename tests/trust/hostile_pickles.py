@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from models.spoiled import QUERY, bert_state
+from checkpoints.spoiled import QUERY, bert_state
 from trust.attack import Attack, with_config
 
 SPRUNG = "sprung"  # the file that exists once an attack has run code

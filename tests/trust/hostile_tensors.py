@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from models.spoiled import QUERY, bert_state
+from checkpoints.spoiled import QUERY, bert_state
 from trust.attack import Attack, with_config
 
 FLOATS = 8 * 8 * 4  # bytes of a weight of 8 x 8 in float32

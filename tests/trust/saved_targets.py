@@ -14,9 +14,9 @@ import polars as pl
 from study.sample_verbs import study
 
 import attnlaw
-from attnlaw.report.charts import figures_of
-from attnlaw.report.labels import failures, same
-from attnlaw.report.page import rows_page
+from attnlaw.render.charts.draw import draw_all_figures
+from attnlaw.render.charts.labels import failure_sentence, shared_settings
+from attnlaw.render.pages.page import rows_page
 from attnlaw.report.read import read_saved
 from attnlaw.report.write import write_report
 from attnlaw.study import run, status
@@ -39,7 +39,7 @@ def _audit_files() -> dict[str, bytes]:
     rng = np.random.default_rng(0)
     weights = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
     with TemporaryDirectory() as folder:
-        attnlaw.audit(weights, heads=2, name="one").fitted().save(folder)
+        attnlaw.audit(weights, heads=2, name="one").with_fits().save(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
@@ -179,9 +179,15 @@ def draw_study(folder: Path) -> None:
     """A report without the drawings themselves, which take most of its time."""
     found = read_saved(folder)
     assert found.rows is not None
-    for figure in figures_of(found.sources):
+    for figure in draw_all_figures(found.sources):
         figure.draw().to_dict(validate=False)
-    rows_page("Rows", f"{failures(found.rows)} {same(found.rows, ())}", [], found.rows, found.verbs)
+    rows_page(
+        "Rows",
+        f"{failure_sentence(found.rows)} {shared_settings(found.rows, ())}",
+        [],
+        found.rows,
+        found.verbs,
+    )
 
 
 def write_study(folder: Path) -> None:

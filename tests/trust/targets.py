@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from models.spoiled import CONFIG, bert_state
+from checkpoints.spoiled import CONFIG, bert_state
 from safetensors.torch import save
 from trust import saved_targets as saved
 
-from attnlaw.base.errors import InputError
-from attnlaw.limits import GivenInputs
-from attnlaw.limits.gram_file import read_gram
-from attnlaw.models.families import known_families
-from attnlaw.models.families.read_toml import read_family
-from attnlaw.models.model import Model
-from attnlaw.models.open import open_model
+from attnlaw.checkpoints.families import known_families
+from attnlaw.checkpoints.families.read_toml import read_family
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.open import open_model
+from attnlaw.core.errors import InputError
 from attnlaw.study.file import read_study
+from attnlaw.theory.limit import GivenInputs
+from attnlaw.theory.limit.gram_file import read_gram
 
 LONGEST_LINE = 2500
 

@@ -14,9 +14,9 @@ import pytest
 from trust.command import GIGABYTE, run
 from trust.targets import TARGETS
 
-from attnlaw.base.errors import InputError
-from attnlaw.limits import GivenInputs
-from attnlaw.limits.gram_file import read_gram
+from attnlaw.core.errors import InputError
+from attnlaw.theory.limit import GivenInputs
+from attnlaw.theory.limit.gram_file import read_gram
 
 
 def npy(array: Any) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
-from models.spoiled import CONFIG, bert_state
+from checkpoints.spoiled import CONFIG, bert_state
 from safetensors.torch import save_file
 from trust.command import Outcome, run
 

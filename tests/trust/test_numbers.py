@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import attnlaw
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum

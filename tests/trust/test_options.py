@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from models.spoiled import CONFIG, bert_state, write_good
+from checkpoints.spoiled import CONFIG, bert_state, write_good
 from safetensors.torch import save_file
 from trust.command import GIGABYTE, run
 from trust.targets import ADAPTER, MAP

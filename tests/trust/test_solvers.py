@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlaw.base.errors import InputError
-from attnlaw.fits.fit import FITTERS, fit_law
-from attnlaw.laws.attention_matrix import AttentionMatrixLaw
-from attnlaw.laws.discrete import Discrete
-from attnlaw.laws.free_convolution import FreeConvolution
-from attnlaw.laws.head_null import HeadNull
-from attnlaw.laws.htmp import HighTemperatureMP
-from attnlaw.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.laws.semicircle import Semicircle
-from attnlaw.learning.problem import Problem, Target
-from attnlaw.learning.simulate import simulate
-from attnlaw.learning.state_evolution import state_evolution
-from attnlaw.limits import (
+from attnlaw.analysis.fit.fit import FITTERS, fit_law
+from attnlaw.core.errors import InputError
+from attnlaw.spectra.exact import matrix_spectrum
+from attnlaw.spectra.factored import product_spectrum
+from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw
+from attnlaw.theory.laws.discrete import Discrete
+from attnlaw.theory.laws.free_convolution import FreeConvolution
+from attnlaw.theory.laws.head_null import HeadNull
+from attnlaw.theory.laws.heavy_tailed import HighTemperatureMP
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.theory.laws.semicircle import Semicircle
+from attnlaw.theory.learn.problem import Problem, Target
+from attnlaw.theory.learn.simulate import simulate
+from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.theory.limit import (
     AttentionLayer,
     Depth,
     GivenInputs,
@@ -29,8 +31,6 @@ from attnlaw.limits import (
     compare_widths,
     output_law,
 )
-from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factored import product_spectrum
 
 STUDENTS = ("factorized", "direct", "bayes")
 EDGES: tuple[dict[str, float], ...] = (

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from models.spoiled import CONFIG, write_good
+from checkpoints.spoiled import CONFIG, write_good
 from trust.targets import ADAPTER, MAP, STUDIES, TARGETS
 
-from attnlaw.base.errors import InputError
-from attnlaw.models.open import open_model
+from attnlaw.checkpoints.open import open_model
+from attnlaw.core.errors import InputError
 
 HUGE = 10**400
 HEADS: tuple[Any, ...] = (
@@ -97,7 +97,7 @@ def test_a_depth_that_files_do_not_bound(tmp_path: Path) -> None:
 def test_scales_of_huge_blocks_take_no_memory(side: int, tmp_path: Path) -> None:
     """Blocks of 4 x 10^12 entries: each scale must not be written out so often."""
     import torch
-    from models.spoiled import QUERY, bert_state
+    from checkpoints.spoiled import QUERY, bert_state
     from safetensors.torch import save_file
     from trust.targets import read_everything
 

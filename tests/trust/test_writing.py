@@ -13,13 +13,13 @@ from unittest import mock
 
 import polars as pl
 import pytest
-from models.spoiled import CONFIG, bert_state
+from checkpoints.spoiled import CONFIG, bert_state
 from safetensors.torch import save_file
 from trust.command import Outcome, run
 
 import attnlaw
-from attnlaw.base.errors import InputError
 from attnlaw.command import main
+from attnlaw.core.errors import InputError
 from attnlaw.study import read_study
 from attnlaw.study import run as run_study
 
@@ -58,7 +58,7 @@ def one_line(outcome: Outcome, *parts: str) -> None:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models, and the audit of the first in `first`."""
     place = tmp_path_factory.mktemp("writing")
-    attnlaw.audit(checkpoint(place / "one"), jobs=1).fitted().save(place / "first")
+    attnlaw.audit(checkpoint(place / "one"), jobs=1).with_fits().save(place / "first")
     checkpoint(place / "two", scale=2.0)
     return place
 
@@ -73,7 +73,7 @@ def earlier(place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def later(place: Path) -> attnlaw.Audit:
-    return attnlaw.audit(place / "two", jobs=1).fitted()
+    return attnlaw.audit(place / "two", jobs=1).with_fits()
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:

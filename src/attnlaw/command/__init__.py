@@ -14,66 +14,68 @@ from io import TextIOWrapper
 from typing import Any, cast
 
 
-class Unprintable(Exception):
+class OutputClosed(Exception):
     """Standard output takes no more; without words where its reader, such as head, has seen enough."""
 
 
-class BadWords(Exception):
+class UsageError(Exception):
     """A bad setting in one line, as the command that was called spells it; exit status 2."""
 
 
-class Output:
+class GuardedOutput:
     """Standard output whose errors are told apart from those of files and connections."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return int(self._guarded(self._stream.write, text))
+        return int(self._call_stream(self._stream.write, text))
 
     def flush(self) -> None:
-        self._guarded(self._stream.flush)
+        self._call_stream(self._stream.flush)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call_stream(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(*arguments)
         except BrokenPipeError:
-            raise Unprintable from None
+            raise OutputClosed from None
         except OSError as error:
             told = f"standard output cannot be written ({error.strerror}); give it another place"
-            raise Unprintable(told) from error
+            raise OutputClosed(told) from error
 
 
 def main() -> None:
     """Run `attnlaw`; bad input, and what the system refuses, end in one line and an exit status."""
     # Small matrices take longer in several threads, and large ones are measured in threads of their own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from attnlaw.base.errors import InputError
+    from attnlaw.core.errors import InputError
 
     prepare_streams()
     try:
         status = _run(sys.argv[1:])
         sys.stdout.flush()
-    except Unprintable as error:
+    except OutputClosed as error:
         # What is left in the buffer goes nowhere, so that the interpreter does not try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _end(str(error), 1)
-    except BadWords as error:
-        _end(str(error), 2)
+        _exit_with_message(str(error), 1)
+    except UsageError as error:
+        _exit_with_message(str(error), 2)
     except InputError as error:
-        _end(str(error), 1)
+        _exit_with_message(str(error), 1)
     except KeyboardInterrupt:
-        _end("stopped", 130)
+        _exit_with_message("stopped", 130)
     except MemoryError as error:
-        _end(f"this does not fit into memory ({error or 'no size given'}); choose smaller sizes", 1)
+        _exit_with_message(
+            f"this does not fit into memory ({error or 'no size given'}); choose smaller sizes", 1
+        )
     except OSError as error:
         told = f"the system refused something ({error!r}); try again"
         if error.filename is not None:
             told = f"{error.filename}: {error.strerror}; give another path"
-        _end(str(InputError(told)), 1)
+        _exit_with_message(str(InputError(told)), 1)
     else:
         sys.exit(status)
 
@@ -83,12 +85,12 @@ def prepare_streams() -> None:
     if sys.stderr is None:  # closed: there is nowhere to say anything
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:
-        _end("standard output is closed; give it another place, such as /dev/null", 1)
+        _exit_with_message("standard output is closed; give it another place, such as /dev/null", 1)
     # A terminal that cannot show a bar or a Greek letter gets a question mark, not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.stdout = cast(TextIOWrapper, Output(sys.stdout))
+    sys.stdout = cast(TextIOWrapper, GuardedOutput(sys.stdout))
     # On a screen of width 0, as some terminals tell it, nothing could be shown: it counts as not told.
     if not os.environ.get("COLUMNS", "0").strip("0"):
         os.environ.pop("COLUMNS", None)
@@ -105,7 +107,7 @@ def _run(words: list[str]) -> int:
     return run(words)
 
 
-def _end(line: str, status: int) -> None:
+def _exit_with_message(line: str, status: int) -> None:
     if line:
         print(f"attnlaw: {line}", file=sys.stderr)  # noqa: T201 (rich is not needed for one line)
     sys.exit(status)

@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
 
-from attnlaw.base.errors import BadSetting, as_option
-from attnlaw.base.public import MOVED
-from attnlaw.base.settings import Declared, Settings, declared
-from attnlaw.command import BadWords
-from attnlaw.command.perform import perform, read_words, shown_by
-from attnlaw.verbs import VERBS, verb
+from attnlaw.command import UsageError
+from attnlaw.command.execute import output_options, parse_words, run_command
+from attnlaw.core.errors import BadSetting, as_option
+from attnlaw.core.lazy import MOVED
+from attnlaw.core.settings import SettingField, Settings, setting_fields
+from attnlaw.verbs import VERBS, find_verb
 
 PLAIN: Literal["plaintext"] = "plaintext"  # without markup it starts a third faster
 METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
 # Commands over what verbs wrote; each is a module of this room with COMMANDS: name -> (settings, function).
-OVER_VERBS = {
+OTHER_COMMANDS = {
     "study": ("attnlaw.command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
     "reproduce": (
         "attnlaw.command.reproduce",
@@ -50,7 +50,7 @@ def run(words: list[str]) -> int:
     )
     asked = "--install-completion" in words[:1]
     called = next((word for word in words if not word.startswith("-")), None)
-    for place, (name, (module, line)) in enumerate((VERBS | OVER_VERBS).items()):
+    for place, (name, (module, line)) in enumerate((VERBS | OTHER_COMMANDS).items()):
         wanted = asked or name == called
         made = _command(name, module) if wanted else App(name=name, help=line, help_format=PLAIN)
         made.sort_key = place
@@ -60,16 +60,18 @@ def run(words: list[str]) -> int:
     try:
         status = app(words or ["--help"], exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        from attnlaw.command.console import say
+        from attnlaw.render.terminal.console import print_message
 
         options = [f"{called} {word.partition('=')[0]}" for word in words]
         moved = [f"{option} is now {MOVED[option]}" for option in options if option in MOVED]
-        say(f"attnlaw: {' '.join((*moved, _told(error))[0].replace(chr(34), '').split())}")
+        print_message(
+            f"attnlaw: {' '.join((*moved, _parse_error_text(error))[0].replace(chr(34), '').split())}"
+        )
         return 2
     return status if isinstance(status, int) else 0
 
 
-def _told(error: CycloptsError) -> str:
+def _parse_error_text(error: CycloptsError) -> str:
     """What the library has to say; of a word too many, what to do with it."""
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         joined = "several values of one are joined by commas, such as a,b"
@@ -80,30 +82,36 @@ def _told(error: CycloptsError) -> str:
 def _command(name: str, module: str) -> App:
     """The command of a verb, or the commands over verbs that a module of this room declares."""
     if name in VERBS:
-        one = verb(name)
-        known = declared(one.settings) | declared(shown_by(name))
-        if one.beside is not None:  # what it must be given plays a part only where it is given
-            more = declared(one.beside.settings).items()
+        one = find_verb(name)
+        known = setting_fields(one.settings) | setting_fields(output_options(name))
+        if one.simulation is not None:  # what it must be given plays a part only where it is given
+            more = setting_fields(one.simulation.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known
-        return _app(name, one.settings, known, lambda given: perform(one, given))
+        return _build_command(name, one.settings, known, lambda given: run_command(one, given))
     from importlib import import_module
 
     commands = import_module(module).COMMANDS
     if list(commands) == [name]:
         settings, function = commands[name]
-        return _app(name, settings, declared(settings), _of(settings, name, function))
-    group = App(name=name, help=OVER_VERBS[name][1], help_format=PLAIN)
+        return _build_command(
+            name, settings, setting_fields(settings), _settings_body(settings, name, function)
+        )
+    group = App(name=name, help=OTHER_COMMANDS[name][1], help_format=PLAIN)
     for part, (settings, function) in commands.items():
-        group.command(_app(part, settings, declared(settings), _of(settings, f"{name} {part}", function)))
+        group.command(
+            _build_command(
+                part, settings, setting_fields(settings), _settings_body(settings, f"{name} {part}", function)
+            )
+        )
     return group
 
 
-def _of(settings: type[Settings], name: str, function: Callable[[Any], int]) -> Body:
+def _settings_body(settings: type[Settings], name: str, function: Callable[[Any], int]) -> Body:
     """A body that makes the record of what was given."""
-    return lambda given: function(settings.of(read_words(declared(settings), given), name))
+    return lambda given: function(settings.parse(parse_words(setting_fields(settings), given), name))
 
 
-def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], body: Body) -> App:
+def _build_command(name: str, settings: type[Settings], known: Mapping[str, SettingField], body: Body) -> App:
     """A command whose options are declared settings; its body gets the words that were given."""
     places = [one for one in known.values() if one.rule.positional]
 
@@ -115,45 +123,45 @@ def _app(name: str, settings: type[Settings], known: Mapping[str, Declared], bod
             return body(given)
         except BadSetting as error:
             called = {place.name: place.rule.metavar or place.name.upper() for place in places}
-            raise BadWords(error.told(as_option, words=called)) from error
+            raise UsageError(error.message(as_option, words=called)) from error
 
     panels = dict.fromkeys(one.rule.panel for one in known.values())
     groups = {panel: Group.create_ordered(panel) for panel in panels}
     parameters = [_parameter(one, groups[one.rule.panel]) for one in known.values()]
     parameters.sort(key=lambda parameter: parameter.kind)
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    made = App(name=name, help=_flowing(settings.__doc__), help_format=PLAIN)
-    if any(one.default is None for one in places):  # left to itself the library calls it ARGS
-        words = " ".join(f"[{one.rule.metavar}{'...' if _is_list(one) else ''}]" for one in places)
+    made = App(name=name, help=_reflow(settings.__doc__), help_format=PLAIN)
+    if any(place.default is None for place in places):  # left to itself the library calls it ARGS
+        words = " ".join(f"[{place.rule.metavar}{'...' if _is_list(place) else ''}]" for place in places)
         made.usage = f"Usage: attnlaw {name} [OPTIONS] {words}"
     made.default(call)
     return made
 
 
-def _is_list(one: Declared) -> bool:
-    return one.rule.many or tuple[str, ...] in one.kinds
+def _is_list(one: SettingField) -> bool:
+    return one.rule.sweepable or tuple[str, ...] in one.types
 
 
-def _flowing(text: str | None) -> str:
+def _reflow(text: str | None) -> str:
     """A docstring whose lines break where the terminal ends, not where the source does.
 
     Paragraphs and lines such as `name: what it means` stay apart.
 
-    >>> _flowing("One\\nsentence.\\n\\nrandom: noise\\nlearned: a law")
+    >>> _reflow("One\\nsentence.\\n\\nrandom: noise\\nlearned: a law")
     'One sentence.\\n\\nrandom: noise\\nlearned: a law'
     """
     return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", inspect.cleandoc(text or ""))
 
 
-def _parameter(one: Declared, group: Group) -> inspect.Parameter:
-    rule, flag = one.rule, one.kinds == (bool,)
-    default = ",".join(map(str, rule.cases)) if rule.cases else one.default
-    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.many and one.is_number else ""]
+def _parameter(one: SettingField, group: Group) -> inspect.Parameter:
+    rule, flag = one.rule, one.types == (bool,)
+    default = ",".join(map(str, rule.default_sweep)) if rule.default_sweep else one.default
+    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.sweepable and one.is_number else ""]
     shown = Parameter(
         name=None if rule.positional else as_option(one.name),
         help=" ".join(filter(None, words)),
         group=group,
-        metavar=rule.metavar or "|".join(rule.choices or ()) or METAVARS.get(one.kinds[0]),
+        metavar=rule.metavar or "|".join(rule.choices or ()) or METAVARS.get(one.types[0]),
         show_default=not (flag or default in (None, MISSING)),
         required=default is MISSING,
         negative=(),
@@ -165,7 +173,7 @@ def _parameter(one: Declared, group: Group) -> inspect.Parameter:
         if default is MISSING or kind is inspect.Parameter.VAR_POSITIONAL:
             return inspect.Parameter(name, kind, annotation=Annotated[str, shown])
         return inspect.Parameter(name, kind, annotation=Annotated[str | None, shown], default=default)
-    hint: Any = Annotated[bool if flag else list[str] if rule.repeats else str, shown]
+    hint: Any = Annotated[bool if flag else list[str] if rule.repeatable else str, shown]
     if default is MISSING:
         default = inspect.Parameter.empty
     elif not flag and default is not None:

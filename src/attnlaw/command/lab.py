@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import webbrowser
 
-from attnlaw.base.errors import InputError
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.verbs import VERBS
 
 
-@settings
+@settings_dataclass
 class Lab(Settings):
     """Theory under sliders, in a browser, on this machine alone; Ctrl-C ends it. Needs the extra lab.
 
@@ -22,27 +22,27 @@ class Lab(Settings):
         "learn", "The verb whose page is opened.", positional=True, metavar="PAGE", choices=VERBS
     )
     path: str | None = setting(
-        None, "What the verb is to look at.", positional=True, file=True, metavar="PATH"
+        None, "What the verb is to look at.", positional=True, is_path=True, metavar="PATH"
     )
-    port: int | None = setting(None, "The port, else one that is free.", least=1, most=65535)
+    port: int | None = setting(None, "The port, else one that is free.", minimum=1, maximum=65535)
     no_browser: bool = setting(False, "Print the address and open nothing.")
 
 
-def lab(asked: Lab) -> int:
-    from attnlaw.command.console import say
+def lab(options: Lab) -> int:
+    from attnlaw.render.terminal.console import print_message
 
     if importlib.util.find_spec("marimo") is None:
         raise InputError("the lab needs marimo; install it with: pip install 'attnlaw[lab]'")
     from attnlaw.lab.serve import require_path, serve
 
-    require_path(asked.page, asked.path)
+    require_path(options.page, options.path)
 
     def ready(address: str) -> None:
-        say(f"the lab is at {address} (Ctrl-C ends it)")
-        if not asked.no_browser and has_browser():
+        print_message(f"the lab is at {address} (Ctrl-C ends it)")
+        if not options.no_browser and has_browser():
             webbrowser.open(address)
 
-    serve(asked.page, asked.path, asked.port, ready)
+    serve(options.page, options.path, options.port, ready)
     return 0
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnlaw.base.charts import ENDINGS
-from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.command.perform import require_named
+from attnlaw.core.chart_specs import ENDINGS
+from attnlaw.core.output_options import require_directory_name
+from attnlaw.core.settings import Settings, setting, settings_dataclass
 
 
-@settings
+@settings_dataclass
 class Report(Settings):
     """Write report.html from saved rows, several runs side by side; nothing is computed anew.
 
@@ -27,18 +27,18 @@ class Report(Settings):
     )
 
     def check(self) -> None:
-        require_named(self.out, *self.directories)
+        require_directory_name(self.out, *self.directories)
 
 
-def report(asked: Report) -> int:
-    from attnlaw.command.console import say
+def report(options: Report) -> int:
+    from attnlaw.render.terminal.console import print_message
     from attnlaw.report.write import write_files
 
-    out = None if asked.out is None else Path(asked.out)
-    page, *drawn = write_files([Path(name) for name in asked.directories], out, asked.figures)
+    out = None if options.out is None else Path(options.out)
+    page, *drawn = write_files([Path(name) for name in options.directories], out, options.figures)
     names = ", ".join(figure.name for figure in drawn)
     also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures: its rows allow none"
-    say(f"wrote {page}{also if asked.figures else ''}")
+    print_message(f"wrote {page}{also if options.figures else ''}")
     return 0
 
 

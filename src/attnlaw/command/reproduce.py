@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import ENDINGS
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.base.estimate import Estimate, Outcome
-from attnlaw.base.settings import Settings, again, setting, settings
-from attnlaw.command.perform import require_named
-from attnlaw.study.papers import chosen
-from attnlaw.study.places import Place
+from attnlaw.core.chart_specs import ENDINGS
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.output_options import require_directory_name
+from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.study.backends import Backend
+from attnlaw.study.papers import find_figures
 
 if TYPE_CHECKING:
-    from attnlaw.study.papers import Figure, Paper
+    from attnlaw.study.papers import Paper, PaperFigure
 
 LIST = "list"
 TABLE = "published.csv"
 
 
-@settings
+@settings_dataclass
 class Reproduce(Settings):
     """A paper's figures by the studies that ship: run, drawn, and published numbers set beside ours.
 
@@ -39,24 +39,26 @@ class Reproduce(Settings):
         False, "Fewer draws and points, no large figures: under two minutes for each paper."
     )
     figures: str = setting("pdf", "How figures are written.", choices=ENDINGS)
-    jobs: int | None = again(Place, "jobs", help="Workers of a local Dask cluster; in process without.")
+    jobs: int | None = setting_like(
+        Backend, "jobs", help="Workers of a local Dask cluster; in process without."
+    )
     json: bool = setting(False, "Print JSON and nothing else.")
 
     def check(self) -> None:
-        require_named(self.out)
+        require_directory_name(self.out)
         if self.name is None or self.name == LIST:
             return
-        chosen(self.name)
+        find_figures(self.name)
         if self.out is None:
             raise BadSetting("out", "is missing")
 
 
 @dataclass(frozen=True)
-class Reproduced:
+class FigureRun:
     """A figure that was run: its lines of comparison, how it ended, and what to say."""
 
     paper: Paper
-    figure: Figure
+    figure: PaperFigure
     lines: list[dict[str, Any]]
     status: str
     remark: str | None
@@ -85,31 +87,33 @@ class Reproduced:
         }
 
 
-def reproduce(asked: Reproduce) -> int:
-    from attnlaw.command.console import output, print_json, say
+def reproduce(options: Reproduce) -> int:
+    from attnlaw.render.terminal.console import output, print_json, print_message
 
-    if asked.name in (None, LIST) or asked.out is None:
-        return _list(asked.json)
-    done: list[Reproduced] = []
-    for paper, figure in chosen(str(asked.name)):
-        if asked.quick and figure.large and asked.name == paper.arxiv:
-            say(f"{figure.study}: left out of a quick run; attnlaw reproduce {figure.study} --out DIR has it")
+    if options.name in (None, LIST) or options.out is None:
+        return _list(options.json)
+    done: list[FigureRun] = []
+    for paper, figure in find_figures(str(options.name)):
+        if options.quick and figure.large and options.name == paper.arxiv:
+            print_message(
+                f"{figure.study}: left out of a quick run; attnlaw reproduce {figure.study} --out DIR has it"
+            )
             continue
-        found = _reproduced(paper, figure, asked)
+        found = _run_figure(paper, figure, options)
         done.append(found)
-        if not asked.json:
+        if not options.json:
             _show(found, output)
         if found.remark:
-            say(f"{figure.study}: {found.remark}")
+            print_message(f"{figure.study}: {found.remark}")
         if found.status == STOPPED:
             break
-    _write_table(done, Path(asked.out))
-    if asked.json:
-        print_json([found.describe(asked.quick) for found in done])
+    _write_table(done, Path(options.out))
+    if options.json:
+        print_json([found.describe(options.quick) for found in done])
     elif any(found.lines for found in done):
-        say(f"wrote {Path(asked.out) / TABLE}")
+        print_message(f"wrote {Path(options.out) / TABLE}")
     for words in dict.fromkeys(found.paper.numbers for found in done if found.paper.numbers):
-        say(f"{done[0].paper.arxiv}: {words}")
+        print_message(f"{done[0].paper.arxiv}: {words}")
     if any(found.status == STOPPED for found in done):
         return 130
     return 1 if any(found.status == Outcome.FAILED for found in done) else 0
@@ -119,47 +123,47 @@ STOPPED = "stopped"
 COMMANDS = {"reproduce": (Reproduce, reproduce)}
 
 
-def _reproduced(paper: Paper, figure: Figure, asked: Reproduce) -> Reproduced:
+def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce) -> FigureRun:
     """Run the study of a figure, draw it, and compare; what cannot be read ends as a remark."""
     import polars as pl
 
-    from attnlaw.base.results import STUDY_ROWS
-    from attnlaw.command.console import progress
-    from attnlaw.report.beside import beside_figures
-    from attnlaw.report.paper import save_figures
+    from attnlaw.core.result_files import STUDY_ROWS
+    from attnlaw.render.charts.paper import save_figures
+    from attnlaw.render.charts.published import published_figures
+    from attnlaw.render.terminal.console import progress
     from attnlaw.report.write import write_files
     from attnlaw.study import read_study, run
-    from attnlaw.study.compared import compare
+    from attnlaw.study.published_numbers import compare
 
-    assert asked.out is not None
-    folder = Path(asked.out) / figure.study
+    assert options.out is not None
+    folder = Path(options.out) / figure.study
     needs = f"; it needs {figure.needs}" if figure.needs else ""
     try:
-        study = read_study(figure.study, quick=asked.quick)
+        study = read_study(figure.study, quick=options.quick)
         with progress(f"{paper.arxiv} {figure.study}") as shown:
-            standing = run(study, folder, Place(jobs=asked.jobs), retry_failed=True, progress=shown)
+            standing = run(study, folder, Backend(jobs=options.jobs), retry_failed=True, progress=shown)
     except InputError as error:
-        return Reproduced(paper, figure, [], str(Outcome.FAILED), f"{error}{needs}")
+        return FigureRun(paper, figure, [], str(Outcome.FAILED), f"{error}{needs}")
     rows = pl.read_parquet(folder / STUDY_ROWS)
-    drawn = [name for name, verb in study.verbs.items() if verb.draws]
+    drawn = [name for name, verb in study.verbs.items() if verb.is_random]
     lines = compare(paper.arxiv, figure.study, rows, drawn)
-    write_files([folder], figures=asked.figures)
+    write_files([folder], figures=options.figures)
     verb = next(iter(study.verbs.values()))
-    save_figures(beside_figures(lines, verb.label), folder / "figures", asked.figures)
+    save_figures(published_figures(lines, verb.label), folder / "figures", options.figures)
     status, remark = str(Outcome.DONE), None
     if standing.stopped:
         status, remark = STOPPED, "stopped; every finished row is kept, the same command goes on"
     elif standing.failures:
         first = standing.failures[0].error
         status, remark = str(Outcome.FAILED), f"{len(standing.failures)} tasks failed: {first}{needs}"
-    return Reproduced(paper, figure, lines, status, remark, standing.tasks, standing.seconds)
+    return FigureRun(paper, figure, lines, status, remark, standing.tasks, standing.seconds)
 
 
-def _show(found: Reproduced, console: Any) -> None:
+def _show(found: FigureRun, console: Any) -> None:
     """The figure's numbers beside ours."""
     from rich.text import Text
 
-    from attnlaw.command.console import column_table, print_table
+    from attnlaw.render.terminal.console import column_table, print_table
 
     title = f"{found.paper.arxiv} {found.figure.study}: {found.figure.about}"
     console.print(Text(title, style="bold"))
@@ -203,9 +207,9 @@ def _list(json: bool) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from attnlaw.command.console import output, print_json
-    from attnlaw.study.compared import numbers
+    from attnlaw.render.terminal.console import output, print_json
     from attnlaw.study.papers import PAPERS
+    from attnlaw.study.published_numbers import published_lines
 
     told = [
         {
@@ -213,7 +217,7 @@ def _list(json: bool) -> int:
             "title": paper.title,
             "figure": figure.study,
             "about": figure.about,
-            "numbers": len(numbers(figure.study)),
+            "numbers": len(published_lines(figure.study)),
             "needs": figure.needs or None,
         }
         for paper in PAPERS
@@ -234,14 +238,14 @@ def _list(json: bool) -> int:
     return 0
 
 
-def _write_table(done: Sequence[Reproduced], out: Path) -> None:
-    from attnlaw.base.files import replace_all
-    from attnlaw.base.tables import table_of
-    from attnlaw.study.compared import COMPARISON
+def _write_table(done: Sequence[FigureRun], out: Path) -> None:
+    from attnlaw.core.files import write_all
+    from attnlaw.core.tables import quantity_frame
+    from attnlaw.study.published_numbers import COMPARISON
 
-    table = table_of(COMPARISON, (line for found in done for line in found.lines))
+    table = quantity_frame(COMPARISON, (line for found in done for line in found.lines))
     if table.height:
-        replace_all({out / TABLE: table.write_csv().encode()})
+        write_all({out / TABLE: table.write_csv().encode()})
 
 
 def _plain(line: dict[str, Any]) -> dict[str, Any]:

@@ -7,20 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.settings import Settings, again, setting, settings
-from attnlaw.command.perform import require_named
 from attnlaw.command.report import Report, report
-from attnlaw.study.places import Place
+from attnlaw.core.output_options import require_directory_name
+from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.study.backends import Backend
 
 if TYPE_CHECKING:
     from attnlaw.study.file import Study
-    from attnlaw.study.run import Cost, Standing
+    from attnlaw.study.run import Cost, StudyStatus
 
 STOPPED = 130  # the exit status of what Ctrl-C ended
 
 
-@settings
-class Stored(Settings):
+@settings_dataclass
+class StudyLocation(Settings):
     """A study file and the directory of its rows."""
 
     file: str = setting(
@@ -29,7 +29,7 @@ class Stored(Settings):
     out: str = setting(help="Where the store and the rows are.", metavar="DIR")
 
     def check(self) -> None:
-        require_named(self.out)
+        require_directory_name(self.out)
 
     def read(self) -> Study:
         from attnlaw.study.file import read_study
@@ -37,7 +37,7 @@ class Stored(Settings):
         return read_study(self.file)
 
 
-@settings
+@settings_dataclass
 class List(Settings):
     """The studies that come with attnlaw: what each is about, of how many tasks, and its paper.
 
@@ -47,7 +47,7 @@ class List(Settings):
     json: bool = setting(False, "Print JSON and nothing else.")
 
 
-@settings
+@settings_dataclass
 class New(Settings):
     """Print a study file to fill in: every key of a verb with its meaning, what it may be, and its default.
 
@@ -57,23 +57,23 @@ class New(Settings):
     verb: str = setting(help="A verb, also one of studies alone.", positional=True, metavar="VERB")
 
 
-@settings
-class Computed(Stored, Place):
+@settings_dataclass
+class StudyRunSettings(StudyLocation, Backend):
     """What `run` and `resume` share: where the tasks are computed."""
 
     json: bool = setting(False, "Print JSON and nothing else.")
 
     def check(self) -> None:
-        Stored.check(self)
-        Place.check(self)
+        StudyLocation.check(self)
+        Backend.check(self)
 
     @property
-    def place(self) -> Place:
-        return Place(jobs=self.jobs, dask=self.dask, slurm=self.slurm)
+    def place(self) -> Backend:
+        return Backend(jobs=self.jobs, dask=self.dask, slurm=self.slurm)
 
 
-@settings
-class Run(Computed):
+@settings_dataclass
+class Run(StudyRunSettings):
     """Compute what is missing of a study and export its rows to DIR/rows.
 
     The same from Python: attnlaw.study.run(read_study(FILE), DIR, Place(jobs=...), force=...), and for
@@ -81,13 +81,13 @@ class Run(Computed):
     """
 
     force: bool = setting(False, "Compute everything anew.")
-    figures: str | None = again(
+    figures: str | None = setting_like(
         Report, "figures", help="Also write report.html, and every chart to figures/."
     )
 
 
-@settings
-class Resume(Computed):
+@settings_dataclass
+class Resume(StudyRunSettings):
     """Go on with a study that was stopped or killed: only what is missing is computed.
 
     The same from Python: attnlaw.study.resume(read_study(FILE), DIR, Place(...), retry_failed=...)
@@ -96,8 +96,8 @@ class Resume(Computed):
     failed: bool = setting(False, "Also try what failed once more.")
 
 
-@settings
-class Status(Stored):
+@settings_dataclass
+class Status(StudyLocation):
     """How far a study has come, also while it runs.
 
     The same from Python: attnlaw.study.status(read_study(FILE), DIR)
@@ -106,8 +106,8 @@ class Status(Stored):
     json: bool = setting(False, "Print JSON and nothing else.")
 
 
-@settings
-class Export(Stored):
+@settings_dataclass
+class Export(StudyLocation):
     """Write the finished rows to DIR/rows and the tables to DIR/tables, also while the study runs.
 
     The same from Python: attnlaw.study.export.export(read_study(FILE), store)
@@ -118,12 +118,17 @@ def list_shipped(asked: List) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    from attnlaw.command.console import output, print_json
+    from attnlaw.render.terminal.console import output, print_json
     from attnlaw.study.file import read_study
-    from attnlaw.study.shipped import about, shipped_studies
+    from attnlaw.study.shipped import shipped_studies, study_description
 
     found: list[dict[str, Any]] = [
-        {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about(study.path)}
+        {
+            "study": name,
+            "tasks": len(study.tasks),
+            "verbs": list(study.verbs),
+            "about": study_description(study.path),
+        }
         for name in shipped_studies()
         for study in (read_study(name),)
     ]
@@ -143,9 +148,9 @@ def new(asked: New) -> int:
     import sys
 
     from attnlaw.study.template import template
-    from attnlaw.verbs import verb
+    from attnlaw.verbs import find_verb
 
-    sys.stdout.write(template(verb(asked.verb)))
+    sys.stdout.write(template(find_verb(asked.verb)))
     return 0
 
 
@@ -167,19 +172,19 @@ def resume(asked: Resume) -> int:
 def status(asked: Status) -> int:
     from attnlaw.study.run import status
 
-    _tell(status(asked.read(), asked.out), asked, asked.json)
+    _print_status(status(asked.read(), asked.out), asked, asked.json)
     return 0
 
 
 def export(asked: Export) -> int:
-    from attnlaw.command.console import say
+    from attnlaw.render.terminal.console import print_message
     from attnlaw.study.export import export
     from attnlaw.study.store import open_store
 
     study = asked.read()
     with open_store(asked.out) as store:
         written = export(study, store)
-    say(f"wrote {written}")
+    print_message(f"wrote {written}")
     return 0
 
 
@@ -193,37 +198,37 @@ COMMANDS = {
 }
 
 
-def _compute(function: Callable[..., Standing], asked: Computed, **options: bool) -> int:
-    from attnlaw.command.console import progress, say
+def _compute(function: Callable[..., StudyStatus], run_settings: StudyRunSettings, **options: bool) -> int:
+    from attnlaw.render.terminal.console import print_message, progress
 
-    study, place = asked.read(), asked.place
-    with progress(f"study {Path(asked.file).name}") as shown:
+    study, place = run_settings.read(), run_settings.place
+    with progress(f"study {Path(run_settings.file).name}") as shown:
         standing = function(
             study,
-            asked.out,
+            run_settings.out,
             place,
-            announce=lambda cost: say(_told(cost)),
+            announce=lambda cost: print_message(_cost_line(cost)),
             progress=shown,
             **options,
         )
-    _tell(standing, asked, asked.json)
+    _print_status(standing, run_settings, run_settings.json)
     return STOPPED if standing.stopped else 1 if standing.failures else 0
 
 
-def _told(cost: Cost) -> str:
+def _cost_line(cost: Cost) -> str:
     """What a run will cost, in a line."""
     tasks = f"{cost.tasks} task{'s' if cost.tasks > 1 else ''} to compute"
     if cost.first is None or cost.seconds is None:
         return f"{tasks}; the first one failed, so there is no estimate of the time"
     workers = f"{cost.workers} worker{'s' if cost.workers > 1 else ''}"
-    first, whole = time_told(cost.first), time_told(cost.seconds)
+    first, whole = format_duration(cost.first), format_duration(cost.seconds)
     return f"{tasks}; the first took {first}, all take about {whole} on {workers}"
 
 
-def time_told(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds as a person says them.
 
-    >>> [time_told(seconds) for seconds in (0.0123, 3.21, 150.0, 9000.0, 400000.0)]
+    >>> [format_duration(seconds) for seconds in (0.0123, 3.21, 150.0, 9000.0, 400000.0)]
     ['12 ms', '3.2 s', '2.5 min', '2.5 h', '4.6 days']
     """
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
@@ -232,25 +237,27 @@ def time_told(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1g} ms"
 
 
-def _tell(standing: Standing, asked: Any, json: bool) -> None:
+def _print_status(study_status: StudyStatus, location: Any, json: bool) -> None:
     """Where the study stands, what failed, and what to do next."""
-    from attnlaw.command.console import output, print_json, say
-    from attnlaw.study.run import reasons
+    from attnlaw.render.terminal.console import output, print_json, print_message
+    from attnlaw.study.run import failure_lines
 
     if json:
-        print_json(standing.describe())
+        print_json(study_status.describe())
         return
-    state = ", a run is at work" if standing.running else ""
-    failed = f", {len(standing.failures)} failed" if standing.failures else ""
-    missing = f", {standing.missing} missing" if standing.missing else ""
-    output.print(f"{standing.done} of {standing.tasks} tasks done{failed}{missing}{state}", soft_wrap=True)
-    again = f"attnlaw study resume {shlex.quote(asked.file)} --out {shlex.quote(asked.out)}"
-    lines = reasons(standing.failures)
-    if standing.failures:
+    state = ", a run is at work" if study_status.running else ""
+    failed = f", {len(study_status.failures)} failed" if study_status.failures else ""
+    missing = f", {study_status.missing} missing" if study_status.missing else ""
+    output.print(
+        f"{study_status.done} of {study_status.tasks} tasks done{failed}{missing}{state}", soft_wrap=True
+    )
+    again = f"attnlaw study resume {shlex.quote(location.file)} --out {shlex.quote(location.out)}"
+    lines = failure_lines(study_status.failures)
+    if study_status.failures:
         lines.append(f"the failed rows carry their error; retry them with: {again} --failed")
-    if standing.stopped:
+    if study_status.stopped:
         lines.append(f"stopped; every finished row is kept; go on with: {again}")
-    elif standing.missing and not standing.running:
+    elif study_status.missing and not study_status.running:
         lines.append(f"go on with: {again}")
     for line in lines:
-        say(line)
+        print_message(line)

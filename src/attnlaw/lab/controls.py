@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from typing import Any
 
-from attnlaw.base.settings import Declared, Settings, declared
+from attnlaw.core.settings import SettingField, Settings, setting_fields
 
-STEPS = 100  # of a slider between its ends, at most
+MOST_SLIDER_STEPS = 100  # of a slider between its ends, at most
 PER_DECADE = 25  # of a slider whose ends are far apart
-FAR = 50.0  # high over low from which steps are even in the logarithm
+LOG_STEPS_FROM_RATIO = 50.0  # high over low from which steps are even in the logarithm
 DIGITS = 3
 
 
@@ -34,56 +34,60 @@ class Control:
     optional: bool = False
 
 
-def controls(settings: type[Settings], but: tuple[str, ...] = ()) -> list[Control]:
+def build_controls(settings: type[Settings], excluded: tuple[str, ...] = ()) -> list[Control]:
     """The controls of a record of settings, in its order, without those of some names."""
-    known = declared(settings)
-    return [control(one) for name, one in known.items() if name not in but and not one.rule.local]
+    known = setting_fields(settings)
+    return [
+        build_control(one)
+        for name, one in known.items()
+        if name not in excluded and not one.rule.machine_only
+    ]
 
 
-def control(one: Declared) -> Control:
+def build_control(one: SettingField) -> Control:
     """The control of a setting."""
-    kind = next(kind for kind, fits in KINDS.items() if fits(one))
+    kind = next(kind for kind, fits in CONTROL_KINDS.items() if fits(one))
     optional = one.default is None
-    value = _start(one)
+    value = _initial_value(one)
     common = (one.name, one.label, one.rule.help, one.rule.panel, kind)
     if kind == "slider":
         steps = slider_steps(one)
-        return Control(*common, _nearest(steps, value), tuple(steps), optional=optional)
+        return Control(*common, _nearest_step(steps, value), tuple(steps), optional=optional)
     return Control(*common, value, options=tuple(one.rule.choices or ()), optional=optional)
 
 
-KINDS: dict[str, Callable[[Declared], bool]] = {
-    "switch": lambda one: one.kinds == (bool,),
+CONTROL_KINDS: dict[str, Callable[[SettingField], bool]] = {
+    "switch": lambda one: one.types == (bool,),
     "choice": lambda one: one.rule.choices is not None,
-    "slider": lambda one: bool(one.kinds) and one.is_number,
+    "slider": lambda one: bool(one.types) and one.is_number,
     "text": lambda one: True,
 }
 
 
-def slider_steps(one: Declared) -> list[float]:
+def slider_steps(one: SettingField) -> list[float]:
     """The values that a slider takes, its start among them: even, or even in the logarithm.
 
-    >>> from attnlaw.base.settings import Setting
-    >>> share = Declared("p", Setting("", above=0, most=1), (float,), 0.5)
+    >>> from attnlaw.core.settings import SettingRule
+    >>> share = SettingField("p", SettingRule("", above=0, most=1), (float,), 0.5)
     >>> slider_steps(share)[:2], slider_steps(share)[-1], len(slider_steps(share))
     ([0.01, 0.02], 1.0, 100)
-    >>> slider_steps(Declared("n", Setting("", least=1), (int,), 100))[:3]
+    >>> slider_steps(SettingField("n", SettingRule("", least=1), (int,), 100))[:3]
     [10, 11, 12]
     """
-    low, high = _span(one)
-    if low > 0 and high / low >= FAR:
+    low, high = _slider_ends(one)
+    if low > 0 and high / low >= LOG_STEPS_FROM_RATIO:
         count = math.ceil(PER_DECADE * math.log10(high / low))
         values = [_rounded(low * (high / low) ** (i / count)) for i in range(count + 1)]
     else:
-        step = _round_step((high - low) / STEPS)
+        step = _round_step((high - low) / MOST_SLIDER_STEPS)
         inner = range(math.ceil(low / step), math.floor(high / step) + 1)
         values = [low, *(round(i * step, 12) for i in inner), high]
-    if float not in one.kinds:
+    if float not in one.types:
         values = [round(value) for value in values]
-    start = _start(one)
+    start = _initial_value(one)
     if isinstance(start, int | float) and math.isfinite(start):
         values.append(start)
-    above = one.rule.above
+    above = one.rule.greater_than
     steps: list[float] = []
     for value in dict.fromkeys(values):
         if above is None or value > above:
@@ -101,27 +105,31 @@ def _round_step(least: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
-def _span(one: Declared) -> tuple[float, float]:
+def _slider_ends(one: SettingField) -> tuple[float, float]:
     """The ends of a slider: those that are declared, else those of its bounds, else around its default."""
     rule = one.rule
-    if rule.usual is not None:
-        return rule.usual
-    start = _start(one)
+    if rule.slider_range is not None:
+        return rule.slider_range
+    start = _initial_value(one)
     middle = float(start) if isinstance(start, int | float) and math.isfinite(start) else 0.0
-    low = rule.least if rule.least is not None else rule.above
-    if low is not None and rule.most is not None and rule.most <= FAR * max(abs(low), 1.0):
-        return low, rule.most
-    around = (middle / 10, middle * 10) if middle > 0 else (0.0, 1.0 if float in one.kinds else 10.0)
-    return max(around[0], low or 0.0), min(around[1], rule.most or math.inf)
+    low = rule.minimum if rule.minimum is not None else rule.greater_than
+    if (
+        low is not None
+        and rule.maximum is not None
+        and rule.maximum <= LOG_STEPS_FROM_RATIO * max(abs(low), 1.0)
+    ):
+        return low, rule.maximum
+    around = (middle / 10, middle * 10) if middle > 0 else (0.0, 1.0 if float in one.types else 10.0)
+    return max(around[0], low or 0.0), min(around[1], rule.maximum or math.inf)
 
 
-def _start(one: Declared) -> Any:
-    if one.rule.lab is not None:
-        return one.rule.lab
+def _initial_value(one: SettingField) -> Any:
+    if one.rule.lab_default is not None:
+        return one.rule.lab_default
     return None if one.default is MISSING else one.default
 
 
-def _nearest(steps: list[float], value: Any) -> float:
+def _nearest_step(steps: list[float], value: Any) -> float:
     """The step where a slider stands at first: in the middle where nothing says another."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return steps[len(steps) // 2]

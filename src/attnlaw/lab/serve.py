@@ -9,16 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlaw.auditing.place import is_saved
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.lab.desk import pages, places
-from attnlaw.numerics.cores import switching_soon
-from attnlaw.verbs import verb
+from attnlaw.analysis.audit.spectrum_at import is_saved
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.lab.page_model import page_names, positional_settings
+from attnlaw.numerics.cores import short_switch_interval
+from attnlaw.verbs import find_verb
 
 HOST = "127.0.0.1"
 PAGES = Path(__file__).parent / "pages"
 # The page of any verb, and those that are a verb's own.
-ANY, OWN = "verb.py", {"audit": "audit.py"}
+DEFAULT_PAGE, CUSTOM_PAGES = "verb.py", {"audit": "audit.py"}
 SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", "lab.css"))
 
 
@@ -28,13 +28,13 @@ class Application:
     def __init__(self, page: str, path: str | None = None) -> None:
         import marimo
 
-        _look_for_plugins_once()
+        _cache_plugin_lookup()
         self.page, self.path = page, path
         self.apps: dict[str, Any] = {
-            name: marimo.create_asgi_app(quiet=True, include_code=False, html_head=_head())
-            .with_app(path=f"/{name}", root=str(PAGES / OWN.get(name, ANY)))
+            name: marimo.create_asgi_app(quiet=True, include_code=False, html_head=_html_head())
+            .with_app(path=f"/{name}", root=str(PAGES / CUSTOM_PAGES.get(name, DEFAULT_PAGE)))
             .build()
-            for name in dict.fromkeys([page, *pages()])
+            for name in dict.fromkeys([page, *page_names()])
         }
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -59,7 +59,7 @@ class Application:
                     await state.session_manager.shutdown()
 
 
-def _look_for_plugins_once() -> None:
+def _cache_plugin_lookup() -> None:
     """Have marimo read the metadata of installed packages once, not whenever cells run.
 
     It is marimo's own affair: a version that keeps it elsewhere is left as it is.
@@ -71,18 +71,18 @@ def _look_for_plugins_once() -> None:
             registry.get_entry_points = cache(registry.get_entry_points)
 
 
-def _head() -> str:
-    from attnlaw.report.page import colours
+def _html_head() -> str:
+    from attnlaw.render.pages.page import colour_css
 
     # Under a class of their own: marimo has variables of the same names.
-    own = colours().replace(":root", ".lab")
+    own = colour_css().replace(":root", ".lab")
     style = f"{own}\n{STYLE.read_text(encoding='utf-8')}"
     return f"<style>{style}</style><script>{SCRIPT.read_text(encoding='utf-8')}</script>"
 
 
 def require_path(page: str, path: str | None) -> None:
     """A `BadSetting` for a page that cannot be without a path, or has no use for one."""
-    needs = page not in pages()
+    needs = page not in page_names()
     if needs and path is None:
         remedy = f"attnlaw lab {page} {{path}}"
         raise BadSetting("path", f"is missing: the page of {page} looks at a file; {remedy}")
@@ -90,13 +90,13 @@ def require_path(page: str, path: str | None) -> None:
         return
     if not needs:
         raise BadSetting("path", f"the page of {page} looks at no file; leave it out", path)
-    one = verb(page)
-    if one.refuse is not None and not is_saved(path):
-        for case in one.cases({places(one)[0]: path}):
-            one.refuse(case)
+    one = find_verb(page)
+    if one.precheck is not None and not is_saved(path):
+        for case in one.cases({positional_settings(one)[0]: path}):
+            one.precheck(case)
 
 
-def listening(port: int | None) -> socket.socket:
+def open_socket(port: int | None) -> socket.socket:
     """A socket at the port, or at any that is free."""
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -108,7 +108,7 @@ def listening(port: int | None) -> socket.socket:
     return found
 
 
-def server(page: str, path: str | None, ready: Callable[[], None] = lambda: None) -> Any:
+def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:
     """A server of the pages, which calls `ready` once they answer; at its end it waits for no open page."""
     import uvicorn
 
@@ -117,7 +117,7 @@ def server(page: str, path: str | None, ready: Callable[[], None] = lambda: None
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            ready()
+            on_ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await app.close()
@@ -134,9 +134,9 @@ def server(page: str, path: str | None, ready: Callable[[], None] = lambda: None
     )
 
 
-def serve(page: str, path: str | None, port: int | None, ready: Callable[[str], None]) -> None:
+def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
     """Serve the pages until Ctrl-C; `ready` is told the address."""
-    place = listening(port)
+    place = open_socket(port)
     address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
-    with switching_soon():
-        server(page, path, lambda: ready(address)).run([place])
+    with short_switch_interval():
+        build_server(page, path, lambda: on_ready(address)).run([place])

@@ -5,29 +5,29 @@ from __future__ import annotations
 from threading import Event, Thread
 from typing import Any
 
-from attnlaw.base.errors import InputError
-from attnlaw.lab.states import State
+from attnlaw.core.errors import InputError
+from attnlaw.lab.state import State
 
 
-class Stopped(Exception):
+class TrainingStopped(Exception):
     """What the progress of a stopped simulation raises."""
 
 
 class Training:
     """The simulation of a state, in a thread of its own.
 
-    `found` are the results once `is_over`, None where it was stopped or failed; `error` says why it failed.
+    `results` are the results once `is_over`, None where it was stopped or failed; `error` says why it failed.
     """
 
     def __init__(self, state: State) -> None:
-        assert state.verb.beside is not None
-        self.state, self.verb = state, state.verb.beside
-        self.cases = state.beside_cases()
-        if self.verb.refuse is not None:
+        assert state.verb.simulation is not None
+        self.state, self.verb = state, state.verb.simulation
+        self.cases = state.simulation_cases()
+        if self.verb.precheck is not None:
             for case in self.cases:
-                self.verb.refuse(case)
+                self.verb.precheck(case)
         self.done, self.total = 0, 0
-        self.found: list[Any] | None = None
+        self.results: list[Any] | None = None
         self.error: str | None = None
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True)
@@ -48,25 +48,25 @@ class Training:
     @property
     def pairs(self) -> list[tuple[Any, Any]]:
         """The cases with their results."""
-        return list(zip(self.cases, self.found or [], strict=True))
+        return list(zip(self.cases, self.results or [], strict=True))
 
     def wait(self, seconds: float | None = None) -> None:
         self._thread.join(seconds)
 
-    def _tell(self, done: int, total: int) -> None:
+    def _report_progress(self, done: int, total: int) -> None:
         if self._stop.is_set():
-            raise Stopped
+            raise TrainingStopped
         self.done, self.total = done, total
 
     def _run(self) -> None:
         try:
             found = []
-            for one in self.verb.run(self.cases, self._tell):
+            for one in self.verb.run(self.cases, self._report_progress):
                 if isinstance(one, InputError):
                     raise one
                 found.append(one)
-            self.found = found
-        except Stopped:
+            self.results = found
+        except TrainingStopped:
             pass
         except InputError as error:
             self.error = str(error)

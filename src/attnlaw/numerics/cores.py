@@ -23,7 +23,7 @@ def usable_cores() -> int:
 
 
 @contextmanager
-def switching_soon() -> Iterator[None]:
+def short_switch_interval() -> Iterator[None]:
     """Inside, threads that come back from BLAS, or a page in hand, wait at most `SWITCH` for their turn.
 
     Python's own interval, 5 ms, is as long as what BLAS does for a head.

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attnlaw.base.estimate import Estimate
-from attnlaw.base.settings import require
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.settings import check_value
 
 
 def generators(seed: int, seeds: int) -> Iterator[np.random.Generator]:
     """One for each draw: the children of a seed, in order."""
-    count = require("seeds", seeds, int, least=1)
+    count = check_value("seeds", seeds, int, minimum=1)
     return (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(count))
 
 

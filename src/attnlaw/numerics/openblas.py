@@ -32,24 +32,24 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
-def blas(of: ctypes.CDLL, name: str, *arguments: Argument) -> None:
+def blas(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
     """Call a routine; arrays are those that Fortran expects, and may be overwritten."""
-    _routine(of, name)(*map(_passed, arguments), *_lengths(arguments))
+    _routine(dll, name)(*map(_by_reference, arguments), *_lengths(arguments))
 
 
-def lapack(of: ctypes.CDLL, name: str, *arguments: Argument) -> None:
+def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
     """Call a routine that ends with a status; a `LinAlgError` where that is not zero."""
     status = ctypes.c_int(0)
-    _routine(of, name)(*map(_passed, arguments), ctypes.byref(status), *_lengths(arguments))
+    _routine(dll, name)(*map(_by_reference, arguments), ctypes.byref(status), *_lengths(arguments))
     if status.value:
         raise np.linalg.LinAlgError(f"LAPACK's {name} returned {status.value}")
 
 
-def _routine(of: ctypes.CDLL, name: str) -> Any:
-    return getattr(of, f"scipy_{name}_")
+def _routine(dll: ctypes.CDLL, name: str) -> Any:
+    return getattr(dll, f"scipy_{name}_")
 
 
-def _passed(argument: Argument) -> Any:
+def _by_reference(argument: Argument) -> Any:
     """By reference, as Fortran takes everything."""
     if isinstance(argument, bytes):
         return argument

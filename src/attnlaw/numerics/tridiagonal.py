@@ -11,7 +11,7 @@ from attnlaw.numerics import openblas
 Values = NDArray[np.float64]
 
 
-def tridiagonal_eigenvalues(diagonal: Values, beside: Values) -> Values:
+def tridiagonal_eigenvalues(diagonal: Values, off_diagonal: Values) -> Values:
     """All eigenvalues, ascending, by LAPACK's `dsterf`; to the same bits whoever calls it.
 
     >>> tridiagonal_eigenvalues(np.array([2.0, 2.0]), np.array([1.0])).round(12)
@@ -19,7 +19,7 @@ def tridiagonal_eigenvalues(diagonal: Values, beside: Values) -> Values:
     """
     library = openblas.library()
     if library is None:
-        return np.asarray(eigvalsh_tridiagonal(diagonal, beside, lapack_driver="sterf"))
-    values, work = np.array(diagonal, dtype=np.float64), np.array(beside, dtype=np.float64)
+        return np.asarray(eigvalsh_tridiagonal(diagonal, off_diagonal, lapack_driver="sterf"))
+    values, work = np.array(diagonal, dtype=np.float64), np.array(off_diagonal, dtype=np.float64)
     openblas.lapack(library, "dsterf", values.size, values, work)
     return values

@@ -37,18 +37,18 @@ def symmetric_eigenvalues(matrix: NDArray[Any]) -> Values:
     """
     library = openblas.library()
     if library is not None and len(matrix) >= LARGE:
-        return _of_tridiagonal(*_two_stages(library, matrix))
+        return _float64_eigenvalues(*_two_stages(library, matrix))
     if matrix.dtype == np.float64:
         return np.asarray(np.linalg.eigvalsh(matrix))
     # numpy would find the eigenvalues of a float32 matrix in float64 from the start.
-    return _of_tridiagonal(*_one_stage(library, matrix))
+    return _float64_eigenvalues(*_one_stage(library, matrix))
 
 
 Tridiagonal = tuple[NDArray[Any], NDArray[Any]]
 
 
-def _of_tridiagonal(diagonal: NDArray[Any], beside: NDArray[Any]) -> Values:
-    return tridiagonal_eigenvalues(diagonal.astype(np.float64), beside.astype(np.float64))
+def _float64_eigenvalues(diagonal: NDArray[Any], off_diagonal: NDArray[Any]) -> Values:
+    return tridiagonal_eigenvalues(diagonal.astype(np.float64), off_diagonal.astype(np.float64))
 
 
 def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal:

@@ -16,23 +16,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from attnlaw.base.errors import InputError, require_found, telling
-from attnlaw.base.files import read_json
-from attnlaw.base.results import STORE, STUDY_ROWS, WRITTEN
-from attnlaw.report.read_audit import read_audited, read_fits
+from attnlaw.core.errors import InputError, as_input_error, require_some
+from attnlaw.core.files import read_json
+from attnlaw.core.result_files import MANIFEST_FILE, STORE, STUDY_ROWS
+from attnlaw.report.read_audit import read_fits, read_saved_audit
 from attnlaw.report.read_rows import read_command, read_study
-from attnlaw.report.saved import Saved
-from attnlaw.report.step_charts import step_figures
-from attnlaw.training.quantities import read_steps
+from attnlaw.report.saved import SavedResults
+from attnlaw.training.charts import step_figures
+from attnlaw.training.columns import read_steps
 
-MONITOR = "write it again with attnlaw.training.SpectralMonitor"
+MONITOR_REMEDY = "write it again with attnlaw.training.SpectralMonitor"
 
 
-def read_saved(folder: Path) -> Saved:
+def read_saved(folder: Path) -> SavedResults:
     """What the directory holds, by the verb in `attnlaw.json` or by the files in it."""
-    with telling(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
+    with as_input_error(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
         known = next((name for name, (file, _) in READERS.items() if (folder / file).exists()), None)
-        name = _written(folder / WRITTEN) if (folder / WRITTEN).exists() else known
+        name = _read_verb_name(folder / MANIFEST_FILE) if (folder / MANIFEST_FILE).exists() else known
         running = (folder / STORE).exists()
     if name is not None:
         return READERS[name][1](folder) if name in READERS else read_command(folder, name)
@@ -41,10 +41,12 @@ def read_saved(folder: Path) -> Saved:
             f"{folder}: holds a study that is not exported yet; attnlaw study export FILE --out {folder}"
         )
     files = ", ".join(str(file) for file, _ in READERS.values())
-    raise InputError(f"{folder}: found neither {WRITTEN} nor {files}; give a directory that attnlaw wrote")
+    raise InputError(
+        f"{folder}: found neither {MANIFEST_FILE} nor {files}; give a directory that attnlaw wrote"
+    )
 
 
-def _written(path: Path) -> str:
+def _read_verb_name(path: Path) -> str:
     """The verb that `attnlaw.json` names."""
     found = read_json(path, "write the directory again")
     if not isinstance(found, dict) or not isinstance(found.get("verb"), str):
@@ -52,16 +54,16 @@ def _written(path: Path) -> str:
     return str(found["verb"])
 
 
-def _steps(folder: Path) -> Saved:
+def _read_run(folder: Path) -> SavedResults:
     path = folder / "steps.parquet"
-    rows = read_steps(path, MONITOR)
-    require_found(rows.height, path, "rows", MONITOR)
-    return Saved(folder, "Training run", rows, figures=tuple(step_figures(rows)))
+    rows = read_steps(path, MONITOR_REMEDY)
+    require_some(rows.height, path, "rows", MONITOR_REMEDY)
+    return SavedResults(folder, "Training run", rows, figures=tuple(step_figures(rows)))
 
 
-READERS: dict[str, tuple[Path, Callable[[Path], Saved]]] = {
-    "audit": (Path("summary.json"), read_audited),
+READERS: dict[str, tuple[Path, Callable[[Path], SavedResults]]] = {
+    "audit": (Path("summary.json"), read_saved_audit),
     "study": (STUDY_ROWS, read_study),
-    "monitor": (Path("steps.parquet"), _steps),
+    "monitor": (Path("steps.parquet"), _read_run),
     "fit": (Path("fits.parquet"), read_fits),
 }

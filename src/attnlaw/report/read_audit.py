@@ -8,22 +8,30 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.auditing.findings.rules import LEVELS
-from attnlaw.base.errors import InputError, require_found
-from attnlaw.base.files import read_json
-from attnlaw.base.tables import conformed, read_table, without_nan
-from attnlaw.report.audited import ALWAYS, AUDIT, KINDS, SCHEMAS, AuditRows, proxies_rows, summary_of_row
-from attnlaw.report.saved import Saved
-from attnlaw.report.source import Source
-from attnlaw.report.summary import proxies_html, summary_html
-from attnlaw.verbs import verb
+from attnlaw.analysis.findings.rules import LEVELS
+from attnlaw.core.errors import InputError, require_some
+from attnlaw.core.files import read_json
+from attnlaw.core.tables import conform, nan_to_null, read_table
+from attnlaw.render.charts.data import ChartData
+from attnlaw.report.saved import SavedResults
+from attnlaw.verbs import find_verb
+from attnlaw.verbs.audit.frames import (
+    AUDIT,
+    KINDS,
+    REQUIRED_TABLES,
+    SCHEMAS,
+    AuditRows,
+    proxies_rows,
+    summary_of_row,
+)
+from attnlaw.verbs.audit.page import proxies_html, summary_html
 
 # More audited models than this are compared by their proxies alone.
 MOST_MODELS = 12
 
 
-def read_audited(folder: Path) -> Saved:
-    return Saved(folder, AUDIT.title, audit=read_audit(folder))
+def read_saved_audit(folder: Path) -> SavedResults:
+    return SavedResults(folder, AUDIT.title, audit=read_audit(folder))
 
 
 def read_audit(folder: Path) -> AuditRows:
@@ -32,16 +40,18 @@ def read_audit(folder: Path) -> AuditRows:
     path = folder / "summary.json"
     found = read_json(path, again)
     summaries = tuple(found) if isinstance(found, list) else (found,)
-    require_found(summaries, folder, "model", f"{again}, an empty directory")
-    _require_shown(summaries, path, again)
+    require_some(summaries, folder, "model", f"{again}, an empty directory")
+    _require_summaries(summaries, path, again)
     places = {name: folder / f"{name}.parquet" for name in SCHEMAS}
     tables = {
-        name: _table(path, name, again) for name, path in places.items() if name in ALWAYS or path.exists()
+        name: _read_audit_table(path, name, again)
+        for name, path in places.items()
+        if name in REQUIRED_TABLES or path.exists()
     }
-    return _fitting(AuditRows(summaries, tables), folder, again)
+    return _require_consistent(AuditRows(summaries, tables), folder, again)
 
 
-def _require_shown(summaries: tuple[dict[str, Any], ...], path: Path, remedy: str) -> None:
+def _require_summaries(summaries: tuple[dict[str, Any], ...], path: Path, remedy: str) -> None:
     """An `InputError` for summaries that are none: those of which no head of a page can be made."""
     told = AuditRows(summaries, {})
     try:
@@ -60,12 +70,12 @@ def _require_shown(summaries: tuple[dict[str, Any], ...], path: Path, remedy: st
         raise InputError(f"{path}: not what attnlaw wrote ({reason}); {remedy}") from error
 
 
-def _table(path: Path, name: str, remedy: str) -> pl.DataFrame:
+def _read_audit_table(path: Path, name: str, remedy: str) -> pl.DataFrame:
     """One table of an audit; what is no number in it is null."""
-    return without_nan(conformed(read_table(path, remedy), SCHEMAS[name], str(path), remedy))
+    return nan_to_null(conform(read_table(path, remedy), SCHEMAS[name], str(path), remedy))
 
 
-def _fitting(audit: AuditRows, folder: Path, remedy: str) -> AuditRows:
+def _require_consistent(audit: AuditRows, folder: Path, remedy: str) -> AuditRows:
     """The audit itself; an `InputError` where its tables tell of other models, or of what no matrix has."""
     for name, table in audit.tables.items():
         # The law of random matrices of one shape belongs to no model.
@@ -89,7 +99,7 @@ def _fitting(audit: AuditRows, folder: Path, remedy: str) -> AuditRows:
     return audit
 
 
-def audited_by_study(sources: Mapping[str, Source], folder: Path, remedy: str) -> AuditRows | None:
+def audit_of_study(sources: Mapping[str, ChartData], folder: Path, remedy: str) -> AuditRows | None:
     """The models that a study audited, from its rows and the tables beside them; None without tables.
 
     Fits of the same study, of the same models, stand beside them.
@@ -100,7 +110,7 @@ def audited_by_study(sources: Mapping[str, Source], folder: Path, remedy: str) -
     owners = [sources[name] for name in ("audit", "fit") if name in sources]
     every = {name: pl.concat([one.tables[name] for one in owners if name in one.tables]) for name in SCHEMAS}
     tables = {name: table for name, table in every.items() if table.height}
-    if not all(name in tables for name in ALWAYS):
+    if not all(name in tables for name in REQUIRED_TABLES):
         return None
     names = dict(tables["matrices"].select(source.key, "model").unique().iter_rows())
     summaries = tuple(
@@ -109,14 +119,16 @@ def audited_by_study(sources: Mapping[str, Source], folder: Path, remedy: str) -
         if row[source.key] in names
     )
     audit = AuditRows(summaries, {name: table.drop(source.key) for name, table in tables.items()})
-    return _fitting(audit, folder, remedy)
+    return _require_consistent(audit, folder, remedy)
 
 
-def read_fits(folder: Path) -> Saved:
+def read_fits(folder: Path) -> SavedResults:
     """The laws of the matrices of some models: a row each."""
     remedy = f"write it again with: attnlaw fit MODEL --out {folder}"
-    one = verb("fit")
-    table = _table(folder / "fits.parquet", "fits", remedy).filter(pl.col("kind").is_in(list(KINDS)))
-    require_found(table.height, folder, "fitted matrix", remedy)
+    one = find_verb("fit")
+    table = _read_audit_table(folder / "fits.parquet", "fits", remedy).filter(
+        pl.col("kind").is_in(list(KINDS))
+    )
+    require_some(table.height, folder, "fitted matrix", remedy)
     rows = table.select(pl.col("model").unique(maintain_order=True))
-    return Saved(folder, one.title, table, sources=(Source(one, rows, {"fits": table}, "model"),))
+    return SavedResults(folder, one.title, table, sources=(ChartData(one, rows, {"fits": table}, "model"),))

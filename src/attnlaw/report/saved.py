@@ -8,40 +8,42 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.declare import Verb
-from attnlaw.base.errors import printable
-from attnlaw.report.audited import AuditRows
-from attnlaw.report.marks import Figure
-from attnlaw.report.source import Source
+from attnlaw.core.errors import printable
+from attnlaw.core.verb import Verb
+from attnlaw.render.charts.data import ChartData
+from attnlaw.render.charts.figure import Figure
+from attnlaw.verbs.audit.frames import AuditRows
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
+class SavedResults:
     """Audited models, or rows with what figures are drawn from.
 
-    `listed` is what a page lists, where that is not the rows: one case is told by its table. `run` is what a
-    page of several calls it.
+    `listed_rows` is what a page lists, where that is not the rows: one case is told by its table. `run_name`
+    is what a page of several calls it.
     """
 
     folder: Path
     title: str
     rows: pl.DataFrame | None = None
-    listed: pl.DataFrame | None = None
-    sources: tuple[Source, ...] = ()
+    listed_rows: pl.DataFrame | None = None
+    sources: tuple[ChartData, ...] = ()
     audit: AuditRows | None = None
     figures: tuple[Figure, ...] = ()
-    run: str = ""
+    run_name: str = ""
 
     @property
     def name(self) -> str:
-        return printable(self.run or self.folder.name)
+        return printable(self.run_name or self.folder.name)
 
     @property
-    def found(self) -> list[tuple[Verb[Any, Any], pl.DataFrame]]:
+    def rows_by_verb(self) -> list[tuple[Verb[Any, Any], pl.DataFrame]]:
         """The verbs whose rows it shows, those beside them too, each with its rows."""
-        every = [one for source in self.sources for one in (source, source.beside) if one is not None]
+        every = [
+            one for source in self.sources for one in (source, source.simulation_data) if one is not None
+        ]
         return [(one.verb, one.rows) for one in every]
 
     @property
     def verbs(self) -> list[Verb[Any, Any]]:
-        return [verb for verb, _ in self.found]
+        return [verb for verb, _ in self.rows_by_verb]

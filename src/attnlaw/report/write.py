@@ -12,29 +12,30 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.charts import ENDINGS
-from attnlaw.base.declare import Verb
-from attnlaw.base.errors import InputError
-from attnlaw.base.files import parquet, replace_all, usable_directory
-from attnlaw.base.quantity import Table, columns
-from attnlaw.base.results import ROWS, save_results
-from attnlaw.base.settings import declared, require
-from attnlaw.base.tables import distinct_names, frame, schema_of, short_names, without_nan
-from attnlaw.report.audited import audit_figures
-from attnlaw.report.charts import figures_of
-from attnlaw.report.compared import diff_page
-from attnlaw.report.init_page import init_page
-from attnlaw.report.labels import failures, same
-from attnlaw.report.lens_page import lens_page
-from attnlaw.report.margins_page import margins_page
-from attnlaw.report.marks import Figure
-from attnlaw.report.page import Section, audit_page, figure_section, meanings, rows_page
-from attnlaw.report.paper import save_figure, save_figures
+from attnlaw.core.chart_specs import ENDINGS
+from attnlaw.core.errors import InputError
+from attnlaw.core.files import to_parquet, writable_directory, write_all
+from attnlaw.core.quantity import TableSpec, column_kinds
+from attnlaw.core.result_files import ROWS, save_results
+from attnlaw.core.settings import check_value, setting_fields
+from attnlaw.core.tables import nan_to_null, short_names, to_frame, to_schema, unique_names
+from attnlaw.core.verb import Verb
+from attnlaw.render.charts.data import ChartData, unique_suffixes
+from attnlaw.render.charts.draw import draw_all_figures
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.labels import failure_sentence, shared_settings
+from attnlaw.render.charts.paper import save_figure, save_figures
+from attnlaw.render.charts.style import finite_or_none
+from attnlaw.render.pages.page import Section, figure_section, quantity_section, rows_page
 from attnlaw.report.read import read_saved
-from attnlaw.report.read_rows import side_by_side
-from attnlaw.report.saved import Saved
-from attnlaw.report.source import Source, endings
-from attnlaw.report.style import finite
+from attnlaw.report.read_rows import pair_with_simulations
+from attnlaw.report.saved import SavedResults
+from attnlaw.verbs.audit.frames import audit_figures
+from attnlaw.verbs.audit.page import audit_page
+from attnlaw.verbs.diff.page import diff_page
+from attnlaw.verbs.init.page import init_page
+from attnlaw.verbs.lens.page import lens_page
+from attnlaw.verbs.margins.page import margins_page
 
 
 def write_report(
@@ -57,46 +58,46 @@ def write_files(
     """Like `write_report`: the paths of the page and of every figure that its rows allow."""
     folders = [Path(directory) for directory in directories]
     if figures is not None:
-        require("figures", figures, str, choices=ENDINGS)
+        check_value("figures", figures, str, choices=ENDINGS)
     if out is None and len(folders) != 1:
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
     parts = [read_saved(folder) for folder in folders]
     if len(parts) > 1:
-        parts = _named(parts)
-    drawn = [[*figures_of(part.sources), *part.figures] for part in parts]
+        parts = _with_distinct_names(parts)
+    drawn = [[*draw_all_figures(part.sources), *part.figures] for part in parts]
     if len(parts) > 1:
-        runs = endings({part.run: part.run for part in parts})
+        runs = unique_suffixes({part.run_name: part.run_name for part in parts})
         drawn = [
-            [replace(figure, name=f"{runs[part.run][1:]}_{figure.name}") for figure in own]
+            [replace(figure, name=f"{runs[part.run_name][1:]}_{figure.name}") for figure in own]
             for part, own in zip(parts, drawn, strict=True)
         ]
     page, every = _page(parts, drawn)
-    target = usable_directory(folders[0] if out is None else out)
+    target = writable_directory(folders[0] if out is None else out)
     written = {target / "report.html": page.encode()}
     if figures is None:
-        replace_all(written)
+        write_all(written)
         return list(written)
     if every:
-        usable_directory(target / "figures")
+        writable_directory(target / "figures")
     return [*written, *save_figures(every, target / "figures", figures, written)]
 
 
-def _named(parts: Sequence[Saved]) -> list[Saved]:
+def _with_distinct_names(parts: Sequence[SavedResults]) -> list[SavedResults]:
     """The parts, each with a name of its own: the last part of its path, or all of it where two agree."""
     short = short_names({str(part.folder): None for part in parts})
     names: list[str] = []
     for part in parts:
-        names += distinct_names(names, [short[str(part.folder)]]).values()
-    return [replace(part, run=name) for part, name in zip(parts, names, strict=True)]
+        names += unique_names(names, [short[str(part.folder)]]).values()
+    return [replace(part, run_name=name) for part, name in zip(parts, names, strict=True)]
 
 
 # Verbs whose rows, alone on a page, have one of their own.
 PAGES = {"diff": diff_page, "init": init_page, "lens": lens_page, "margins": margins_page}
-Done = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
+VerbRuns = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
 """A verb with its cases and their results, then the verb beside it with its own."""
 
 
-def save(done: Done, folder: str | os.PathLike[str], figures: str | None = None) -> Path:
+def save(done: VerbRuns, folder: str | os.PathLike[str], figures: str | None = None) -> Path:
     """Write what a command found: attnlaw.json, rows.parquet, its tables, its page; figures/ where asked.
 
     A result may be the `InputError` that its case met.
@@ -104,44 +105,49 @@ def save(done: Done, folder: str | os.PathLike[str], figures: str | None = None)
     return save_results(folder, done[0][0].name, _files(done), figures)
 
 
-def draw(done: Done, path: Path) -> None:
+def save_first_figure(done: VerbRuns, path: Path) -> None:
     """Write the first figure of what a command found."""
-    drawn = figures_in_hand(done)
+    drawn = figures_of_results(done)
     if not drawn:
         raise InputError(f"{path}: nothing can be drawn of this; ask for several cases, or for a table")
     save_figure(drawn[0], path)
 
 
-def figures_in_hand(done: Done) -> list[Figure]:
+def figures_of_results(done: VerbRuns) -> list[Figure]:
     """The figures of what was found, before anything is written."""
     alone = len(done[0][1]) == 1
-    return figures_of(side_by_side({verb.name: _in_hand(verb, pairs, alone) for verb, pairs in done}))
+    return draw_all_figures(
+        pair_with_simulations({verb.name: _to_chart_data(verb, pairs, alone) for verb, pairs in done})
+    )
 
 
-def _in_hand(verb: Verb[Any, Any], pairs: Sequence[tuple[Any, Any]], drawn: bool) -> Source:
+def _to_chart_data(verb: Verb[Any, Any], pairs: Sequence[tuple[Any, Any]], drawn: bool) -> ChartData:
     """Rows that were just made, as a chart takes them: they are what the verb declares, and need no check."""
-    infinite = {name for name, one in declared(verb.settings).items() if one.rule.infinite}
+    infinite = {name for name, one in setting_fields(verb.settings).items() if one.rule.allow_infinite}
     kept = [(case, found) for case, found in pairs if not isinstance(found, InputError)]
     rows = [
-        {name: value if name in infinite else finite(value) for name, value in verb.row(*pair).items()}
+        {
+            name: value if name in infinite else finite_or_none(value)
+            for name, value in verb.row(*pair).items()
+        }
         | {"case": place}
         for place, pair in enumerate(kept)
     ]
     tables = {
-        table.name: without_nan(pl.concat(parts, how="diagonal_relaxed"))
+        table.name: nan_to_null(pl.concat(parts, how="diagonal_relaxed"))
         for table in verb.tables
-        if (parts := _parts(table, dict(enumerate(found for _, found in kept)), drawn))
+        if (parts := _table_parts(table, dict(enumerate(found for _, found in kept)), drawn))
     }
-    return Source(verb, frame(rows, schema_of(verb.schema) | {"case": pl.Int64()}), tables, "case")
+    return ChartData(verb, to_frame(rows, to_schema(verb.schema) | {"case": pl.Int64()}), tables, "case")
 
 
-def _files(done: Done) -> dict[str, bytes]:
+def _files(done: VerbRuns) -> dict[str, bytes]:
     """Rows and tables as files."""
-    rows, tables = _frames(done)
-    return {ROWS: parquet(rows)} | {f"{name}.parquet": parquet(table) for name, table in tables.items()}
+    rows, tables = _to_frames(done)
+    return {ROWS: to_parquet(rows)} | {f"{name}.parquet": to_parquet(table) for name, table in tables.items()}
 
 
-def _frames(done: Done) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
+def _to_frames(done: VerbRuns) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
     """Rows, and tables by name; `case` is the place of a row."""
     every = [(verb, *pair) for verb, pairs in done for pair in pairs]
     kinds = {name: kind for verb, _ in done for name, kind in verb.schema.items()}
@@ -153,14 +159,16 @@ def _frames(done: Done) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
             if of is verb and not isinstance(found, InputError)
         }
         for table in verb.tables:
-            if parts := _parts(table, results):
+            if parts := _table_parts(table, results):
                 tables[table.name] = pl.concat(parts, how="diagonal_relaxed")
-    return frame((_row(*one) for one in every), schema_of(kinds)), tables
+    return to_frame((_row(*one) for one in every), to_schema(kinds)), tables
 
 
-def _parts(table: Table[Any], results: Mapping[int, Any], drawn: bool = False) -> list[pl.DataFrame]:
+def _table_parts(
+    table: TableSpec[Any], results: Mapping[int, Any], drawn: bool = False
+) -> list[pl.DataFrame]:
     """A table of several results, by their places; `drawn`: also one for a figure alone."""
-    take = table.drawn if drawn and table.drawn else table.rows
+    take = table.on_demand if drawn and table.on_demand else table.rows
     parts = {place: take(found) for place, found in results.items()}
     return [
         part.with_columns(case=pl.lit(place, dtype=pl.Int64))
@@ -174,7 +182,7 @@ def _row(verb: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:
     return row | {"status": "failed", "remark": str(found)} if isinstance(found, InputError) else row
 
 
-def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[str, list[Figure]]:
+def _page(parts: Sequence[SavedResults], drawn: Sequence[Sequence[Figure]]) -> tuple[str, list[Figure]]:
     """The page, and all figures: of all audits together, then of each other part."""
     several = len(parts) > 1
     sections = [
@@ -186,11 +194,11 @@ def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[st
     audits = [part.audit for part in parts if part.audit is not None]
     others = [part for part in parts if part.audit is None]
     names = ", ".join(f"{part.name} ({part.title})" for part in others)
-    lost = _losses(parts)
+    lost = _failure_sentences(parts)
     if audits:
         audit = reduce(add, audits)
         runs = [(part.name, part.audit.names) for part in parts if part.audit is not None]
-        whose = f"Runs: {_whose(runs, audit.names)}." if len(runs) > 1 else ""
+        whose = f"Runs: {_models_by_run(runs, audit.names)}." if len(runs) > 1 else ""
         note = " ".join(filter(None, [whose, f"Beside them: {names}." if names else "", lost]))
         return audit_page(audit, sections, note), [*audit_figures(audit), *every]
     if not several and parts[0].sources and parts[0].sources[0].verb.name in PAGES:
@@ -198,47 +206,51 @@ def _page(parts: Sequence[Saved], drawn: Sequence[Sequence[Figure]]) -> tuple[st
     tables = [
         table.select(pl.lit(part.name).alias("run"), pl.exclude("run")) if several else table
         for part in parts
-        if (table := part.rows if part.listed is None else part.listed) is not None
+        if (table := part.rows if part.listed_rows is None else part.listed_rows) is not None
     ]
     rows = pl.concat(tables, how="diagonal_relaxed")
     verbs = list({verb.name: verb for part in parts for verb in part.verbs}.values())
     of = f" of {names}" if several else ""
     allowed = ", and the figures that they allow" if every else "; no figure can be drawn from them"
-    lead = [f"{rows.height} rows{of}{allowed}.", lost, "" if several else same(rows, _found(verbs))]
+    lead = [
+        f"{rows.height} rows{of}{allowed}.",
+        lost,
+        "" if several else shared_settings(rows, _result_columns(verbs)),
+    ]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
-    found = [meanings(*pair, several=len(verbs) > 1) for part in parts for pair in part.found]
+    found = [quantity_section(*pair, several=len(verbs) > 1) for part in parts for pair in part.rows_by_verb]
     told = [*sections, *(section for section in found if section is not None)]
     return rows_page(title, " ".join(filter(None, lead)), told, rows, verbs), every
 
 
-def _section(part: Saved, drawn: Sequence[Figure], number: int, several: bool) -> Section | None:
+def _section(part: SavedResults, drawn: Sequence[Figure], number: int, several: bool) -> Section | None:
     """The figures of a part; of several parts, too, where they come from and what its rows share."""
     lead = ""
     if part.rows is not None and several and (drawn or part.audit is None):
         source = f"the {part.rows.height} rows in {part.name}."
-        shared = same(part.rows, _found(part.verbs))
+        shared = shared_settings(part.rows, _result_columns(part.verbs))
         lead = f"{'Drawn from' if drawn else 'No figure can be drawn from'} {source} {shared}".strip()
     title, link = (f"{part.name}: {part.title}", part.name) if several else ("Figures", None)
     return figure_section(f"part-{number}", title, drawn, lead, link)
 
 
-def _whose(runs: Sequence[tuple[str, Sequence[str]]], shown: Sequence[str]) -> str:
+def _models_by_run(runs: Sequence[tuple[str, Sequence[str]]], shown: Sequence[str]) -> str:
     """Which of the models shown came from which run.
 
-    >>> _whose([("first", ["bert"]), ("second", ["bert", "gpt"])], ["bert", "bert (2)", "gpt"])
+    >>> _models_by_run([("first", ["bert"]), ("second", ["bert", "gpt"])], ["bert", "bert (2)", "gpt"])
     'first (bert), second (bert (2), gpt)'
     """
     left = iter(shown)
     return ", ".join(f"{run} ({', '.join(next(left) for _ in own)})" for run, own in runs)
 
 
-def _found(verbs: Sequence[Verb[Any, Any]]) -> list[str]:
+def _result_columns(verbs: Sequence[Verb[Any, Any]]) -> list[str]:
     """The columns that verbs find, in rows and in tables."""
     every = [one for verb in verbs for one in (verb.quantities, *(table.columns for table in verb.tables))]
-    return [name for quantities in every for name in columns(quantities)]
+    return [name for quantities in every for name in column_kinds(quantities)]
 
 
-def _losses(parts: Sequence[Saved]) -> str:
+def _failure_sentences(parts: Sequence[SavedResults]) -> str:
     """What failed, by part where there are several."""
-    found = [(part.name, failures(part.rows)) for part in parts if part.rows is not None]
+    found = [(part.name, failure_sentence(part.rows)) for part in parts if part.rows is not None]
     return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in found if text)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.base.errors import InputError
-from attnlaw.base.settings import require
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value
 
 Reals = NDArray[np.float64]
 
@@ -50,8 +50,8 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
     >>> [(one.rank, one.largest, round(one.tail, 6), one.coherence) for one in found]
     [(0, 3.0, 2.0, 1.5), (1, 2.0, 1.0, 2.0), (3, 0.0, 0.0, None)]
     """
-    A, U, s, Vt = _decomposed(matrix)
-    wanted = [require("ranks", rank, int, least=0, most=s.size) for rank in ranks]
+    A, U, s, Vt = _decompose(matrix)
+    wanted = [check_value("ranks", rank, int, minimum=0, maximum=s.size) for rank in ranks]
     noise = np.finfo(float).eps * max(A.shape) * float(s[0])
     found: dict[int, EntrywiseError] = {}
     left, done = A.copy(), 0
@@ -81,8 +81,8 @@ def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
     >>> rank_within(np.diag([3.0, 2.0, 1.0]), 1.5)
     2
     """
-    A, U, s, Vt = _decomposed(matrix)
-    allowed = require("error", error, float, above=0)
+    A, U, s, Vt = _decompose(matrix)
+    allowed = check_value("error", error, float, greater_than=0)
     rms = np.sqrt(np.append(np.cumsum(s[::-1] ** 2)[::-1], 0.0) / A.size)
     rank = int(np.argmax(rms <= allowed))
     left = A - (U[:, :rank] * s[:rank]) @ Vt[:rank]
@@ -92,7 +92,7 @@ def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
     return rank
 
 
-def _decomposed(matrix: ArrayLike) -> tuple[Reals, Reals, Reals, Reals]:
+def _decompose(matrix: ArrayLike) -> tuple[Reals, Reals, Reals, Reals]:
     """A and its singular value decomposition; an `InputError` where it is no matrix."""
     A = np.asarray(matrix, dtype=float)
     if A.ndim != 2 or not A.size or not np.isfinite(A).all():

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from attnlaw.base.estimate import Estimate
-from attnlaw.models.norms import Fold
+from attnlaw.checkpoints.norms import NormFold
+from attnlaw.core.estimate import Estimate
 from attnlaw.numerics.gram import add_gram
 from attnlaw.numerics.two_stage import symmetric_eigenvalues
 from attnlaw.spectra.applied import applied_matrix
@@ -36,7 +36,7 @@ SLAB = 2**22
 Matrix = NDArray[np.float64]
 
 
-def matrix_spectrum(matrix: Matrix, fold: Fold | None = None, rounding: float | None = None) -> Spectrum:
+def matrix_spectrum(matrix: Matrix, fold: NormFold | None = None, rounding: float | None = None) -> Spectrum:
     """The spectrum of a matrix; all min(rows, cols) singular values.
 
     With `fold` its sizes as applied stand beside them. `rounding` is the relative error that its entries were
@@ -53,13 +53,13 @@ def matrix_spectrum(matrix: Matrix, fold: Fold | None = None, rounding: float | 
     spectrum = Spectrum(
         values, (rows, cols), *entry_norms(scaled), route=route, applied=applied, precision=precision
     )
-    return rescaled(spectrum, scale)
+    return rescale_spectrum(spectrum, scale)
 
 
-Found = tuple[Matrix, Applied | None, str, str]
+SingularValueResult = tuple[Matrix, Applied | None, str, str]
 
 
-def _in_float32(matrix: Matrix, fold: Fold | None, rounding: float) -> Found | None:
+def _in_float32(matrix: Matrix, fold: NormFold | None, rounding: float) -> SingularValueResult | None:
     """Singular values, sizes as applied, route, precision; None where float32 adds more than storing did."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float32))
     least = least_ratio(eigenvalues.clip(0.0), (matrix.shape[0], matrix.shape[1]), rounding)
@@ -73,13 +73,15 @@ def _in_float32(matrix: Matrix, fold: Fold | None, rounding: float) -> Found | N
     return np.sqrt(eigenvalues), applied, "gram", FLOAT32
 
 
-def _in_float64(matrix: Matrix, fold: Fold | None) -> Found:
+def _in_float64(matrix: Matrix, fold: NormFold | None) -> SingularValueResult:
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float64))
     values, route = _singular_values(matrix, eigenvalues)
     return values, applied, route, FLOAT64
 
 
-def _eigenvalues(matrix: Matrix, fold: Fold | None, dtype: np.dtype[Any]) -> tuple[Matrix, Applied | None]:
+def _eigenvalues(
+    matrix: Matrix, fold: NormFold | None, dtype: np.dtype[Any]
+) -> tuple[Matrix, Applied | None]:
     """The eigenvalues of the smaller Gram matrix, descending, and the sizes of the folded matrix."""
     rows, cols = matrix.shape
     gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)
@@ -122,7 +124,7 @@ def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
     return norm_21, norm_11
 
 
-def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
+def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
     """The spectrum of the matrix times `scale`."""
     if scale == 1:
         return spectrum
@@ -140,7 +142,7 @@ def rescaled(spectrum: Spectrum, scale: float) -> Spectrum:
         norm_11=norm_11,
         norm_11_error=None if error is None else error * scale,
         multiplicities=own,
-        applied=None if spectrum.applied is None else spectrum.applied.rescaled(scale),
+        applied=None if spectrum.applied is None else spectrum.applied.rescale(scale),
     )
 
 

@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svdvals
 
-from attnlaw.models.blocks import Attention
-from attnlaw.models.model import Model
-from attnlaw.models.network import KINDS
-from attnlaw.models.norms import Rotary
+from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.checkpoints.norms import Rotary
 
 Matrix = NDArray[np.float64]
 # A triangular factor, or whatever has the same Gram matrix, and the power of two that it lacks.
@@ -135,18 +135,18 @@ def block_factors(
         own = [head for head in range(block.heads) if block.kv_head(head) == group]
         lefts, rights = ([roots[head][side] for head in own] for side in (0, 1))
         if scores:
-            left, right, sides = _stacked(lefts), rights[0], (len(own) * shape[0], shape[1])
+            left, right, sides = _stack_roots(lefts), rights[0], (len(own) * shape[0], shape[1])
         else:
-            left, right, sides = lefts[0], _stacked(rights), (shape[0], len(own) * shape[1])
+            left, right, sides = lefts[0], _stack_roots(rights), (shape[0], len(own) * shape[1])
         sizes = factor_sizes(left, right, sides, rotary)
         if bias is not None:
-            whole = factor_sizes(_stacked([left, (bias[own], 1.0)]), right, sides, rotary)
+            whole = factor_sizes(_stack_roots([left, (bias[own], 1.0)]), right, sides, rotary)
             sizes = None if whole is None else replace(whole, weights=sizes)
         found += [sizes] * len(own)
     return found
 
 
-def _stacked(roots: Sequence[Root]) -> Root:
+def _stack_roots(roots: Sequence[Root]) -> Root:
     """Several roots one below the other, with the largest of their powers."""
     if len(roots) == 1:
         return roots[0]

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, svdvals
 
-from attnlaw.base.estimate import Estimate
-from attnlaw.spectra.exact import BLOCK, rescaled
+from attnlaw.core.estimate import Estimate
+from attnlaw.spectra.exact import BLOCK, rescale_spectrum
 from attnlaw.spectra.sampled import sampled_absolute_sum
 from attnlaw.spectra.scaling import power_scaled
 from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
@@ -59,7 +59,7 @@ def spectrum_and_roots(
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
     (left_root, left_route), (right_root, right_route) = (
-        _triangle(one, quick) for one in (scaled_left, scaled_right.T)
+        _factorise_scaled(one, quick) for one in (scaled_left, scaled_right.T)
     )
     columns = left_root @ scaled_right
     lengths = np.sqrt(np.einsum("ij,ij->j", columns, columns))
@@ -76,30 +76,30 @@ def spectrum_and_roots(
         route=max(left_route, right_route),  # "qr" where one of both is
         inner=left.shape[1],
     )
-    found = rescaled(spectrum, left_scale * right_scale)
+    found = rescale_spectrum(spectrum, left_scale * right_scale)
     roots = (left_root, left_scale), (right_root, right_scale)
     if folded is None:
         return found, roots, None
     # A factor that nothing was folded into is triangular already.
-    first = roots[0] if folded[0] is left else triangular(folded[0], quick=True)
-    second = roots[1] if folded[1] is right else triangular(folded[1].T, quick=True)
-    return replace(found, applied=_applied(first, second)), roots, (first, second)
+    first = roots[0] if folded[0] is left else triangular_factor(folded[0], quick=True)
+    second = roots[1] if folded[1] is right else triangular_factor(folded[1].T, quick=True)
+    return replace(found, applied=_applied_sizes(first, second)), roots, (first, second)
 
 
-def _applied(left: Root, right: Root) -> Applied:
+def _applied_sizes(left: Root, right: Root) -> Applied:
     """The sizes of a product, from its triangular factors and the powers of two that they lack."""
     values = svdvals(left[0] @ right[0].T, check_finite=False)
     sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
-    return sizes.rescaled(left[1]).rescaled(right[1])
+    return sizes.rescale(left[1]).rescale(right[1])
 
 
-def triangular(tall: Matrix, quick: bool = False) -> Root:
+def triangular_factor(tall: Matrix, quick: bool = False) -> Root:
     """R of a QR factorisation of the matrix over a power of two, and that power."""
     scaled, scale = power_scaled(tall)
-    return _triangle(scaled, quick)[0], scale
+    return _factorise_scaled(scaled, quick)[0], scale
 
 
-def _triangle(matrix: Matrix, quick: bool) -> tuple[Matrix, str]:
+def _factorise_scaled(matrix: Matrix, quick: bool) -> tuple[Matrix, str]:
     """R of the QR factorisation, by LAPACK itself: numpy's wrapper would keep other threads waiting."""
     if quick and matrix.shape[0] >= matrix.shape[1]:
         root, status = lapack.dpotrf(matrix.T @ matrix, overwrite_a=1)

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.estimate import Estimate
+from attnlaw.core.estimate import Estimate
 
 ROUND_OFF = 1e-13
 # Steps towards a largest value: more of them where the first do not find it to so much of itself.
-FIRST, MOST, FOUND = 40, 100, 1e-4
+FIRST_CHECK, MAX_STEPS, CONVERGED_ERROR = 40, 100, 1e-4
 # The chance that a stated error is too small.
 CHANCE = 1e-3
 
@@ -33,27 +33,27 @@ Operator = Callable[[Matrix], Matrix]
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class KrylovRun:
     """Lanczos tridiagonals, one row for each start: its squared norm, the diagonal, the entries beside it."""
 
     squared_norm: Matrix
     diagonal: Matrix
-    beside: Matrix
+    off_diagonal: Matrix
 
-    def rows(self, chosen: slice) -> Run:
-        return Run(self.squared_norm[chosen], self.diagonal[chosen], self.beside[chosen])
+    def rows(self, chosen: slice) -> KrylovRun:
+        return KrylovRun(self.squared_norm[chosen], self.diagonal[chosen], self.off_diagonal[chosen])
 
 
 def lanczos(
-    gram: Operator, starts: Matrix, steps: int, enough: Callable[[Run], bool] = lambda run: False
-) -> Run:
+    gram: Operator, starts: Matrix, steps: int, should_stop: Callable[[KrylovRun], bool] = lambda run: False
+) -> KrylovRun:
     """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past.
 
     It ends after `FIRST` steps where these are `enough`.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
-    vector = _divided(starts, norms)
+    vector = _divide_columns(starts, norms)
     past = np.zeros((steps, count, size))
     diagonal, beside = np.zeros((count, steps)), np.zeros((count, steps))
     largest = np.zeros(count)
@@ -68,25 +68,25 @@ def lanczos(
         # What is left is round-off: an invariant space was reached, and its rule is exact already.
         largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))
         beside[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
-        vector = _divided(image, beside[:, step])
-        if step + 1 == FIRST < steps:
-            early = Run(norms**2, diagonal[:, :FIRST], beside[:, :FIRST])
-            if enough(early):
+        vector = _divide_columns(image, beside[:, step])
+        if step + 1 == FIRST_CHECK < steps:
+            early = KrylovRun(norms**2, diagonal[:, :FIRST_CHECK], beside[:, :FIRST_CHECK])
+            if should_stop(early):
                 return early
-    return Run(norms**2, diagonal, beside)
+    return KrylovRun(norms**2, diagonal, beside)
 
 
-def _divided(columns: Matrix, norms: Matrix) -> Matrix:
+def _divide_columns(columns: Matrix, norms: Matrix) -> Matrix:
     """Unit columns; a column of zeros (an invariant space was reached) stays zero."""
     return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
 
 
-def tridiagonals(run: Run) -> Matrix:
+def tridiagonals(run: KrylovRun) -> Matrix:
     count, steps = run.diagonal.shape
     matrices = np.zeros((count, steps, steps))
     place = np.arange(steps)
     matrices[:, place, place] = run.diagonal
-    matrices[:, place[1:], place[:-1]] = matrices[:, place[:-1], place[1:]] = run.beside[:, :-1]
+    matrices[:, place[1:], place[:-1]] = matrices[:, place[:-1], place[1:]] = run.off_diagonal[:, :-1]
     return matrices
 
 
@@ -99,26 +99,28 @@ def largest_value(gram: Operator, size: int) -> Estimate:
     3.0
     """
     start = np.random.default_rng(0).standard_normal((size, 1))
-    return _largest(lanczos(gram, start, min(MOST, size), lambda run: _is_found(_largest(run, size))), size)
+    return _largest(
+        lanczos(gram, start, min(MAX_STEPS, size), lambda run: _has_converged(_largest(run, size))), size
+    )
 
 
-def _is_found(top: Estimate) -> bool:
-    return (top.error or 0.0) <= FOUND * top.value
+def _has_converged(top: Estimate) -> bool:
+    return (top.error or 0.0) <= CONVERGED_ERROR * top.value
 
 
-def _largest(run: Run, size: int) -> Estimate:
+def _largest(run: KrylovRun, size: int) -> Estimate:
     """The root of the largest eigenvalue that a run of one start found, and how far above it may lie."""
     values = np.linalg.eigvalsh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
-    beyond = _beyond(values, run.beside[0], size)
+    beyond = _distance_above(values, run.off_diagonal[0], size)
     return Estimate(top, float(np.sqrt(values[-1] + beyond)) - top + ROUND_OFF * top if top > 0 else 0.0)
 
 
-def _beyond(values: Matrix, beside: Matrix, size: int) -> float:
+def _distance_above(values: Matrix, off_diagonal: Matrix, size: int) -> float:
     """How far beyond the last of `values`, ascending, the largest eigenvalue may lie; by bisection of ln."""
-    if np.any(beside == 0):  # the run ended in an invariant space, which holds the leading eigenvector
+    if np.any(off_diagonal == 0):  # the run ended in an invariant space, which holds the leading eigenvector
         return 0.0
-    most = float(np.sum(np.log(beside))) - np.log(CHANCE) - np.log(np.pi / (2 * size)) / 2
+    most = float(np.sum(np.log(off_diagonal))) - np.log(CHANCE) - np.log(np.pi / (2 * size)) / 2
     gaps = values[-1] - values[:-1]
     # Every factor of p is at least as large as the last: the equation holds below its k-th root.
     high = most / values.size

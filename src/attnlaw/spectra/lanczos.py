@@ -25,10 +25,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.models.norms import Fold
+from attnlaw.checkpoints.norms import NormFold
 from attnlaw.spectra.applied import applied_matrix
-from attnlaw.spectra.exact import entry_norms, matrix_spectrum, rescaled
-from attnlaw.spectra.krylov import ROUND_OFF, Operator, Run, lanczos, tridiagonals
+from attnlaw.spectra.exact import entry_norms, matrix_spectrum, rescale_spectrum
+from attnlaw.spectra.krylov import ROUND_OFF, KrylovRun, Operator, lanczos, tridiagonals
 from attnlaw.spectra.scaling import power_scaled
 from attnlaw.spectra.spectrum import Multiplicities, Spectrum
 
@@ -41,7 +41,7 @@ POWER_STEPS = 1
 Matrix = NDArray[np.float64]
 
 
-def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: Fold | None = None) -> Spectrum:
+def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
     """Nodes and multiplicities that stand for the spectrum of a float64 matrix, with their errors.
 
     The largest value and both norms of the entries are computed, not estimated. A small matrix (shorter side
@@ -74,10 +74,10 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: Fold | None = None
     rest = size - leading.shape[1], float(np.einsum("ij,ij->", wide, wide)) - deflated_trace
     runs = leading_run, run.rows(slice(PROBES))
     upper, lower = (
-        _spectrum(top, deflated, _calibrated(probed, *rest))
+        _spectrum(top, deflated, _calibrate(probed, *rest))
         for deflated, probed in (
-            [_gauss_rules(one) for one in runs],
-            [_radau_rules(one, ROUND_OFF * top**2) for one in runs],
+            [_gauss_rules(run) for run in runs],
+            [_radau_rules(run, ROUND_OFF * top**2) for run in runs],
         )
     )
     multiplicities = Multiplicities(upper[1], *lower, top_error)
@@ -85,7 +85,7 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: Fold | None = None
     shape = matrix.shape[0], matrix.shape[1]
     applied = None if fold is None else applied_matrix(scaled, fold)
     spectrum = Spectrum(upper[0], shape, *norms, "lanczos", multiplicities, applied=applied)
-    return rescaled(spectrum, scale)
+    return rescale_spectrum(spectrum, scale)
 
 
 def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Generator) -> Matrix:
@@ -96,21 +96,21 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
     return np.asarray(basis @ np.linalg.eigh(basis.T @ gram(basis))[1])
 
 
-def _largest(run: Run) -> tuple[float, float]:
+def _largest(run: KrylovRun) -> tuple[float, float]:
     """The largest singular value of a run of one start, and how far from it a singular value surely lies."""
     values, vectors = np.linalg.eigh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
-    residual = float(run.beside[0, -1] * abs(vectors[-1, -1]))
+    residual = float(run.off_diagonal[0, -1] * abs(vectors[-1, -1]))
     return top, residual / (2 * top) if top > 0 else 0.0
 
 
-def _gauss_rules(run: Run) -> tuple[Matrix, Matrix]:
+def _gauss_rules(run: KrylovRun) -> tuple[Matrix, Matrix]:
     """Nodes (eigenvalues of the Gram matrix) and weights, both (starts, steps)."""
     nodes, vectors = np.linalg.eigh(tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
-def _radau_rules(run: Run, round_off: float) -> tuple[Matrix, Matrix]:
+def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Matrix, Matrix]:
     """Nodes and weights of the rules with one node more, which is 0; both (starts, steps + 1).
 
     Their tridiagonals are singular and end in a row of their own: T = B B^T with B lower bidiagonal,
@@ -123,14 +123,14 @@ def _radau_rules(run: Run, round_off: float) -> tuple[Matrix, Matrix]:
     for step in range(steps):
         pivot = run.diagonal[:, step] - below**2
         root = np.sqrt(np.where(pivot > round_off, pivot, 0.0))
-        below = np.divide(run.beside[:, step], root, out=np.zeros(count), where=root > 0)
+        below = np.divide(run.off_diagonal[:, step], root, out=np.zeros(count), where=root > 0)
         factors[:, step, step], factors[:, step + 1, step] = root, below
     vectors, roots, _ = np.linalg.svd(factors)
     nodes = np.column_stack([roots**2, np.zeros(count)])
     return nodes, run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
-def _calibrated(rules: tuple[Matrix, Matrix], mass: float, trace: float) -> tuple[Matrix, Matrix]:
+def _calibrate(rules: tuple[Matrix, Matrix], mass: float, trace: float) -> tuple[Matrix, Matrix]:
     """Weights times a + b node, so that every rule has the known mass and first moment."""
     nodes, weights = rules
     m0, m1, m2 = ((weights * nodes**k).sum(axis=1) for k in range(3))

@@ -11,13 +11,13 @@ from zlib import crc32
 
 import numpy as np
 
-from attnlaw.base.declare import Progress, silent
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.models.blocks import Attention, Block, Product
-from attnlaw.models.model import Matrix, Model
-from attnlaw.models.network import KINDS, LAYER_GROUPS, Network, Place
-from attnlaw.models.norms import NONE
-from attnlaw.models.settings import STORAGE, USUAL, Arithmetic, ModelSettings
+from attnlaw.checkpoints.blocks import Attention, FactorSource, Product
+from attnlaw.checkpoints.model import Matrix, Model
+from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS, MatrixLocation, Network
+from attnlaw.checkpoints.norms import NONE
+from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, STORAGE, Arithmetic, ModelSettings
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.progress import Progress, no_progress
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
@@ -26,7 +26,7 @@ from attnlaw.spectra.factored import Root, spectrum_and_roots
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.precision import rounding
 from attnlaw.spectra.sampled import LARGE as MANY_ENTRIES
-from attnlaw.spectra.scores import ScoreReader, no_sizes
+from attnlaw.spectra.scores import ScoreReader, missing_sizes_reason
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 from attnlaw.spectra.threads import in_threads
 
@@ -36,20 +36,20 @@ IN_FLIGHT = 8 * 10**8
 # below it that saves no time (measured by benchmarks/growth.py).
 LARGE = 8192
 # A measurement that takes more seconds than this is announced.
-LONG = 20
+ANNOUNCED_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class Selection:
     """Which layers (None: all) and groups of matrices to measure, and how carefully.
 
-    `left_out` are places that cannot be measured.
+    `excluded` are places that cannot be measured.
     """
 
     layers: range | None = None
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)
-    arithmetic: Arithmetic = USUAL
-    left_out: frozenset[Place] = frozenset()
+    arithmetic: Arithmetic = DEFAULT_ARITHMETIC
+    excluded: frozenset[MatrixLocation] = frozenset()
 
     @property
     def whole(self) -> bool:
@@ -57,8 +57,8 @@ class Selection:
         return self.layers is None and set(LAYER_GROUPS) <= {*self.groups}
 
     @classmethod
-    def of(
-        cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = USUAL
+    def from_settings(
+        cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     ) -> Selection:
         """What the settings choose of a network.
 
@@ -66,16 +66,16 @@ class Selection:
         """
         if not network.layers:
             return cls(groups=(), arithmetic=arithmetic)
-        chosen = settings.chosen_layers(len(network.layers) + len(network.others))
+        chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
         if chosen and not any(layer.index in chosen for layer in network.layers):
             raise BadSetting("layers", "selects none with softmax attention", settings.layers)
         groups = tuple(LAYER_GROUPS) if settings.only is None else tuple(dict.fromkeys(settings.only))
         return cls(chosen, groups, arithmetic)
 
-    def takes(self, place: Place) -> bool:
+    def includes(self, place: MatrixLocation) -> bool:
         group = KINDS[place.kind].group
         inside = self.layers is None or place.layer is None or place.layer in self.layers
-        return place not in self.left_out and (group is None or (group in self.groups and inside))
+        return place not in self.excluded and (group is None or (group in self.groups and inside))
 
     def approximates(self, product: Product, narrow: bool) -> bool:
         least = 2 * LARGE if narrow else LARGE
@@ -92,7 +92,7 @@ class Unit:
     """
 
     first: int
-    place: Place
+    place: MatrixLocation
     product: Product
     members: int
     approximate: bool = False
@@ -124,10 +124,13 @@ def expected_seconds(model: Model, selection: Selection, jobs: int | None = None
     return operations / operations_per_second() / (jobs or usable_cores())
 
 
-def tell_expected(model: Model, selection: Selection, jobs: int | None = None) -> None:
+def log_expected_time(model: Model, selection: Selection, jobs: int | None = None) -> None:
     """Log how long `measure` will take, where that is long enough to matter."""
     log = logging.getLogger("attnlaw")
-    if log.isEnabledFor(logging.INFO) and (seconds := expected_seconds(model, selection, jobs)) > LONG:
+    if (
+        log.isEnabledFor(logging.INFO)
+        and (seconds := expected_seconds(model, selection, jobs)) > ANNOUNCED_SECONDS
+    ):
         words = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
         log.info("expected time: about %s (very large matrices: see `approximate`)", words)
 
@@ -136,8 +139,8 @@ def measure(
     model: Model,
     selection: Selection,
     jobs: int | None = None,
-    progress: Progress = silent,
-    shown: Callable[[Spectrum], object] = lambda spectrum: None,
+    progress: Progress = no_progress,
+    on_spectrum: Callable[[Spectrum], object] = lambda spectrum: None,
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices, whatever the number of threads to the same bits; others are None.
 
@@ -151,39 +154,37 @@ def measure(
     work = [
         (
             units[number].bytes,
-            partial(_read_ahead, model, units[number], None if after is None else units[after], shown),
+            partial(_read_ahead, model, units[number], None if after is None else units[after], on_spectrum),
         )
         for number, after in zip_longest(order, following)
     ]
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
     found = dict(zip(order, results, strict=True))
-    return measured_tree(model, selection, chain(*(found[number] for number in range(len(units)))))
+    return spectra_tree(model, selection, chain(*(found[number] for number in range(len(units)))))
 
 
 def _read_ahead(
-    model: Model, unit: Unit, following: Unit | None, shown: Callable[[Spectrum], object]
+    model: Model, unit: Unit, following: Unit | None, on_spectrum: Callable[[Spectrum], object]
 ) -> list[Spectrum]:
     if following is not None:
         for view in following.product.views:
-            model.tensors.ahead(view.tensor, view.member)
+            model.tensors.prefetch(view.tensor, view.member)
     found = unit_spectra(model, unit)
     for spectrum in found:
-        shown(spectrum)
+        on_spectrum(spectrum)
     return found
 
 
-def measured_tree(
-    model: Model, selection: Selection, spectra: Iterable[Spectrum]
-) -> Network[Spectrum | None]:
+def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
     """The tree of the spectra of the selected matrices, given in the order of rows; others are None."""
     following = iter(spectra)
-    return model.network.map(lambda place, _: next(following) if selection.takes(place) else None)
+    return model.network.map(lambda place, _: next(following) if selection.includes(place) else None)
 
 
 def units_of(model: Model, selection: Selection) -> list[Unit]:
     """The selected leaves in their order, those that differ in their head alone as one."""
     leaves = enumerate(model.network.leaves())
-    chosen = [(number, leaf) for number, leaf in leaves if selection.takes(leaf[0])]
+    chosen = [(number, leaf) for number, leaf in leaves if selection.includes(leaf[0])]
     if not chosen:
         raise InputError(
             f"{model.name}: has no matrices of kind {','.join(selection.groups)} "
@@ -194,11 +195,11 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
         chosen, key=lambda one: (replace(one[1][0], head=None), one[1][1])
     ):
         numbers = [number for number, _ in members]
-        found.append(_unit(model, selection, Unit(numbers[0], place, product, len(numbers))))
+        found.append(_choose_arithmetic(model, selection, Unit(numbers[0], place, product, len(numbers))))
     return found
 
 
-def _unit(model: Model, selection: Selection, unit: Unit) -> Unit:
+def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
     """The unit, with how it is to be measured."""
     product, how = unit.product, selection.arithmetic
     narrow = how.precision == STORAGE and all(model.is_narrow(view) for view in product.views)
@@ -230,12 +231,12 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     if product.block is not None:
         block, kind = product.block, unit.place.kind
         reader = None
-        if isinstance(block, Attention) and KINDS[kind].scores and no_sizes(block) is None:
+        if isinstance(block, Attention) and KINDS[kind].scores and missing_sizes_reason(block) is None:
             reader = ScoreReader(model, block)
-        pairs = enumerate(block.factors(replace(model, lean=unit.rounding is not None), kind))
+        pairs = enumerate(block.factors(replace(model, keeps_float32=unit.rounding is not None), kind))
         heads = [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
         return _with_factors(model, unit, block, heads)
-    matrix = replace(model, lean=unit.rounding is not None).read(product.views[0])
+    matrix = replace(model, keeps_float32=unit.rounding is not None).read(product.views[0])
     norm = product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
     if unit.approximate:
@@ -248,7 +249,7 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
 def _head(
     model: Model,
     unit: Unit,
-    block: Block,
+    block: FactorSource,
     head: int,
     pair: tuple[Matrix, Matrix],
     reader: ScoreReader | None,
@@ -273,7 +274,7 @@ def _head(
 
 
 def _with_factors(
-    model: Model, unit: Unit, block: Block, heads: Sequence[tuple[Spectrum, tuple[Root, Root]]]
+    model: Model, unit: Unit, block: FactorSource, heads: Sequence[tuple[Spectrum, tuple[Root, Root]]]
 ) -> list[Spectrum]:
     """The spectra of a block with the sizes of their factors, which heads of a group share."""
     spectra, roots = [spectrum for spectrum, _ in heads], [stored for _, stored in heads]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.estimate import Estimate
+from attnlaw.core.estimate import Estimate
 
 # Products of more entries than this are sampled, in so many columns at a time.
 LARGE = 2**20

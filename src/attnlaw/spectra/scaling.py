@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 
 Matrix = NDArray[np.float64]
 

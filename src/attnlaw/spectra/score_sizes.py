@@ -23,7 +23,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ScorePart:
     """Some numbers of queries and keys: `values` are the singular values of R_Q R_K^T.
 
     `query` is |R_Q k0|, `key` |R_K q0|, `shifts` q0 . k0, `squares` bound |z|^2 on both sides. `lengths` are
@@ -43,5 +43,5 @@ class Part:
 class ScoreSizes:
     """A head: all its numbers, and the parts that add up to a score, those that positions turn apart."""
 
-    whole: Part
-    parts: tuple[Part, ...]
+    whole: ScorePart
+    parts: tuple[ScorePart, ...]

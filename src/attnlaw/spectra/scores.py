@@ -1,4 +1,4 @@
-r"""Queries and keys of a head as sizes: all that its largest logit follows from (see `bounds.logits`).
+r"""Queries and keys of a head as sizes: all that its largest logit follows from (see `theory.bounds.logits`).
 
 A query or a key is y = z R + y0, where z is what a norm makes of a token before its gain and bias.
 
@@ -25,11 +25,11 @@ from itertools import pairwise
 import numpy as np
 from scipy.linalg import block_diag, svd, svdvals
 
-from attnlaw.models.blocks import Attention, View
-from attnlaw.models.model import Matrix, Model, Vector
-from attnlaw.models.norms import LAYER, NONE, Norm
-from attnlaw.spectra.factored import Root, triangular
-from attnlaw.spectra.score_sizes import Lengths, Part, ScoreSizes
+from attnlaw.checkpoints.blocks import Attention, View
+from attnlaw.checkpoints.model import Matrix, Model, Vector
+from attnlaw.checkpoints.norms import LAYER, NONE, Norm
+from attnlaw.spectra.factored import Root, triangular_factor
+from attnlaw.spectra.score_sizes import Lengths, ScorePart, ScoreSizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Side:
         """Some numbers of it."""
         return replace(self, root=self.root[:, chosen], shift=self.shift[chosen])
 
-    def stretched(self, chosen: slice, factor: float) -> Side:
+    def scale_columns(self, chosen: slice, factor: float) -> Side:
         """With some numbers multiplied by a factor."""
         if factor == 1:
             return self
@@ -53,7 +53,7 @@ class Side:
         return replace(self, root=self.root * scale, shift=self.shift * scale)
 
 
-def no_sizes(block: Attention) -> str | None:
+def missing_sizes_reason(block: Attention) -> str | None:
     """Why there are no sizes of a block's heads: not everything that they read is known to be normalised."""
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
@@ -63,12 +63,12 @@ def no_sizes(block: Attention) -> str | None:
         return "no norm stands before it"
     if how.growing:
         return "its scores grow with the position"
-    if rotary is not None and rotary.scale is None and _turned(block) is not None:
+    if rotary is not None and rotary.scale is None and _turned_columns(block) is not None:
         return "its type of rotary positions is not known"
     return None
 
 
-SideOf = Callable[[int, Matrix, Root], Side]
+SideBuilder = Callable[[int, Matrix, Root], Side]
 
 
 class ScoreReader:
@@ -76,11 +76,11 @@ class ScoreReader:
 
     def __init__(self, model: Model, block: Attention) -> None:
         how, source = block.scores, block.source_norm
-        self._block, self._turned = block, _turned(block)
-        self._query = _side(model, block.query, block.norm, how.query_norm, block.heads)
-        self._key = _side(model, block.key, source, how.key_norm, block.kv_heads)
+        self._block, self._turned = block, _turned_columns(block)
+        self._query = _side_builder(model, block.query, block.norm, how.query_norm, block.heads)
+        self._key = _side_builder(model, block.key, source, how.key_norm, block.kv_heads)
         shared = block.shared_key
-        self._shared = None if shared is None else _side(model, shared, source, None, 1)
+        self._shared = None if shared is None else _side_builder(model, shared, source, None, 1)
 
     def __call__(
         self, head: int, factors: tuple[Matrix, Matrix], roots: tuple[Root, Root]
@@ -90,9 +90,9 @@ class ScoreReader:
         with np.errstate(over="ignore", invalid="ignore"):
             query, keys = self._query(head, factors[0], roots[0]), self._keys(head, factors[1].T, roots[1])
             if turned is not None and rotary is not None and rotary.scale is not None:
-                query = query.stretched(turned, rotary.scale)
-                keys = [*keys[:-1], keys[-1].stretched(_last(turned, keys), rotary.scale)]
-            key = _joined(keys)
+                query = query.scale_columns(turned, rotary.scale)
+                keys = [*keys[:-1], keys[-1].scale_columns(_turned_in_last_key(turned, keys), rotary.scale)]
+            key = _join_sides(keys)
             if not np.isfinite(np.linalg.norm(query.root) * np.linalg.norm(key.root)):
                 return None
             whole = _part(query, key, turned is not None)
@@ -124,7 +124,7 @@ class ScoreReader:
         return [together]
 
 
-def _turned(block: Attention) -> slice | None:
+def _turned_columns(block: Attention) -> slice | None:
     """The numbers of a head that are turned or bent before they meet; None where there are none."""
     how = block.scores
     if how.clip is not None:
@@ -134,13 +134,13 @@ def _turned(block: Attention) -> slice | None:
     return slice(how.rotary.start, min(how.rotary.start + how.rotary.size, block.head_size))
 
 
-def _side(model: Model, view: View, norm: Norm | None, own: Norm | None, heads: int) -> SideOf:
+def _side_builder(model: Model, view: View, norm: Norm | None, own: Norm | None, heads: int) -> SideBuilder:
     """How one side of each head is made, `own` being the norm of the queries or keys themselves."""
     size = view.shape[1] // heads
     if own is not None:
-        return _normalised(model, own, heads, size)
+        return _normed_side_builder(model, own, heads, size)
     assert norm is not None
-    constant = _of_zero(model, view).reshape(heads, size)
+    constant = _output_at_zero(model, view).reshape(heads, size)
     inner = None if view.norm is None else model.read(replace(view, after=None))
     fed = norm if view.norm is None else view.norm
     f, square = _spread(fed.kind, view.shape[0] if inner is None else inner.shape[0])
@@ -149,14 +149,14 @@ def _side(model: Model, view: View, norm: Norm | None, own: Norm | None, heads: 
     def side(head: int, factor: Matrix, root: Root) -> Side:
         if inner is not None:
             factor = inner[:, head * size : (head + 1) * size]
-            root = triangular(model.applied(fed, factor))
+            root = triangular_factor(model.applied(fed, factor))
         shift = np.broadcast_to(bias, factor.shape[0]) @ factor + constant[head]
         return Side(root[0] * (root[1] * f**0.5), shift, square)
 
     return side
 
 
-def _normalised(model: Model, norm: Norm, heads: int, size: int) -> SideOf:
+def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> SideBuilder:
     """Queries or keys that a norm of their own makes: of each head, or of all heads together."""
     gain, bias = (
         np.broadcast_to(own if own.size in (1, size) else own.reshape(heads, size), (heads, size))
@@ -178,28 +178,30 @@ def _spread(kind: str, count: int) -> tuple[float, float]:
     return f, count / f
 
 
-def _of_zero(model: Model, view: View) -> Vector:
+def _output_at_zero(model: Model, view: View) -> Vector:
     """What a map with its biases adds to every output; behind a norm the maps before it add nothing."""
     if view.after is None or view.norm is not None:
         return model.bias(view)
-    return np.asarray(_of_zero(model, view.after) @ model.read(replace(view, after=None)) + model.bias(view))
+    return np.asarray(
+        _output_at_zero(model, view.after) @ model.read(replace(view, after=None)) + model.bias(view)
+    )
 
 
-def _last(turned: slice, keys: list[Side]) -> slice:
+def _turned_in_last_key(turned: slice, keys: list[Side]) -> slice:
     """The turned numbers within the last of the sides that make up the keys."""
     before = sum(side.shift.size for side in keys[:-1])
     return slice(turned.start - before, turned.stop - before)
 
 
-def _joined(sides: list[Side]) -> Side:
+def _join_sides(sides: list[Side]) -> Side:
     if len(sides) == 1:
         return sides[0]
     root = block_diag(*(side.root for side in sides))
     return Side(root, np.hstack([side.shift for side in sides]), sum(side.square for side in sides))
 
 
-def _part(query: Side, key: Side, turned: bool) -> Part:
-    return Part(
+def _part(query: Side, key: Side, turned: bool) -> ScorePart:
+    return ScorePart(
         svdvals(query.root @ key.root.T, check_finite=False),
         float(np.linalg.norm(query.root @ key.shift)),
         float(np.linalg.norm(key.root @ query.shift)),
@@ -222,12 +224,14 @@ def _lengths(side: Side) -> Lengths:
 
 def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
     """The sizes of every head of a block; None where there are none."""
-    if no_sizes(block) is not None:
+    if missing_sizes_reason(block) is not None:
         return [None] * block.heads
     reader = ScoreReader(model, block)
     found = []
     for head, (left, right) in enumerate(block.factors(model, kind)):
         folded = block.applied(model, kind, left, right)
         assert folded is not None
-        found.append(reader(head, (left, right), (triangular(folded[0]), triangular(folded[1].T))))
+        found.append(
+            reader(head, (left, right), (triangular_factor(folded[0]), triangular_factor(folded[1].T)))
+        )
     return found

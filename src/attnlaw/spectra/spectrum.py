@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.base.estimate import Estimate
+from attnlaw.core.estimate import Estimate
 from attnlaw.spectra.factor_sizes import FactorSizes
 from attnlaw.spectra.precision import FLOAT32, FLOAT64, single_errors
 from attnlaw.spectra.score_sizes import ScoreSizes
@@ -55,7 +55,7 @@ class Multiplicities:
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """Sizes of a matrix as the model applies it: the norm before it folded in (see `models.norms`).
+    """Sizes of a matrix as the model applies it: the norm before it folded in (see `checkpoints.norms`).
 
     `values` are all its singular values, of thin factors alone. The error of the spectral norm bounds how far
     above it may lie; None where it is exact.
@@ -73,7 +73,7 @@ class Applied:
             return None
         return (self.frobenius / top) ** 2
 
-    def rescaled(self, scale: float) -> Applied:
+    def rescale(self, scale: float) -> Applied:
         """Those of the matrix times a power of two; OverflowError where they exceed float64."""
         if scale == 1:
             return self

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from attnlaw.numerics.cores import switching_soon, usable_cores
-from attnlaw.spectra.gate import Gate
+from attnlaw.numerics.cores import short_switch_interval, usable_cores
+from attnlaw.spectra.gate import MemoryGate
 
 R = TypeVar("R")
 
@@ -24,13 +24,13 @@ def in_threads(
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, told=lambda done: None)
     ['a', 'b']
     """
-    gate = Gate(budget)
+    gate = MemoryGate(budget)
 
     def within(size: int, run: Callable[[], R]) -> R:
-        with gate.holding(size):
+        with gate.reserve(size):
             return run()
 
-    with threadpool_limits(1), switching_soon(), ThreadPoolExecutor(jobs or usable_cores()) as pool:
+    with threadpool_limits(1), short_switch_interval(), ThreadPoolExecutor(jobs or usable_cores()) as pool:
         futures = [pool.submit(within, *one) for one in work]
         try:
             for done, future in enumerate(as_completed(futures), start=1):

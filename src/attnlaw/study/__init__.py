@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from attnlaw.base.public import missing
+from attnlaw.core.lazy import missing_name_error
+from attnlaw.study.backends import Backend
 from attnlaw.study.file import Study, read_study
-from attnlaw.study.places import Place
-from attnlaw.study.run import Standing, resume, run, status
-from attnlaw.study.spread import spread
+from attnlaw.study.run import StudyStatus, resume, run, status
+from attnlaw.study.split_case import run_split
 
-__all__ = ["Place", "Standing", "Study", "read_study", "resume", "run", "spread", "status"]
+__all__ = ["Backend", "Study", "StudyStatus", "read_study", "resume", "run", "run_split", "status"]
 
 if not TYPE_CHECKING:  # a checker knows the names that are here
 
     def __getattr__(name: str) -> object:
-        raise missing(__name__, name)
+        raise missing_name_error(__name__, name)

@@ -23,10 +23,10 @@ from typing import Any
 from distributed import Client, KilledWorker
 
 from attnlaw import __version__
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 from attnlaw.study.engine import Policy, Stop
-from attnlaw.study.pace import LEAST, Pace, kind
-from attnlaw.study.task import QUICK, Ending, Task, death, groups, perform_batch, told
+from attnlaw.study.pacing import LEAST, Pace, pace_key
+from attnlaw.study.task import QUICK, Task, TaskResult, cause_of_death, error_line, group_tasks, run_batch
 
 AHEAD = 3  # batches sent for each worker
 LAST_WAIT = QUICK  # seconds that running batches get after a stop: also a first task on its second run
@@ -49,7 +49,7 @@ class _Pending:
 
     def follows(self, other: _Pending) -> bool:
         """Whether it may stand in a batch with another."""
-        return not self.is_suspect and kind(self.task) == kind(other.task)
+        return not self.is_suspect and pace_key(self.task) == pace_key(other.task)
 
 
 class Dask:
@@ -62,7 +62,7 @@ class Dask:
     def __init__(self, client: Client, planned: int | None = None) -> None:
         self.client = client
         self.planned = planned
-        self.asked = time.monotonic()
+        self.last_request = time.monotonic()
         self.pace = Pace()
 
     @property
@@ -72,7 +72,7 @@ class Dask:
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Ending]]:
+    ) -> Iterator[list[TaskResult]]:
         """As of every engine; an `InputError` where the scheduler goes away."""
         try:
             yield from self._run(tasks, folder, policy, stop, first)
@@ -87,31 +87,31 @@ class Dask:
 
     def _run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool
-    ) -> Iterator[list[Ending]]:
-        waiting = deque(_Pending(task) for own in groups(tasks) for task in own)
+    ) -> Iterator[list[TaskResult]]:
+        waiting = deque(_Pending(task) for own in group_tasks(tasks) for task in own)
         flying: dict[Any, list[_Pending]] = {}
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        while (waiting or flying) and not stop.asked:
+        while (waiting or flying) and not stop.is_requested:
             workers = self.workers
             while waiting and len(flying) < AHEAD * workers:
                 batch = self._batch(waiting, workers, policy.time_limit)
                 sent = [pending.task for pending in batch]
-                future = self.client.submit(perform_batch, sent, folder, policy.time_limit, first, pure=False)
+                future = self.client.submit(run_batch, sent, folder, policy.time_limit, first, pure=False)
                 flying[future] = batch
                 future.add_done_callback(ended.put)
             self._restore()
-            for future in _taken(ended, 0.2):
-                finished, again = self._settled(future, flying.pop(future), folder, policy)
+            for future in _take_ended(ended, 0.2):
+                finished, again = self._collect_batch(future, flying.pop(future), folder, policy)
                 waiting.extend(again)
                 if finished:
                     yield finished
-        yield from self._last(flying, ended, folder, policy)
+        yield from self._drain(flying, ended, folder, policy)
 
     def _restore(self) -> None:
         """Ask the cluster for the planned workers where some are missing."""
-        if self.planned is None or time.monotonic() < self.asked + ASK_AGAIN:
+        if self.planned is None or time.monotonic() < self.last_request + ASK_AGAIN:
             return
-        self.asked = time.monotonic()
+        self.last_request = time.monotonic()
         if len(self.client.nthreads()) < self.planned:
             self.client.cluster.scale(self.planned)
 
@@ -127,9 +127,9 @@ class Dask:
             batch.append(waiting.popleft())
         return batch
 
-    def _last(
+    def _drain(
         self, flying: dict[Any, list[_Pending]], ended: queue.SimpleQueue[Any], folder: Path, policy: Policy
-    ) -> Iterator[list[Ending]]:
+    ) -> Iterator[list[TaskResult]]:
         """After a stop: call back what no worker has begun, and keep what ends soon."""
         if not flying:
             return
@@ -137,24 +137,24 @@ class Dask:
         self.client.cancel([future for future in flying if future.key not in begun])
         until = time.monotonic() + LAST_WAIT
         while any(future.key in begun for future in flying) and time.monotonic() < until:
-            for future in _taken(ended, 0.1):
+            for future in _take_ended(ended, 0.1):
                 batch = flying.pop(future)
                 if future.status == "finished":
-                    yield self._settled(future, batch, folder, policy)[0]
+                    yield self._collect_batch(future, batch, folder, policy)[0]
         self.client.cancel(list(flying), force=True)
 
-    def _settled(
+    def _collect_batch(
         self, future: Any, batch: list[_Pending], folder: Path, policy: Policy
-    ) -> tuple[list[Ending], list[_Pending]]:
+    ) -> tuple[list[TaskResult], list[_Pending]]:
         """Finished endings of a batch that ended, and tasks to try again."""
-        endings: Sequence[Ending | None]
+        endings: Sequence[TaskResult | None]
         if future.status == "cancelled":
             raise CancelledError
         if future.status == "error":
-            endings = [_accident(future.exception(), pending, folder, policy) for pending in batch]
+            endings = [_result_after_death(future.exception(), pending, folder, policy) for pending in batch]
         else:
-            endings = self._fetched(future) or [None] * len(batch)
-            self.pace.note(batch[0].task, [ending for ending in endings if ending is not None])
+            endings = self._fetch_results(future) or [None] * len(batch)
+            self.pace.add_times(batch[0].task, [ending for ending in endings if ending is not None])
         finished, again = [], []
         for pending, ending in zip(batch, endings, strict=True):
             if ending is None:
@@ -172,10 +172,10 @@ class Dask:
                 again.append(replace(pending, attempts=counted.attempts))
         return finished, again
 
-    def _fetched(self, future: Any) -> list[Ending]:
+    def _fetch_results(self, future: Any) -> list[TaskResult]:
         """The endings of a finished batch; none if its worker died before it could send them."""
         try:
-            endings: list[Ending] = future.result(timeout=FETCH) if future.status == "finished" else []
+            endings: list[TaskResult] = future.result(timeout=FETCH) if future.status == "finished" else []
         except (KilledWorker, TimeoutError):
             endings = []
         if not endings:
@@ -183,7 +183,7 @@ class Dask:
         return endings
 
 
-def _taken(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
+def _take_ended(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
     """Futures that have ended: those there are, or the first to come within some seconds."""
     taken = []
     try:
@@ -194,12 +194,16 @@ def _taken(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
         return taken
 
 
-def _accident(error: BaseException, pending: _Pending, folder: Path, policy: Policy) -> Ending | None:
+def _result_after_death(
+    error: BaseException, pending: _Pending, folder: Path, policy: Policy
+) -> TaskResult | None:
     """What became of a task whose batch did not come back; None if it was not to blame."""
     key = pending.task.key
     if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
-        return Ending(key, 0.0, error=told(error), permanent=True)
-    cause = death(key, folder, policy.time_limit)
+        return TaskResult(key, 0.0, error=error_line(error), permanent=True)
+    cause = cause_of_death(key, folder, policy.time_limit)
     if cause is None and pending.deaths < MOST_DEATHS:
         return None
-    return Ending(key, policy.time_limit or 0.0, error=cause or "worker after worker died before it began")
+    return TaskResult(
+        key, policy.time_limit or 0.0, error=cause or "worker after worker died before it began"
+    )

@@ -15,8 +15,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from attnlaw.study.pace import Pace
-from attnlaw.study.task import Ending, Task, groups, is_quick, perform, perform_together, retimed
+from attnlaw.study.pacing import Pace
+from attnlaw.study.task import (
+    Task,
+    TaskResult,
+    group_tasks,
+    is_quick,
+    run_task,
+    run_tasks_together,
+    with_second_time,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,7 @@ class Policy:
     time_limit: float | None = None
     retries: int = 2
 
-    def is_final(self, ending: Ending) -> bool:
+    def is_final(self, ending: TaskResult) -> bool:
         """Whether the task is finished or must not be tried again."""
         return ending.error is None or ending.permanent or ending.attempts > self.retries
 
@@ -39,14 +47,14 @@ class Stop:
 
     def __init__(self) -> None:
         self.by_user = False
-        self.in_vain = False
+        self.is_pointless = False
         self.computing = False
 
     @property
-    def asked(self) -> bool:
-        return self.by_user or self.in_vain
+    def is_requested(self) -> bool:
+        return self.by_user or self.is_pointless
 
-    def ask(self, number: int, frame: FrameType | None) -> None:
+    def request_stop(self, number: int, frame: FrameType | None) -> None:
         self.by_user = True
         if self.computing:
             raise KeyboardInterrupt
@@ -58,7 +66,7 @@ class Stop:
             yield
             return
         numbers = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, self.ask) for number in numbers]
+        before = [signal.signal(number, self.request_stop) for number in numbers]
         try:
             yield
         finally:
@@ -74,7 +82,7 @@ class Engine(Protocol):
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Ending]]: ...
+    ) -> Iterator[list[TaskResult]]: ...
 
 
 class TimeUp(BaseException):
@@ -91,45 +99,45 @@ class InProcess:
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Ending]]:
+    ) -> Iterator[list[TaskResult]]:
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
-            for own in groups(tasks):
-                while own and not stop.asked:
+            for own in group_tasks(tasks):
+                while own and not stop.is_requested:
                     size = 1 if first else self.pace.size(own[0], policy.time_limit)
                     chunk, own = own[:size], own[size:]
-                    done = self._together(chunk, folder, policy, stop) if len(chunk) > 1 else []
+                    done = self._run_group(chunk, folder, policy, stop) if len(chunk) > 1 else []
                     if done:
-                        self.pace.note(chunk[0], done)
+                        self.pace.add_times(chunk[0], done)
                         yield done
                     keys = {ending.key for ending in done}
                     for task in chunk:
                         if task.key not in keys:
-                            yield from self._alone(task, folder, policy, stop, first)
+                            yield from self._run_alone(task, folder, policy, stop, first)
 
-    def _together(self, tasks: list[Task], folder: Path, policy: Policy, stop: Stop) -> list[Ending]:
+    def _run_group(self, tasks: list[Task], folder: Path, policy: Policy, stop: Stop) -> list[TaskResult]:
         """The endings of those that are done at once."""
         try:
             with _computing(stop), _alarm(policy.time_limit):
-                return perform_together(tasks, folder)
+                return run_tasks_together(tasks, folder)
         except (TimeUp, KeyboardInterrupt):
             return []
 
-    def _alone(
+    def _run_alone(
         self, task: Task, folder: Path, policy: Policy, stop: Stop, first: bool
-    ) -> Iterator[list[Ending]]:
+    ) -> Iterator[list[TaskResult]]:
         """How one task ended; nothing if the user asked to stop."""
-        ending = self._settled(task, folder, policy, stop)
+        ending = self._run_with_retries(task, folder, policy, stop)
         if ending is None:
             return
         if first and is_quick(ending):
-            ending = retimed(ending, self._attempt(task, folder, policy, stop))
+            ending = with_second_time(ending, self._attempt(task, folder, policy, stop))
         if ending.error is None:
-            self.pace.note(task, [ending])
+            self.pace.add_times(task, [ending])
         yield [ending]
 
-    def _settled(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Ending | None:
+    def _run_with_retries(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> TaskResult | None:
         """The ending after as many attempts as it takes and the policy allows."""
         attempts = 0
         while (ending := self._attempt(task, folder, policy, stop)) is not None:
@@ -139,16 +147,16 @@ class InProcess:
                 break
         return ending
 
-    def _attempt(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> Ending | None:
+    def _attempt(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> TaskResult | None:
         """The ending, or None if the user asked to stop."""
-        if stop.asked:
+        if stop.is_requested:
             return None
         try:
             with _computing(stop), _alarm(policy.time_limit):
-                return perform(task, folder)
+                return run_task(task, folder)
         except TimeUp:
             limit = policy.time_limit or 0.0
-            return Ending(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
+            return TaskResult(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
         except KeyboardInterrupt:
             return None
 

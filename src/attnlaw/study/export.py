@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
-from attnlaw.base.errors import InputError
-from attnlaw.base.estimate import Outcome
-from attnlaw.base.files import parquet, replacing
-from attnlaw.base.quantity import columns
-from attnlaw.base.results import STUDY_ROWS
-from attnlaw.base.settings import declared
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.files import to_parquet, write_atomically
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.result_files import STUDY_ROWS
+from attnlaw.core.settings import setting_fields
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store
-from attnlaw.study.task import Ending, Task
+from attnlaw.study.task import Task, TaskResult
 
 if TYPE_CHECKING:
     import polars as pl
 
 KEY = "[0-9a-f]{32}"  # as it stands in the names of files
-LAST = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), "text")
+END_COLUMNS = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), "text")
 
 
 def export(study: Study, store: Store) -> Path:
@@ -38,9 +38,9 @@ def export(study: Study, store: Store) -> Path:
 
     An `InputError` where the store holds only rows of another study: they would be emptied.
     """
-    if is_of_another(study, store):
-        raise another_study(store)
-    lost, endings = store.lost(), store.endings()
+    if holds_other_study(study, store):
+        raise other_study_error(store)
+    lost, endings = store.missing_tables(), store.endings()
     finished = [(task, endings[task.key]) for task in study.tasks if task.key in endings]
     for task, _ in finished:
         if task.key in lost:
@@ -51,19 +51,19 @@ def export(study: Study, store: Store) -> Path:
         f"tables/{name}/{task.key}.parquet": path for task, ending in finished for name, path in ending.parts
     }
     target = store.folder / STUDY_ROWS
-    with replacing(target) as draft:
-        draft.write_bytes(parquet(_rows(study, finished, store)))
+    with write_atomically(target) as draft:
+        draft.write_bytes(to_parquet(_rows(study, finished, store)))
     _link_tables(store.folder, parts)
     return target
 
 
-def is_of_another(study: Study, store: Store) -> bool:
+def holds_other_study(study: Study, store: Store) -> bool:
     """Whether a store holds rows, and none of them is of this study."""
-    keys = {key for key, _, _ in store.ends()}
+    keys = {key for key, _, _ in store.outcomes()}
     return bool(keys) and keys.isdisjoint(task.key for task in study.tasks)
 
 
-def another_study(store: Store) -> InputError:
+def other_study_error(store: Store) -> InputError:
     """What to say of such a store."""
     return InputError(
         f"{store.folder}: holds rows of another study (or of another version of attnlaw, or of models that "
@@ -72,37 +72,37 @@ def another_study(store: Store) -> InputError:
     )
 
 
-def _rows(study: Study, finished: list[tuple[Task, Ending]], store: Store) -> pl.DataFrame:
+def _rows(study: Study, finished: list[tuple[Task, TaskResult]], store: Store) -> pl.DataFrame:
     """A row for each task: settings of all verbs, what they find, paths of tables, how it ended.
 
     A column that verbs declare of two kinds is of the kind that holds both.
     """
     import polars as pl
 
-    from attnlaw.base.tables import frame, schema_of
+    from attnlaw.core.tables import to_frame, to_schema
 
-    order: list[dict[str, str]] = [{"verb": "text"}, {}, {}, LAST]
+    order: list[dict[str, str]] = [{"verb": "text"}, {}, {}, END_COLUMNS]
     tables = []
     for verb in study.verbs.values():
-        own = declared(verb.settings)
+        own = setting_fields(verb.settings)
         parts = [
             {"verb": "text"} | {name: kind for name, kind in verb.schema.items() if name in own},
-            columns(verb.quantities),
+            column_kinds(verb.quantities),
             {f"{table.name}_part": "text" for table in verb.tables},
-            LAST,
+            END_COLUMNS,
         ]
         order = [before | now for before, now in zip(order, parts, strict=True)]
         schema = {name: kind for part in parts for name, kind in part.items()}
         rows = (_row(task, ending, store) for task, ending in finished if task.verb.name == verb.name)
-        tables.append(frame(rows, schema_of(schema)))
+        tables.append(to_frame(rows, to_schema(schema)))
     return pl.concat(tables, how="diagonal_relaxed").select(*dict.fromkeys(chain(*order)))
 
 
-def _row(task: Task, ending: Ending, store: Store) -> dict[str, Any]:
+def _row(task: Task, ending: TaskResult, store: Store) -> dict[str, Any]:
     found = store.values(ending) if ending.error is None else {"status": str(Outcome.FAILED)}
     parts = {f"{name}_part": path for name, path in ending.parts}
     ends = {"error": ending.error, "attnlaw_version": __version__, "task": task.key}
-    return {"verb": task.verb.name, **task.case.row(), **found, **parts, **ends}
+    return {"verb": task.verb.name, **task.case.to_row(), **found, **parts, **ends}
 
 
 def _link_tables(folder: Path, wanted: Mapping[str, str]) -> None:
@@ -115,7 +115,7 @@ def _link_tables(folder: Path, wanted: Mapping[str, str]) -> None:
         source, target = folder / part, folder / place
         if target.exists() and target.samefile(source):
             continue
-        with replacing(target) as draft:
+        with write_atomically(target) as draft:
             draft.unlink()
             try:
                 os.link(source, draft)

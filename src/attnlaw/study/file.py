@@ -29,31 +29,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
 
-from attnlaw.base.declare import Verb, expanded, grid
-from attnlaw.base.errors import BadSetting, InputError
-from attnlaw.base.files import MEGABYTE, parse_toml, read_bounded, require_possible
-from attnlaw.base.settings import Declared, Settings, declared, known_name, setting, settings
-from attnlaw.base.values import span
-from attnlaw.study.shipped import located
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.files import MEGABYTE, parse_toml, read_bounded, require_valid_path
+from attnlaw.core.settings import (
+    SettingField,
+    Settings,
+    require_known,
+    setting,
+    setting_fields,
+    settings_dataclass,
+)
+from attnlaw.core.values import parse_range
+from attnlaw.core.verb import Verb, expand_values, grid
+from attnlaw.study.shipped import find_study_file
 from attnlaw.study.task import Task
-from attnlaw.verbs import verb as verb_of
+from attnlaw.verbs import find_verb as verb_of
 
 SECTIONS = ("verb", "fixed", "grid", "list", "run", "quick")
 PACKAGE = "package:"
-DRAWN = ("seed", "seeds")  # settings that a study gives to a verb that draws
+SEED_SETTINGS = ("seed", "seeds")  # settings that a study gives to a verb that draws
 LARGEST = 16  # megabytes of a study file
 MOST_TASKS = 1_000_000
 YEAR = 366 * 86400
 
 
-@settings
-class Run(Settings):
+@settings_dataclass
+class RunSettings(Settings):
     """The table [run]."""
 
-    seed: int = setting(0, "Of the study.", least=0)
-    seeds: int = setting(1, "Repetitions of every case of a verb that draws.", least=1)
-    time_limit: float | None = setting(None, "Seconds for an attempt at a task.", above=0, most=YEAR)
-    retries: int = setting(2, "Further attempts at a task that failed.", least=0)
+    seed: int = setting(0, "Of the study.", minimum=0)
+    seeds: int = setting(1, "Repetitions of every case of a verb that draws.", minimum=1)
+    time_limit: float | None = setting(
+        None, "Seconds for an attempt at a task.", greater_than=0, maximum=YEAR
+    )
+    retries: int = setting(2, "Further attempts at a task that failed.", minimum=0)
 
 
 @dataclass(frozen=True)
@@ -73,9 +82,9 @@ class Study:
     def check(self, tasks: list[Task]) -> None:
         """Have each verb look at the cases of its tasks before any of them runs."""
         for task in tasks:
-            if task.verb.refuse is not None:
-                with _told(str(self.path)):
-                    task.verb.refuse(task.case)
+            if task.verb.precheck is not None:
+                with _as_study_error(str(self.path)):
+                    task.verb.precheck(task.case)
 
 
 def read_study(
@@ -86,7 +95,7 @@ def read_study(
     Whatever is wrong is told in one line with file and key. `find` gives the verb of a name: those of
     attnlaw, unless others are meant. `quick` takes the values of [quick].
     """
-    file = located(path)
+    file = find_study_file(path)
     where = str(path)
     data = read_bounded(file, LARGEST, remedy="give a study file, or a name of attnlaw study list")
     content = parse_toml(data, where, "see docs/scale.md for an example", LARGEST * MEGABYTE)
@@ -94,12 +103,12 @@ def read_study(
         if name not in SECTIONS:
             raise InputError(f"{where}: unknown key {name}; expected {', '.join(SECTIONS)}")
     if quick:
-        content = _shortened(content, _table(content, "quick", where), where)
+        content = _apply_quick(content, _table(content, "quick", where), where)
     stated = _table(content, "run", where)
-    with _told(where, dict.fromkeys(declared(Run), "[run]"), "[run]"):
-        run = Run.of(stated, "a run")
+    with _as_study_error(where, dict.fromkeys(setting_fields(RunSettings), "[run]"), "[run]"):
+        run = RunSettings.parse(stated, "a run")
     sweeps = _sweeps(content, file.parent, where, find)
-    count = sum(sweep.count * (run.seeds if sweep.verb.draws else 1) for sweep in sweeps)
+    count = sum(sweep.count * (run.seeds if sweep.verb.is_random else 1) for sweep in sweeps)
     if count > MOST_TASKS:
         raise InputError(f"{where}: {count} tasks, expected at most {MOST_TASKS}; split the study")
     tasks = [task for sweep in sweeps for task in sweep.tasks(run, where)]
@@ -122,13 +131,13 @@ def task_seed(seed: int, position: int, repetition: int) -> int:
 
 
 @contextmanager
-def _told(where: str, labels: Mapping[str, str] | None = None, other: str = "") -> Iterator[None]:
+def _as_study_error(where: str, labels: Mapping[str, str] | None = None, other: str = "") -> Iterator[None]:
     """A mistake is told with the file and, where it is known, the table in which the setting was given."""
     try:
         yield
     except BadSetting as error:
         label = (labels or {}).get(error.name, other)
-        raise InputError(error.told(place=f"{where}: {label} " if label else f"{where}: ")) from error
+        raise InputError(error.message(place=f"{where}: {label} " if label else f"{where}: ")) from error
     except InputError as error:
         raise InputError(f"{where}: {other} {error}" if other else f"{where}: {error}") from error
 
@@ -145,22 +154,22 @@ def _table(content: Mapping[str, Any], name: str, where: str) -> Mapping[str, An
     return dict(found)
 
 
-def _shortened(content: Mapping[str, Any], quick: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _apply_quick(content: Mapping[str, Any], quick: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The content with values of [quick] wherever their keys stand, else in [run] or [fixed]."""
     tables = {name: dict(_table(content, name, where)) for name in ("fixed", "grid", "run")}
     explicit = [dict(case) for case in content.get("list", [])]
     for key, value in quick.items():
         holders = [table for table in (*explicit, tables["grid"], tables["fixed"]) if key in table]
-        for table in holders or [tables["run" if key in declared(Run) else "fixed"]]:
+        for table in holders or [tables["run" if key in setting_fields(RunSettings) else "fixed"]]:
             table[key] = value
     return {**content, **tables, **({"list": explicit} if explicit else {})}
 
 
-def study_keys(verb: Verb[Any, Any]) -> dict[str, Declared]:
+def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
     """The settings of a verb that a study file may name."""
-    drawn = DRAWN if verb.draws else ()
-    known = declared(verb.settings).items()
-    return {name: one for name, one in known if not one.rule.local and name not in drawn}
+    drawn = SEED_SETTINGS if verb.is_random else ()
+    known = setting_fields(verb.settings).items()
+    return {name: one for name, one in known if not one.rule.machine_only and name not in drawn}
 
 
 class _Sweep:
@@ -169,7 +178,7 @@ class _Sweep:
     def __init__(self, verb: Verb[Any, Any]) -> None:
         self.verb = verb
         self.keys = study_keys(verb)
-        self.rest = declared(verb.settings).keys() - self.keys.keys()
+        self.reserved_names = setting_fields(verb.settings).keys() - self.keys.keys()
         self.grids: list[dict[str, list[Any]]] = []
         self.labels: dict[str, str] = {}
 
@@ -182,32 +191,32 @@ class _Sweep:
         axes: dict[str, list[Any]] = {}
         for label, table in tables.items():
             for key, value in table.items():
-                with _told(where, {key: label}, label):
-                    if key in DRAWN and key in self.rest:
+                with _as_study_error(where, {key: label}, label):
+                    if key in SEED_SETTINGS and key in self.reserved_names:
                         raise InputError(f"{key}: every task has its own; set it in [run]")
-                    one = self.keys[known_name(key, self.keys, self.verb.name)]
+                    one = self.keys[require_known(key, self.keys, self.verb.name)]
                     if key in axes:
                         raise InputError(f"{key}: already given above; keep it in one place")
-                    values = [one.checked(point) for point in _points(one, value, label)]
-                    on_disk = _on_disk(values, key, folder) if one.rule.file else values
-                    axes[key] = expanded(one, on_disk)
+                    values = [one.validate(point) for point in _points(one, value, label)]
+                    on_disk = _expand_paths(values, key, folder) if one.rule.is_path else values
+                    axes[key] = expand_values(one, on_disk)
                     self.labels[key] = label
         self.grids.append(axes)
 
-    def tasks(self, run: Run, where: str) -> Iterator[Task]:
+    def tasks(self, run: RunSettings, where: str) -> Iterator[Task]:
         """A task for each case, or for each of its repetitions where the verb draws."""
         cases = [case for axes in self.grids for case in grid(axes)]
         # A key that has a use in some cases is left out of the others; without any use it is a mistake.
         useful = {key for key in self.labels if not all(self._is_idle(key, case) for case in cases)}
         records: list[Settings] = []
-        with _told(where, self.labels):
+        with _as_study_error(where, self.labels):
             for position, case in enumerate(cases):
                 kept = {k: v for k, v in case.items() if k not in useful or not self._is_idle(k, case)}
-                for repetition in range(run.seeds if self.verb.draws else 1):
+                for repetition in range(run.seeds if self.verb.is_random else 1):
                     given = {"seed": task_seed(run.seed, position, repetition), "seeds": 1, "jobs": 1}
-                    own = {name: value for name, value in given.items() if name in self.rest}
-                    records.append(self.verb.settings.of(kept | own, self.verb.name))
-            self.verb.used(records, self.labels)
+                    own = {name: value for name, value in given.items() if name in self.reserved_names}
+                    records.append(self.verb.settings.parse(kept | own, self.verb.name))
+            self.verb.require_used(records, self.labels)
         return (Task(self.verb, record) for record in records)
 
     def _is_idle(self, key: str, case: Mapping[str, Any]) -> bool:
@@ -215,8 +224,8 @@ class _Sweep:
         if key not in case:
             return True
         rule = self.keys[key].rule
-        waits = rule.needs is not None and case.get(rule.needs) is None
-        return waits or any(case.get(other) is not None for other in rule.rivals)
+        waits = rule.requires is not None and case.get(rule.requires) is None
+        return waits or any(case.get(other) is not None for other in rule.exclusions)
 
 
 def _sweeps(
@@ -227,7 +236,7 @@ def _sweeps(
     explicit = content.get("list", [{}])
     _expect(_is_list(explicit, dict), f"{where}: list", explicit, "tables [[list]]")
     chosen = [_verb_names(case.get("verb", content.get("verb")), where) for case in explicit]
-    with _told(f"{where}: verb"):
+    with _as_study_error(f"{where}: verb"):
         sweeps = {name: _Sweep(find(name)) for names in chosen for name in names}
     for names, case in zip(chosen, explicit, strict=True):
         for name in names:
@@ -252,23 +261,23 @@ def _is_list(value: Any, kind: type) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, kind) for one in value)
 
 
-def _points(one: Declared, value: Any, label: str) -> list[Any]:
+def _points(one: SettingField, value: Any, label: str) -> list[Any]:
     """The points of one axis: a list, a span, or a single value where one is enough."""
     if label == "[fixed]":
-        if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in one.kinds):
+        if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in one.types):
             raise BadSetting(one.name, "expected one value; lists go under [grid]", value)
         return [value]
     if isinstance(value, list) and value:
         return value
     numeric = one.is_number
     if isinstance(value, str) and numeric and (label == "[grid]" or ":" in value):
-        return list(span(one.name, value))
-    if isinstance(value, list) or (label == "[grid]" and not one.rule.file):
+        return list(parse_range(one.name, value))
+    if isinstance(value, list) or (label == "[grid]" and not one.rule.is_path):
         raise BadSetting(one.name, "expected a list of values or FROM:TO:COUNT", value)
     return [value]
 
 
-def _on_disk(values: list[Any], key: str, folder: Path) -> list[str]:
+def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
     """Paths as absolute ones, patterns as the paths they match; what is not on disk stays (a hub id).
 
     A path that exists as it is written is no pattern, and the study's own directory never is. `package:PATH`
@@ -278,22 +287,22 @@ def _on_disk(values: list[Any], key: str, folder: Path) -> list[str]:
     for value in map(str, values):
         inside, packaged = value.removeprefix(PACKAGE), value.startswith(PACKAGE)
         homes = [Path(home) for home in sys.path if home] if packaged else [folder]
-        places = [require_possible(home.absolute() / inside) for home in homes]
+        places = [require_valid_path(home.absolute() / inside) for home in homes]
         path = next((place for place in places if place.exists()), places[0])
         if path.exists():
-            found.append(_normal(str(path)))
+            found.append(_normalise_path(str(path)))
         elif any(char in value for char in "*?["):
             pattern = str(Path(glob.escape(str(folder.absolute()))) / value)
             matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (it may be absolute)
             if not matches:
                 raise InputError(f"{key}: {value!r} matches nothing; paths start at the study file")
-            found += [_normal(match) for match in matches]
+            found += [_normalise_path(match) for match in matches]
         else:
             found.append(value)
     return found
 
 
-def _normal(path: str) -> str:
+def _normalise_path(path: str) -> str:
     """The path without `..`; after a link these may lead elsewhere: then the path that it stands for."""
     short = os.path.normpath(path)
     if ".." not in Path(path).parts or os.path.realpath(short) == os.path.realpath(path):

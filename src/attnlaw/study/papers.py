@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
 
 ABSTRACT = "only its abstract was at hand; no number of its figures can be compared"
 
 
 @dataclass(frozen=True)
-class Figure:
+class PaperFigure:
     """A figure or a table of a paper, and the study of this name that repeats it."""
 
     study: str
@@ -29,7 +29,7 @@ class Paper:
 
     arxiv: str
     title: str
-    figures: tuple[Figure, ...]
+    figures: tuple[PaperFigure, ...]
     numbers: str = ""
 
 
@@ -38,12 +38,12 @@ PAPERS = (
         "2605.07297",
         "Spectrum-adaptive bounds",
         (
-            Figure(
+            PaperFigure(
                 "bounds-reference",
                 "proxies of a trained BERT, reference values",
                 needs="pip install --no-deps rxnfp==0.1.0 (its weights), and the extra torch",
             ),
-            Figure(
+            PaperFigure(
                 "bounds-miniatures",
                 "proxies of the 24 BERT miniatures by depth and width",
                 needs="the extras hub and torch, and a network",
@@ -57,11 +57,11 @@ PAPERS = (
         "2506.00846",
         "Infinite-width limit of an attention layer",
         (
-            Figure("limit-width", "distance to the limit against the width"),
-            Figure("limit-heads", "one head and many, and the way to a Gaussian"),
-            Figure("limit-scaling", "scalings 1/sqrt(n) and 1/n"),
-            Figure("limit-low-rank", "low-rank heads"),
-            Figure("limit-relu", "ReLU tokens"),
+            PaperFigure("limit-width", "distance to the limit against the width"),
+            PaperFigure("limit-heads", "one head and many, and the way to a Gaussian"),
+            PaperFigure("limit-scaling", "scalings 1/sqrt(n) and 1/n"),
+            PaperFigure("limit-low-rank", "low-rank heads"),
+            PaperFigure("limit-relu", "ReLU tokens"),
         ),
         "it shows curves; an independent program's values, of its recipe of kernels too, take their place",
     ),
@@ -69,38 +69,38 @@ PAPERS = (
         "2610.10033",
         "Spectrum of multi-head attention",
         (
-            Figure("limit-spectrum", "softmax attention and its Gaussian equivalent (table D.2)"),
-            Figure("limit-spectrum-large", "the two largest rows of that table", large=True),
-            Figure("limit-readout", "readouts: narrow keys against wide ones (D.1)"),
-            Figure("limit-arrival", "arrival times of gradient flow"),
+            PaperFigure("limit-spectrum", "softmax attention and its Gaussian equivalent (table D.2)"),
+            PaperFigure("limit-spectrum-large", "the two largest rows of that table", large=True),
+            PaperFigure("limit-readout", "readouts: narrow keys against wide ones (D.1)"),
+            PaperFigure("limit-arrival", "arrival times of gradient flow"),
         ),
     ),
     Paper(
         "2509.24914",
         "Single-head attention in high dimensions",
         (
-            Figure("learn-curves", "error against samples, three students"),
-            Figure("learn-spectrum", "spectrum of the trained matrix"),
-            Figure("learn-phase-diagram", "where attention learns its target"),
-            Figure("learn-scaling", "exponents for power-law targets"),
+            PaperFigure("learn-curves", "error against samples, three students"),
+            PaperFigure("learn-spectrum", "spectrum of the trained matrix"),
+            PaperFigure("learn-phase-diagram", "where attention learns its target"),
+            PaperFigure("learn-scaling", "exponents for power-law targets"),
         ),
         "it shows curves; an independent program's values of the same equations take their place",
     ),
     Paper(
         "2506.01582",
         "Bayes-optimal learning of attention",
-        (Figure("learn-tokens", "E against samples through a softmax of 2, 3 and 4 tokens"),),
+        (PaperFigure("learn-tokens", "E against samples through a softmax of 2, 3 and 4 tokens"),),
     ),
     Paper(
         "2609.03858",
         "Learning dynamics of attention",
         (
-            Figure("dynamics-flow", "gradient flow through four outputs"),
-            Figure("dynamics-students", "alignment and loss against time, three students"),
-            Figure("dynamics-spectra", "the spectrum on its way"),
-            Figure("dynamics-cost", "what one pass costs"),
-            Figure("dynamics-modes", "modes are learned in order"),
-            Figure(
+            PaperFigure("dynamics-flow", "gradient flow through four outputs"),
+            PaperFigure("dynamics-students", "alignment and loss against time, three students"),
+            PaperFigure("dynamics-spectra", "the spectrum on its way"),
+            PaperFigure("dynamics-cost", "what one pass costs"),
+            PaperFigure("dynamics-modes", "modes are learned in order"),
+            PaperFigure(
                 "dynamics-training",
                 "heads of a real model beside the theory's picture",
                 needs="the extra torch",
@@ -113,40 +113,40 @@ PAPERS = (
     Paper(
         "2108.11489",
         "Interpolation by two linear layers",
-        (Figure("regression-scale", "risk against the scale of the start"),),
+        (PaperFigure("regression-scale", "risk against the scale of the start"),),
         ABSTRACT,
     ),
     Paper(
         "2406.03171",
         "Importance weights under covariate shift",
-        (Figure("regression-shift", "weights and risk against the ridge"),),
+        (PaperFigure("regression-shift", "weights and risk against the ridge"),),
         ABSTRACT,
     ),
     Paper(
         "2007.08322",
         "Early stopping of factors",
-        (Figure("early-stopping", "risk against the threshold of stopping"),),
+        (PaperFigure("early-stopping", "risk against the threshold of stopping"),),
         ABSTRACT,
     ),
     Paper(
         "2405.13721",
         "Matrix completion",
-        (Figure("complete-connectivity", "a missing entry against the scale of the start"),),
+        (PaperFigure("complete-connectivity", "a missing entry against the scale of the start"),),
         ABSTRACT,
     ),
     Paper(
         "2201.13383",
         "Ensembles of learners",
-        (Figure("regression-ensemble", "error of 1, 4 and infinitely many learners"),),
+        (PaperFigure("regression-ensemble", "error of 1, 4 and infinitely many learners"),),
         ABSTRACT,
     ),
 )
 
 
-def chosen(name: str) -> list[tuple[Paper, Figure]]:
+def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
     """The figures of a paper, or the one of a name; an `InputError` where there is neither.
 
-    >>> [figure.study for _, figure in chosen("2506.01582")]
+    >>> [figure.study for _, figure in find_figures("2506.01582")]
     ['learn-tokens']
     """
     every = [(paper, figure) for paper in PAPERS for figure in paper.figures]

@@ -14,19 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlaw.base.declare import Progress, finite
-from attnlaw.base.errors import InputError
-from attnlaw.base.results import STORE, STUDY_ROWS
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress
+from attnlaw.core.result_files import STORE, STUDY_ROWS
+from attnlaw.core.values import infinity_as_text
+from attnlaw.study.backends import Backend
 from attnlaw.study.engine import Engine, Policy, Stop
-from attnlaw.study.export import KEY, another_study, export, is_of_another
+from attnlaw.study.export import KEY, export, holds_other_study, other_study_error
 from attnlaw.study.file import Study
-from attnlaw.study.places import Place
-from attnlaw.study.store import Store, is_locked, locked, open_store
-from attnlaw.study.task import Ending, Task, groups
+from attnlaw.study.store import Store, hold_lock, is_locked, open_store
+from attnlaw.study.task import Task, TaskResult, group_tasks
 
 TRIAL = 32
 # Where a run or a kill leaves what, by the names of the files.
-LEFT = {
+LEFTOVERS = {
     "drafts/*": rf"{KEY}-\w+-.+\.parquet",
     "running/*": KEY,
     "rows/.*": r"\.rows\.parquet\.\w{8}\.draft",
@@ -58,7 +59,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Standing:
+class StudyStatus:
     """Where a study stands: counts of tasks, what failed, whether a run is at work or was stopped."""
 
     tasks: int
@@ -86,7 +87,7 @@ class Standing:
             "task_seconds": self.seconds,
             "failures": [
                 {
-                    "settings": {name: finite(value) for name, value in failure.settings.items()},
+                    "settings": {name: infinity_as_text(value) for name, value in failure.settings.items()},
                     "error": failure.error,
                 }
                 for failure in self.failures
@@ -97,13 +98,13 @@ class Standing:
 def run(
     study: Study,
     out: str | os.PathLike[str],
-    place: Place | None = None,
+    place: Backend | None = None,
     *,
     force: bool = False,
     retry_failed: bool = False,
     announce: Callable[[Cost], None] | None = None,
     progress: Progress | None = None,
-) -> Standing:
+) -> StudyStatus:
     """Compute what is missing of a study and export its rows to `out/rows`.
 
     `force` computes everything anew: a row stays until its task is finished again, and what a stopped run did
@@ -113,45 +114,51 @@ def run(
     cannot work.
     """
     _require_store_of_rows(Path(out))
-    with locked(out), open_store(out, create=True) as store:
-        todo = list(study.tasks) if force else missing(study.tasks, store, retry_failed)
+    with hold_lock(out), open_store(out, create=True) as store:
+        todo = list(study.tasks) if force else pending_tasks(study.tasks, store, retry_failed)
         study.check(todo)
-        tidy(store)
+        clean_up(store)
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
-                with (place or Place()).open(out, stop) as engine:
+                with (place or Backend()).open(out, stop) as engine:
                     if force:  # not earlier: where nothing can run, nothing changes
-                        store.outdate(task.key for task in todo)
+                        store.mark_stale(task.key for task in todo)
                     try:
                         computed = _compute(study, todo, store, engine, stop, announce, progress)
                     except InputError:  # the cluster went away
                         _export(study, store)
                         raise
             _export(study, store)
-        tidy(store)
-        return _standing(study, store, computed=computed, stopped=stop.asked and computed < len(todo))
+        clean_up(store)
+        return _study_status(
+            study, store, computed=computed, stopped=stop.is_requested and computed < len(todo)
+        )
 
 
-def resume(study: Study, out: str | os.PathLike[str], place: Place | None = None, **options: Any) -> Standing:
+def resume(
+    study: Study, out: str | os.PathLike[str], place: Backend | None = None, **options: Any
+) -> StudyStatus:
     """`run` for a directory that already holds the study."""
     with open_store(out):
         pass
     return run(study, out, place, **options)
 
 
-def status(study: Study, out: str | os.PathLike[str]) -> Standing:
+def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
     """Where a study stands, also while a run is at work; an `InputError` where another study was run."""
     with open_store(out) as store:
         running = is_locked(out)
-        if not running and is_of_another(study, store):
-            raise another_study(store)
-        return _standing(study, store, running=running)
+        if not running and holds_other_study(study, store):
+            raise other_study_error(store)
+        return _study_status(study, store, running=running)
 
 
 def _export(study: Study, store: Store) -> None:
     """Export the rows; older ones stay while they are all of another study, or a table of these is lost."""
-    if not is_of_another(study, store) and store.lost().keys().isdisjoint(task.key for task in study.tasks):
+    if not holds_other_study(study, store) and store.missing_tables().keys().isdisjoint(
+        task.key for task in study.tasks
+    ):
         export(study, store)
 
 
@@ -168,9 +175,9 @@ def _compute(
     policy = Policy(study.time_limit, study.retries)
     computed = 0
 
-    def keep(tasks: list[Task], first: bool) -> Iterator[Ending]:
+    def keep(tasks: list[Task], first: bool) -> Iterator[TaskResult]:
         nonlocal computed
-        for endings in kept(tasks, store, engine, policy, stop, first):
+        for endings in compute_and_store(tasks, store, engine, policy, stop, first):
             computed += len(endings)
             if progress is not None:
                 progress(computed, len(todo))
@@ -179,25 +186,25 @@ def _compute(
     firsts = {task.verb.name: task for task in reversed(todo)}
     measured = {ending.key: ending for ending in keep(list(firsts.values()), first=True)}
     first = {verb: measured[task.key] for verb, task in firsts.items() if task.key in measured}
-    trial = _trial([task for task in todo if task.key not in measured])
+    trial = _trial_tasks([task for task in todo if task.key not in measured])
     measured |= {ending.key: ending for ending in keep(trial, first=False)}
-    if announce is not None and not stop.asked:
-        announce(_cost(todo, first, _shares(trial, measured), engine.workers))
+    if announce is not None and not stop.is_requested:
+        announce(_cost(todo, first, _mean_seconds(trial, measured), engine.workers))
     for _ in keep([task for task in todo if task.key not in measured], first=False):
         pass
     return computed
 
 
-def _trial(tasks: Sequence[Task]) -> list[Task]:
+def _trial_tasks(tasks: Sequence[Task]) -> list[Task]:
     """A few tasks of each verb that are computed at once: a first one alone does not tell what they cost."""
     found: dict[str, list[Task]] = {}
-    for own in groups(tasks):
+    for own in group_tasks(tasks):
         if own[0].group is not None:
             found.setdefault(own[0].verb.name, own[:TRIAL])
     return [task for own in found.values() for task in own]
 
 
-def _shares(tasks: Sequence[Task], endings: Mapping[str, Ending]) -> dict[str, float]:
+def _mean_seconds(tasks: Sequence[Task], endings: Mapping[str, TaskResult]) -> dict[str, float]:
     """The mean seconds of some tasks, by their verbs."""
     found: dict[str, list[float]] = {}
     for task in tasks:
@@ -205,16 +212,18 @@ def _shares(tasks: Sequence[Task], endings: Mapping[str, Ending]) -> dict[str, f
     return {verb: sum(seconds) / len(seconds) for verb, seconds in found.items()}
 
 
-def kept(
+def compute_and_store(
     tasks: Sequence[Task], store: Store, engine: Engine, policy: Policy, stop: Stop, first: bool = False
-) -> Iterator[list[Ending]]:
+) -> Iterator[list[TaskResult]]:
     """Compute tasks; how they ended, once it is in the store."""
     for endings in engine.run(tasks, store.folder, policy, stop, first):
         store.add(endings)
         yield endings
 
 
-def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, float], workers: int) -> Cost:
+def _cost(
+    todo: list[Task], firsts: Mapping[str, TaskResult], shares: Mapping[str, float], workers: int
+) -> Cost:
     if any(ending.error is not None for ending in firsts.values()):
         return Cost(len(todo), workers, None, None)
     total = sum(shares.get(task.verb.name, firsts[task.verb.name].seconds) for task in todo)
@@ -222,9 +231,12 @@ def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, f
     return Cost(len(todo), workers, firsts[todo[0].verb.name].seconds, max(total / workers, longest))
 
 
-def missing(tasks: Iterable[Task], store: Store, retry_failed: bool) -> list[Task]:
+def pending_tasks(tasks: Iterable[Task], store: Store, retry_failed: bool) -> list[Task]:
     """The tasks that have not ended, are to be computed anew, or have lost a table."""
-    errors, outdated = {key: error for key, _, error in store.ends()}, store.outdated() | store.lost().keys()
+    errors, outdated = (
+        {key: error for key, _, error in store.outcomes()},
+        store.stale_keys() | store.missing_tables().keys(),
+    )
     return [
         task
         for task in tasks
@@ -241,31 +253,33 @@ def _require_store_of_rows(folder: Path) -> None:
         )
 
 
-def tidy(store: Store) -> None:
+def clean_up(store: Store) -> None:
     """Remove drafts, markers, and parts that no row names. The lock is held: nobody needs them."""
     kept = {store.folder / path for parts in store.parts().values() for _, path in parts}
-    for place, pattern in LEFT.items():
+    for place, pattern in LEFTOVERS.items():
         for path in store.folder.glob(place):
             if re.fullmatch(pattern, path.name) and path.is_file() and path not in kept:
                 path.unlink(missing_ok=True)
 
 
-def _standing(study: Study, store: Store, **rest: Any) -> Standing:
+def _study_status(study: Study, store: Store, **rest: Any) -> StudyStatus:
     wanted = {task.key for task in study.tasks}
-    wanted -= store.outdated() | store.lost().keys()
+    wanted -= store.stale_keys() | store.missing_tables().keys()
     errors, done, seconds = {}, 0, 0.0
-    for key, took, error in store.ends():
+    for key, took, error in store.outcomes():
         if key in wanted:
             seconds += took
             if error is None:
                 done += 1
             else:
                 errors[key] = error
-    failures = tuple(Failure(task.case.row(), errors[task.key]) for task in study.tasks if task.key in errors)
-    return Standing(len(study.tasks), done, failures, seconds=seconds, **rest)
+    failures = tuple(
+        Failure(task.case.to_row(), errors[task.key]) for task in study.tasks if task.key in errors
+    )
+    return StudyStatus(len(study.tasks), done, failures, seconds=seconds, **rest)
 
 
-def reasons(failures: tuple[Failure, ...], most: int = 5) -> list[str]:
+def failure_lines(failures: tuple[Failure, ...], most: int = 5) -> list[str]:
     """The commonest errors with their numbers, one line each."""
     counted = Counter(failure.error for failure in failures).most_common()
     lines = [f"{count} x {error}" for error, count in counted[:most]]

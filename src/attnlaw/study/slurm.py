@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlaw.base.errors import BadSetting, InputError, needing
-from attnlaw.base.settings import Settings, declared, known_name, setting, settings
+from attnlaw.core.errors import BadSetting, InputError, require_extra
+from attnlaw.core.settings import Settings, require_known, setting, setting_fields, settings_dataclass
 from attnlaw.study.engine import Stop
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -23,12 +23,12 @@ DEATH_TIMEOUT = 60  # seconds
 NO_DASHBOARD = "127.0.0.1:0"  # without an address Dask opens port 8787 to everyone
 
 
-@settings
+@settings_dataclass
 class Job(Settings):
     """What `--slurm` may say of one job."""
 
     partition: str | None = setting(None, "Queue of the job.")
-    cores: int = setting(1, "Workers of the job.", least=1, most=999_999)
+    cores: int = setting(1, "Workers of the job.", minimum=1, maximum=999_999)
     memory: str | None = setting(None, "Of the job; 4 GB a worker unless given.")
     walltime: str | None = setting(None, "As sbatch takes it.")
     account: str | None = setting(None, "Who pays.")
@@ -47,21 +47,21 @@ def parse_options(text: str) -> Job:
     8
     """
     given: dict[str, Any] = {}
-    known = declared(Job)
+    known = setting_fields(Job)
     try:
         for item in filter(None, text.split(",")):
             name, _, value = (part.strip() for part in item.partition("="))
             if name in given or not value:
                 raise InputError(f"found {item!r}, expected NAME=VALUE, each name once")
-            given[name] = known[known_name(name, known, "a job")].from_word(value)
-        return Job.of(given, "a job")
+            given[name] = known[require_known(name, known, "a job")].parse_word(value)
+        return Job.parse(given, "a job")
     except InputError as error:
         raise BadSetting("slurm", f"cannot be read: {error}") from error
 
 
 def slurm_cluster(text: str, folder: Path) -> Any:
     """The cluster of `partition=...,cores=...,memory=...,walltime=...`; sbatch gets its `job_script()`."""
-    with needing("--slurm", "cluster"):
+    with require_extra("--slurm", "cluster"):
         from dask_jobqueue import SLURMCluster
         from dask_jobqueue.slurm import SLURMJob
 
@@ -109,7 +109,7 @@ def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
     try:
         with Client(cluster, set_as_default=False) as client:
             cluster.scale(jobs)
-            while not client.nthreads() and not stop.asked:  # as long as the queue takes
+            while not client.nthreads() and not stop.is_requested:  # as long as the queue takes
                 if cluster.job_cls.refusals:
                     raise InputError(f"--slurm: sbatch took no job: {cluster.job_cls.refusals[0]}")
                 time.sleep(0.2)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from attnlaw.base.errors import InputError, telling
-from attnlaw.base.files import usable_directory
-from attnlaw.base.results import STORE
-from attnlaw.study.task import Ending
+from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.files import writable_directory
+from attnlaw.core.result_files import STORE
+from attnlaw.study.task import TaskResult
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS outcomes (
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS outcomes (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS anew (key TEXT PRIMARY KEY) WITHOUT ROWID;
 """
-LOOK = 1.0  # seconds: far longer than a look at the lock takes
+LOCK_WAIT = 1.0  # seconds: far longer than a look at the lock takes
 
 
 @dataclass(frozen=True)
@@ -40,31 +40,31 @@ class Store:
     folder: Path
     connection: sqlite3.Connection
 
-    def add(self, endings: Iterable[Ending]) -> None:
+    def add(self, endings: Iterable[TaskResult]) -> None:
         """Keep how tasks ended, each in place of an earlier ending of the same key."""
         values = [(e.key, e.row, json.dumps(e.parts), e.error, e.seconds, e.attempts) for e in endings]
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)", values)
             self.connection.executemany("DELETE FROM anew WHERE key = ?", [(key,) for key, *_ in values])
 
-    def outdate(self, keys: Iterable[str]) -> None:
+    def mark_stale(self, keys: Iterable[str]) -> None:
         """Note tasks that are to be computed anew; what they have stays until they are."""
         with self.connection:
             self.connection.executemany("INSERT OR IGNORE INTO anew VALUES (?)", [(key,) for key in keys])
 
-    def outdated(self) -> set[str]:
+    def stale_keys(self) -> set[str]:
         """The keys of tasks that are to be computed anew."""
         return {key for (key,) in self.connection.execute("SELECT key FROM anew")}
 
-    def endings(self) -> dict[str, Ending]:
+    def endings(self) -> dict[str, TaskResult]:
         """All that was kept, by key."""
         query = "SELECT key, seconds, row, parts, error, attempts FROM outcomes"
         return {
-            key: Ending(key, seconds, row, self._parts(key, parts), error, attempts=attempts)
+            key: TaskResult(key, seconds, row, self._parts(key, parts), error, attempts=attempts)
             for key, seconds, row, parts, error, attempts in self.connection.execute(query)
         }
 
-    def ends(self) -> Iterator[tuple[str, float, str | None]]:
+    def outcomes(self) -> Iterator[tuple[str, float, str | None]]:
         """Key, seconds and error (None: it is done) of every task that was kept, without its row."""
         yield from self.connection.execute("SELECT key, seconds, error FROM outcomes")
 
@@ -73,32 +73,32 @@ class Store:
         found = self.connection.execute("SELECT key, parts FROM outcomes")
         return {key: self._parts(key, parts) for key, parts in found}
 
-    def lost(self) -> dict[str, Path]:
+    def missing_tables(self) -> dict[str, Path]:
         """A table that should be there and is not, by the key of its task."""
         paths = ((key, self.folder / path) for key, parts in self.parts().items() for _, path in parts)
         return {key: path for key, path in paths if not path.is_file()}
 
-    def values(self, ending: Ending) -> dict[str, Any]:
+    def values(self, ending: TaskResult) -> dict[str, Any]:
         """What the result of a finished task adds to its row."""
-        row = self._plain(ending.key, ending.row or "")
+        row = self._parse_json(ending.key, ending.row or "")
         if not isinstance(row, dict):
-            raise self._damaged(ending.key)
+            raise self._damage_error(ending.key)
         return row
 
     def _parts(self, key: str, text: str) -> tuple[tuple[str, str], ...]:
-        found = [] if text == "[]" else self._plain(key, text)
+        found = [] if text == "[]" else self._parse_json(key, text)
         try:
             return tuple((name, path) for name, path in found)
         except (TypeError, ValueError) as error:
-            raise self._damaged(key) from error
+            raise self._damage_error(key) from error
 
-    def _plain(self, key: str, text: str) -> Any:
+    def _parse_json(self, key: str, text: str) -> Any:
         try:
             return json.loads(text)
         except (TypeError, ValueError) as error:
-            raise self._damaged(key) from error
+            raise self._damage_error(key) from error
 
-    def _damaged(self, key: str) -> InputError:
+    def _damage_error(self, key: str) -> InputError:
         return InputError(
             f"{self.folder / STORE}: what it holds of task {key} cannot be read; the store is damaged: "
             "use another directory"
@@ -108,13 +108,13 @@ class Store:
 @contextmanager
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
     """The store in a directory; without `create`, an `InputError` where there is none."""
-    folder = usable_directory(directory) if create else Path(directory)
+    folder = writable_directory(directory) if create else Path(directory)
     path = folder / STORE
     if not create and not os.path.isfile(path):  # noqa: PTH113 (this never raises)
         raise InputError(f"{folder}: holds no study; start it with: attnlaw study run FILE --out {folder}")
     damage = (sqlite3.DatabaseError, UnicodeDecodeError)
     with (
-        telling(f"{path}: not a store that can be used", "choose another directory", *damage),
+        as_input_error(f"{path}: not a store that can be used", "choose another directory", *damage),
         closing(sqlite3.connect(path, timeout=30.0)) as connection,
     ):
         connection.execute("PRAGMA journal_mode = WAL")
@@ -124,11 +124,11 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
 
 
 @contextmanager
-def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
+def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the directory's lock, or refuse with a line that names the run which has it."""
-    path = usable_directory(directory) / "lock"
+    path = writable_directory(directory) / "lock"
     with ExitStack() as stack:
-        with telling(f"{path}: cannot be locked", "choose another directory"):
+        with as_input_error(f"{path}: cannot be locked", "choose another directory"):
             file = stack.enter_context(path.open("a+"))
             try:
                 _flock(file)
@@ -147,7 +147,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 def _flock(file: IO[str]) -> None:
     """Take the lock; a `BlockingIOError` where it stays taken for longer than `is_locked` looks at it."""
-    until = time.monotonic() + LOOK
+    until = time.monotonic() + LOCK_WAIT
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

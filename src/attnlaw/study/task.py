@@ -20,18 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
-from attnlaw.base.declare import Verb, silent
-from attnlaw.base.errors import InputError, printable
-from attnlaw.base.files import parquet
-from attnlaw.base.quantity import Table, columns
-from attnlaw.base.settings import Settings
+from attnlaw.core.errors import InputError, printable
+from attnlaw.core.files import to_parquet
+from attnlaw.core.progress import no_progress
+from attnlaw.core.quantity import TableSpec, column_kinds
+from attnlaw.core.settings import Settings
+from attnlaw.core.verb import Verb
 
 if TYPE_CHECKING:
     import polars as pl
 
 QUICK = 3.0  # seconds; a quicker first task is measured a second time, when its modules are loaded
 LONGEST_ERROR = 500
-ONE_AT_A_TIME = threading.Lock()
+TASK_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,13 @@ class Task:
     @cached_property
     def key(self) -> str:
         """128 bits of SHA-256 over verb, settings that play a part, and version."""
-        identity = [self.verb.name, self.case.row(), __version__]
+        identity = [self.verb.name, self.case.to_row(), __version__]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
     @cached_property
     def group(self) -> Hashable | None:
         """The same for tasks that are computed at once; None: alone."""
-        value = None if self.verb.together is None else self.verb.together(self.case)
+        value = None if self.verb.batch_key is None else self.verb.batch_key(self.case)
         return None if value is None else (self.verb.name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,7 +65,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Ending:
+class TaskResult:
     """How a task ended: with what its result adds to its row (JSON text) and parts beside it, or an error.
 
     `permanent` marks an error that another attempt would meet again.
@@ -79,19 +80,19 @@ class Ending:
     attempts: int = 1
 
 
-def perform(task: Task, folder: Path) -> Ending:
+def run_task(task: Task, folder: Path) -> TaskResult:
     """Compute one task and write its tables; whatever it raises becomes the error of its row."""
     start = time.perf_counter()
     try:
-        (found,) = task.verb.run([task.case], silent)
-        row, parts = _written(task, found, folder)
+        (found,) = task.verb.run([task.case], no_progress)
+        row, parts = _write_result(task, found, folder)
     except (Exception, SystemExit) as error:  # the answer to any error of a task is a row that tells it
         seconds = time.perf_counter() - start
-        return Ending(task.key, seconds, error=told(error), permanent=isinstance(error, InputError))
-    return Ending(task.key, time.perf_counter() - start, row, parts)
+        return TaskResult(task.key, seconds, error=error_line(error), permanent=isinstance(error, InputError))
+    return TaskResult(task.key, time.perf_counter() - start, row, parts)
 
 
-def perform_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
+def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[TaskResult]:
     """Compute tasks of one group at once: the endings of those that are done, with equal shares of the time.
 
     Those that met an error, and all after an error of `run`, are missing: they are to be computed alone.
@@ -99,39 +100,39 @@ def perform_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
     start = time.perf_counter()
     written = []
     with suppress(Exception, SystemExit):  # of all: alone it will be told
-        found = tasks[0].verb.run([task.case for task in tasks], silent)
+        found = tasks[0].verb.run([task.case for task in tasks], no_progress)
         for task, one in zip(tasks, found, strict=False):
             with suppress(Exception):  # of this one
-                written.append((task.key, *_written(task, one, folder)))
+                written.append((task.key, *_write_result(task, one, folder)))
     share = (time.perf_counter() - start) / max(1, len(written))
-    return [Ending(key, share, row, parts) for key, row, parts in written]
+    return [TaskResult(key, share, row, parts) for key, row, parts in written]
 
 
-def _written(task: Task, found: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _write_result(task: Task, found: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
     """What a result adds to its row, and the names and paths of its tables."""
     if isinstance(found, InputError):
         raise found
     row = json.dumps(task.verb.cells(found), allow_nan=False, ensure_ascii=False)
-    tables = {table.name: conformed(table, found) for table in task.verb.tables}
+    tables = {table.name: declared_table(table, found) for table in task.verb.tables}
     return row, tuple(
-        (name, write_part(rows, name, task.key, folder)) for name, rows in tables.items() if rows is not None
+        (name, write_table(rows, name, task.key, folder)) for name, rows in tables.items() if rows is not None
     )
 
 
-def conformed(table: Table[Any], found: Any) -> pl.DataFrame | None:
+def declared_table(table: TableSpec[Any], found: Any) -> pl.DataFrame | None:
     """A table of a result with the columns that it declares, in their types; None where there is none."""
-    from attnlaw.base.tables import require_columns, schema_of
+    from attnlaw.core.tables import require_columns, to_schema
 
     rows = table.rows(found)
     if rows is None:
         return None
-    schema = schema_of(columns(table.columns))
+    schema = to_schema(column_kinds(table.columns))
     return require_columns(rows, schema, table.name, "declare what it has").select(*schema)
 
 
-def perform_batch(
-    tasks: Sequence[Task], folder: Path, time_limit: float | None, again: bool = False
-) -> list[Ending]:
+def run_batch(
+    tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
+) -> list[TaskResult]:
     """Compute tasks in a worker process, with one BLAS thread: groups at once, the others one by one.
 
     Other threads wait. With `again`, a quick task runs a second time, for the time that it takes when its
@@ -139,23 +140,23 @@ def perform_batch(
     """
     from threadpoolctl import threadpool_limits
 
-    endings: dict[str, Ending] = {}
-    with ONE_AT_A_TIME, threadpool_limits(limits=1, user_api="blas"):
-        for own in groups(tasks):
+    endings: dict[str, TaskResult] = {}
+    with TASK_LOCK, threadpool_limits(limits=1, user_api="blas"):
+        for own in group_tasks(tasks):
             if len(own) > 1:
-                with _limited(time_limit, os.devnull):
-                    endings |= {ending.key: ending for ending in perform_together(own, folder)}
+                with _exit_after(time_limit, os.devnull):
+                    endings |= {ending.key: ending for ending in run_tasks_together(own, folder)}
         for task in tasks:
             if task.key in endings:
                 continue
-            ending = _watched(task, folder, time_limit)
-            if again and is_quick(ending):
-                ending = retimed(ending, _watched(task, folder, time_limit))
+            ending = _run_with_marker(task, folder, time_limit)
+            if time_twice and is_quick(ending):
+                ending = with_second_time(ending, _run_with_marker(task, folder, time_limit))
             endings[task.key] = ending
     return [endings[task.key] for task in tasks]
 
 
-def groups(tasks: Iterable[Task]) -> list[list[Task]]:
+def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
     """The tasks in lists: those of a group, and each of the others alone, in order of their first ones."""
     found: dict[Hashable, list[Task]] = {}
     for task in tasks:
@@ -163,23 +164,23 @@ def groups(tasks: Iterable[Task]) -> list[list[Task]]:
     return list(found.values())
 
 
-def is_quick(ending: Ending) -> bool:
+def is_quick(ending: TaskResult) -> bool:
     """Whether a first task is worth a second run: imports may be most of its time."""
     return ending.error is None and ending.seconds < QUICK
 
 
-def retimed(ending: Ending, again: Ending | None) -> Ending:
+def with_second_time(ending: TaskResult, again: TaskResult | None) -> TaskResult:
     """The ending with the time of its second run; with its own where that failed or was interrupted.
 
-    >>> retimed(Ending("k", 2.0, "{}"), Ending("k", 0.5, "{}")).seconds
+    >>> with_second_time(TaskResult("k", 2.0, "{}"), TaskResult("k", 0.5, "{}")).seconds
     0.5
-    >>> retimed(Ending("k", 2.0, "{}"), Ending("k", 0.5, error="failed"))
-    Ending(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
+    >>> with_second_time(TaskResult("k", 2.0, "{}"), TaskResult("k", 0.5, error="failed"))
+    TaskResult(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
     """
     return ending if again is None or again.error is not None else replace(ending, seconds=again.seconds)
 
 
-def write_part(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
+def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     """Write a table as `parts/NAME/KEY-DIGEST.parquet`, first under a temporary name; its path in `folder`.
 
     A column `task` with the key ties its lines to their row. The digest is of the file: a table that differs
@@ -188,7 +189,7 @@ def write_part(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     """
     import polars as pl
 
-    data = parquet(table.with_columns(task=pl.lit(key)))
+    data = to_parquet(table.with_columns(task=pl.lit(key)))
     place = Path("parts", name, f"{key}-{hashlib.sha256(data).hexdigest()[:16]}.parquet")
     draft = folder / "drafts" / f"{key}-{name}-{os.uname().nodename}-{os.getpid()}.parquet"
     draft.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +204,7 @@ def marker(key: str, folder: Path) -> Path:
     return folder / "running" / key
 
 
-def death(key: str, folder: Path, time_limit: float | None) -> str | None:
+def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
     """Why a worker died with this task, read from its marker, which is removed; None if it had not begun."""
     path = marker(key, folder)
     try:
@@ -217,18 +218,18 @@ def death(key: str, folder: Path, time_limit: float | None) -> str | None:
     return f"exceeded its time limit of {time_limit:g} s at {printable(place)}"
 
 
-def _watched(task: Task, folder: Path, time_limit: float | None) -> Ending:
+def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> TaskResult:
     """Compute a task, marked as running; the cluster starts a new process in place of one that exits."""
     path = marker(task.key, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _limited(time_limit, path):
-        ending = perform(task, folder)
+    with _exit_after(time_limit, path):
+        ending = run_task(task, folder)
     path.unlink(missing_ok=True)
     return ending
 
 
 @contextmanager
-def _limited(time_limit: float | None, path: str | Path) -> Iterator[None]:
+def _exit_after(time_limit: float | None, path: str | Path) -> Iterator[None]:
     """Past the time limit the process writes to a file where it is, and exits.
 
     The watchdog is a thread of the interpreter's own that needs no lock: it also ends a task that hangs in
@@ -243,7 +244,7 @@ def _limited(time_limit: float | None, path: str | Path) -> Iterator[None]:
             faulthandler.cancel_dump_traceback_later()
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The error in one line."""
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
     line = printable(" ".join(text.split()))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING
 from typing import Any
 
-from attnlaw.base.declare import Verb
-from attnlaw.base.settings import Declared, declared
-from attnlaw.study.file import Run, study_keys
+from attnlaw.core.settings import SettingField, setting_fields
+from attnlaw.core.verb import Verb
+from attnlaw.study.file import RunSettings, study_keys
 
 WIDTH = 110
 
@@ -19,8 +19,8 @@ WIDTH = 110
 def template(verb: Verb[Any, Any]) -> str:
     """The text of a study of one verb. As it stands it has one case: the defaults, and what must be given.
 
-    >>> from attnlaw.verbs import verb
-    >>> print(template(verb("two_layer"))[:37])
+    >>> from attnlaw.verbs import find_verb
+    >>> print(template(find_verb("two_layer"))[:37])
     # Two linear layers that interpolate:
     """
     keys = study_keys(verb)
@@ -31,9 +31,9 @@ def template(verb: Verb[Any, Any]) -> str:
     ]
     head = "\n".join(f"# {line}" for line in lines)
     fixed = "\n".join(_key(one, keys) for one in keys.values())
-    swept = [one for one in keys.values() if one.is_number and one.rule.many]
+    swept = [one for one in keys.values() if one.is_number and one.rule.sweepable]
     grid = "\n".join(f"#{one.name} = {_toml(_points(one))}" for one in swept[:2])
-    run = "\n".join(_key(one, keys) for one in declared(Run).values())
+    run = "\n".join(_key(one, keys) for one in setting_fields(RunSettings).values())
     parts = [
         f'{head}\nverb = "{verb.name}"',
         f"[fixed]  # one value for each key\n{fixed}",
@@ -44,18 +44,18 @@ def template(verb: Verb[Any, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _key(one: Declared, keys: Mapping[str, Declared]) -> str:
+def _key(one: SettingField, keys: Mapping[str, SettingField]) -> str:
     """What a key means and may be, and its line: commented out where it has a default."""
     rule = one.rule
     what = [rule.help.rstrip("."), one.expected]
-    if rule.needs:
-        what.append(f"needs {rule.needs}")
+    if rule.requires:
+        what.append(f"needs {rule.requires}")
     for owner, attribute in rule.conditions:
         choices = (keys[owner].rule.choices or {}).items()
         able = [name for name, variant in choices if getattr(variant, attribute)]
         what.append(f"where {owner} is {' or '.join(able)}")
-    if rule.rivals:
-        what.append(f"not beside {' or '.join(rule.rivals)}")
+    if rule.exclusions:
+        what.append(f"not beside {' or '.join(rule.exclusions)}")
     told = textwrap.wrap("; ".join(what) + ".", WIDTH - 2, break_long_words=False, break_on_hyphens=False)
     words = "\n".join(f"# {line}" for line in told)
     if one.default is MISSING:
@@ -64,18 +64,18 @@ def _key(one: Declared, keys: Mapping[str, Declared]) -> str:
     return f"{words}\n#{one.name} = {value}"
 
 
-def _points(one: Declared) -> list[Any]:
+def _points(one: SettingField) -> list[Any]:
     """Two values to sweep over: the default, or the least, and something above it."""
-    rule, whole = one.rule, int in one.kinds and float not in one.kinds
-    known = [value for value in (one.default, rule.least) if isinstance(value, int | float) and value > 0]
+    rule, whole = one.rule, int in one.types and float not in one.types
+    known = [value for value in (one.default, rule.minimum) if isinstance(value, int | float) and value > 0]
     first = float(known[0]) if known and math.isfinite(known[0]) else 1.0
-    second = min(2.0 * first, rule.most) if rule.most is not None else 2.0 * first
+    second = min(2.0 * first, rule.maximum) if rule.maximum is not None else 2.0 * first
     pair = dict.fromkeys(_in_bounds(one, first, second))
     return [int(value) for value in pair] if whole else list(pair)
 
 
-def _in_bounds(one: Declared, *values: float) -> Iterator[float]:
-    above = one.rule.above if one.rule.above is not None else -math.inf
+def _in_bounds(one: SettingField, *values: float) -> Iterator[float]:
+    above = one.rule.greater_than if one.rule.greater_than is not None else -math.inf
     yield from (value if value > above else above + value for value in values)
 
 

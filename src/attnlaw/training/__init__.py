@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.public import public
+from attnlaw.core.lazy import lazy_attribute
 
 if TYPE_CHECKING:
+    from attnlaw.training.callback import monitor_trainer
     from attnlaw.training.monitor import SpectralMonitor
-    from attnlaw.training.trainer_callback import monitor_trainer
     from attnlaw.training.watchdog import GateFailed
 
 __all__ = ["GateFailed", "SpectralMonitor", "monitor_trainer"]
 _PUBLIC = {
     "GateFailed": "attnlaw.training.watchdog",
     "SpectralMonitor": "attnlaw.training.monitor",
-    "monitor_trainer": "attnlaw.training.trainer_callback",
+    "monitor_trainer": "attnlaw.training.callback",
 }
 
 
 def __getattr__(name: str) -> Any:
-    return public(__name__, _PUBLIC, name)
+    return lazy_attribute(__name__, _PUBLIC, name)

@@ -21,38 +21,38 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from attnlaw.auditing.quantities import PLACE
-from attnlaw.auditing.rows import place_row
-from attnlaw.base.tables import frame
-from attnlaw.fits.null import null_for
-from attnlaw.fits.values import without_round_off
-from attnlaw.models.blocks import Attention
-from attnlaw.models.model import Model
-from attnlaw.models.network import Network, Place
+from attnlaw.analysis.audit.rows import place_row
+from attnlaw.analysis.columns import PLACE
+from attnlaw.analysis.fit.null import null_of_spectrum
+from attnlaw.analysis.fit.values import without_round_off
+from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import MatrixLocation, Network
+from attnlaw.core.tables import to_frame
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.training.modes import Key, ModeTracker, directions
+from attnlaw.training.columns import HEAD_KINDS, STEP_MODES_SCHEMA
+from attnlaw.training.modes import HeadKey, ModeTracker, top_singular_vectors
 from attnlaw.training.order import stronger_first
-from attnlaw.training.quantities import HEADS, STEP_MODES_SCHEMA
 
 Reals = NDArray[np.float64]
-WHERE = tuple(one.name for one in PLACE)
-SIZES = ("factor_imbalance", "factor_difference")
-READ = ("means", "modes")  # what reads the factors of heads once more
+PLACE_NAMES = tuple(column.name for column in PLACE)
+FACTOR_SIZES = ("factor_imbalance", "factor_difference")
+HEAD_QUANTITIES = ("means", "modes")  # what reads the factors of heads once more
 
 
 @dataclass(frozen=True)
-class Looked:
+class HeadReadings:
     """`means` are Tr M/sqrt(N) of heads whose M is square, `modes` the rows of those beyond the bulk."""
 
-    means: dict[Place, float] = field(default_factory=dict)
-    modes: pl.DataFrame = field(default_factory=lambda: frame([], STEP_MODES_SCHEMA))
+    means: dict[MatrixLocation, float] = field(default_factory=dict)
+    modes: pl.DataFrame = field(default_factory=lambda: to_frame([], STEP_MODES_SCHEMA))
 
 
 @dataclass
 class History:
     """`starts` has the sizes of factors at the first step, by place; `tracker` follows modes."""
 
-    starts: dict[Key, dict[str, float | None]] = field(default_factory=dict)
+    starts: dict[HeadKey, dict[str, float | None]] = field(default_factory=dict)
     tracker: ModeTracker = field(default_factory=ModeTracker)
 
     @classmethod
@@ -61,21 +61,23 @@ class History:
     ) -> History:
         """That of the stored rows of a model before a step."""
         found = cls()
-        earlier = _before(matrices, model, before)
-        if earlier is not None and set(SIZES) <= set(earlier.columns):
+        earlier = _rows_before(matrices, model, before)
+        if earlier is not None and set(FACTOR_SIZES) <= set(earlier.columns):
             found.starts = {
-                tuple(row[name] for name in WHERE): {name: row[name] for name in SIZES}
+                tuple(row[name] for name in PLACE_NAMES): {name: row[name] for name in FACTOR_SIZES}
                 for row in earlier.filter(pl.col("step") == pl.col("step").min()).iter_rows(named=True)
             }
-        last = _before(modes, model, before)
+        last = _rows_before(modes, model, before)
         if last is not None:
             newest = last.filter(pl.col("step") == pl.col("step").max())
-            found.tracker = ModeTracker.resumed(newest.iter_rows(named=True), WHERE)
+            found.tracker = ModeTracker.from_rows(newest.iter_rows(named=True), PLACE_NAMES)
         elif earlier is not None:
-            found.tracker.begun = True
+            found.tracker.has_begun = True
         return found
 
-    def kept(self, places: Sequence[Key], sizes: dict[str, Sequence[float | None]]) -> dict[str, list[Any]]:
+    def relative_sizes(
+        self, places: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
+    ) -> dict[str, list[Any]]:
         """The columns of sizes over their start, which is now where there is none yet."""
         for number, place in enumerate(places):
             self.starts.setdefault(place, {name: column[number] for name, column in sizes.items()})
@@ -87,44 +89,46 @@ class History:
             for name, column in sizes.items()
         }
 
-    def look(
+    def read_heads(
         self, model: Model, tree: Network[Spectrum | None], step: int, quantities: Sequence[str]
-    ) -> Looked:
+    ) -> HeadReadings:
         """What the stored factors of all measured heads tell: their means, and the rows of their modes."""
-        found, seen, edges = Looked(), {}, {}
-        for place, (left, right), spectrum in heads_of(model, tree) if {*READ} & {*quantities} else ():
+        found, seen, edges = HeadReadings(), {}, {}
+        for place, (left, right), spectrum in (
+            measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
+        ):
             if left.shape[0] == right.shape[1]:
                 found.means[place] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
-            null = null_for(spectrum) if "modes" in quantities else None
+            null = null_of_spectrum(spectrum) if "modes" in quantities else None
             compared = None if null is None else null.compare(without_round_off(spectrum))
             if compared is not None and compared.outliers is not None:
                 key = tuple(place_row(model.name, place).values())
-                seen[key] = directions(left, right, compared.outliers)
+                seen[key] = top_singular_vectors(left, right, compared.outliers)
                 edges[key] = compared.edge
         rows = [
             {
                 "step": step,
-                **dict(zip(WHERE, key, strict=True)),
+                **dict(zip(PLACE_NAMES, key, strict=True)),
                 "mode": one.number,
-                "left_step": one.left,
+                "left_step": one.left_step,
                 "value": one.value,
                 "edge": edges[key],
             }
             for key, own in self.tracker.follow(step, seen).items()
             for one in own
         ]
-        return replace(found, modes=frame(rows, STEP_MODES_SCHEMA))
+        return replace(found, modes=to_frame(rows, STEP_MODES_SCHEMA))
 
 
-def _before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFrame | None:
+def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFrame | None:
     """The rows of a model before a step; None where there are none."""
     own = None if rows is None else rows.filter((pl.col("model") == model) & (pl.col("step") < step))
     return own if own is not None and own.height else None
 
 
-def heads_of(
+def measured_heads(
     model: Model, tree: Network[Spectrum | None]
-) -> Iterator[tuple[Place, tuple[Reals, Reals], Spectrum]]:
+) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
     """The measured heads with their stored factors, N x d and d x N, read block by block."""
     own: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
     for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
@@ -137,12 +141,12 @@ def heads_of(
         yield place, (left, right), spectrum
 
 
-def order(modes: pl.DataFrame) -> dict[str, float | None]:
+def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
     """The test "stronger first" of the modes of a step, for QK and VO; null without two to compare."""
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
-    for group in HEADS:
-        own = known.filter(pl.col("kind") == group).group_by(WHERE, maintain_order=True)
+    for group in HEAD_KINDS:
+        own = known.filter(pl.col("kind") == group).group_by(PLACE_NAMES, maintain_order=True)
         found = stronger_first([(head["value"].to_list(), head["left_step"].to_list()) for _, head in own])
         row[f"stronger_first_{group}"] = None if found is None else found.tau
         row[f"stronger_first_p_{group}"] = None if found is None else found.p_value

@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 Reals = NDArray[np.float64]
-Key = tuple[Any, ...]  # where a head stands
-SHARED = 0.25  # the least product of overlaps of a mode with itself, a measurement later
+HeadKey = tuple[Any, ...]  # where a head stands
+LEAST_OVERLAP = 0.25  # the least product of overlaps of a mode with itself, a measurement later
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
     """A singular value beyond the bulk; `number` counts the modes of its head in the order they left in.
 
-    `left` is the first measured step at which it stood out; None where it did so when the run began.
+    `left_step` is the first measured step at which it stood out; None where it did so when the run began.
     """
 
     number: int
-    left: int | None
+    left_step: int | None
     value: float
     u: Reals | None = field(default=None, repr=False)
     v: Reals | None = field(default=None, repr=False)
@@ -42,21 +42,23 @@ class Mode:
 class ModeTracker:
     """The modes of every head at the last measurement, by head; `counts`: how many each has had."""
 
-    modes: dict[Key, list[Mode]] = field(default_factory=dict)
-    counts: dict[Key, int] = field(default_factory=dict)
-    begun: bool = False
+    modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
+    counts: dict[HeadKey, int] = field(default_factory=dict)
+    has_begun: bool = False
 
     @classmethod
-    def resumed(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
         """That of stored rows of one step, whose places are the columns of `key`."""
-        found = cls(begun=True)
+        found = cls(has_begun=True)
         for row in rows:
             place = tuple(row[name] for name in key)
             found.modes.setdefault(place, []).append(Mode(row["mode"], row["left_step"], row["value"]))
             found.counts[place] = max(found.counts.get(place, 0), row["mode"] + 1)
         return found
 
-    def follow(self, step: int, seen: Mapping[Key, tuple[Reals, Reals, Reals]]) -> dict[Key, list[Mode]]:
+    def follow(
+        self, step: int, seen: Mapping[HeadKey, tuple[Reals, Reals, Reals]]
+    ) -> dict[HeadKey, list[Mode]]:
         """The modes of all heads at a step, from the values beyond the bulk and their directions.
 
         `seen`: by head values (k,), descending, u (rows, k) and v (cols, k).
@@ -64,21 +66,21 @@ class ModeTracker:
         found = {}
         for place, (values, u, v) in seen.items():
             earlier = self.modes.get(place, [])
-            same = _matched(earlier, values, u, v)
+            same = _match_modes(earlier, values, u, v)
             own = []
             for i, value in enumerate(values.tolist()):
                 before = same.get(i)
                 if before is None:
                     number = self.counts.get(place, 0)
                     self.counts[place] = number + 1
-                    before = Mode(number, step if self.begun else None, value)
-                own.append(Mode(before.number, before.left, value, u[:, i], v[:, i]))
+                    before = Mode(number, step if self.has_begun else None, value)
+                own.append(Mode(before.number, before.left_step, value, u[:, i], v[:, i]))
             found[place] = own
-        self.modes, self.begun = found, True
+        self.modes, self.has_begun = found, True
         return found
 
 
-def _matched(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
+def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
     """Which value is which mode of before."""
     if not earlier or not values.size:
         return {}
@@ -92,11 +94,11 @@ def _matched(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int
     return {
         int(j): earlier[i]
         for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
-        if shared[i, j] >= SHARED
+        if shared[i, j] >= LEAST_OVERLAP
     }
 
 
-def directions(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
+def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
     """The largest singular values of `left @ right` with their directions: (count,), (rows, .), (cols, .)."""
     q_left, r_left = np.linalg.qr(left)
     q_right, r_right = np.linalg.qr(right.T)

@@ -28,40 +28,42 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.base.errors import BadSetting, InputError, telling
-from attnlaw.base.files import parquet, replacing, usable_directory
-from attnlaw.base.settings import setting, settings
-from attnlaw.base.tables import frame
-from attnlaw.gating.levels import reaches
-from attnlaw.models.formats.torch_file import import_torch
-from attnlaw.models.settings import ModelSettings
+from attnlaw.analysis.check.levels import is_at_least
+from attnlaw.checkpoints.formats.torch_file import import_torch
+from attnlaw.checkpoints.settings import ModelSettings
+from attnlaw.core.errors import BadSetting, InputError, as_input_error
+from attnlaw.core.files import to_parquet, writable_directory, write_atomically
+from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.tables import to_frame
 from attnlaw.spectra.measure import Selection, units_of
+from attnlaw.training.columns import STEPS_SCHEMA, read_steps
 from attnlaw.training.history import History
 from attnlaw.training.margins import WatchedMargins
-from attnlaw.training.quantities import STEPS_SCHEMA, read_steps
-from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_whole, take_snapshot
-from attnlaw.training.watchdog import STOP, WARN, GateFailed, Watchdog, told
+from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_unsharded, take_snapshot
+from attnlaw.training.watchdog import STOP, WARN, GateFailed, Watchdog, failure_text
 
 SPECTRA, MARGINS = "spectra", "margins"  # what costs of its own
 
 
-@settings
+@settings_dataclass
 class MonitorSettings(ModelSettings):
     """When a module is measured during training, and what of it."""
 
-    every: int = setting(100, "Steps from one measurement to the next.", least=1)
+    every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
-    max_overhead: float = setting(0.02, "The share of the training time that measuring may take.", above=0)
+    max_overhead: float = setting(
+        0.02, "The share of the training time that measuring may take.", greater_than=0
+    )
     margins: Any = setting(
         None, "Inputs without labels, and the steps from one measurement of D to the next."
     )
     approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
-    rules: str | None = setting(None, "Rule file about steps, or the name of an example.", file=True)
+    rules: str | None = setting(None, "Rule file about steps, or the name of an example.", is_path=True)
     on_fail: str = setting(
         WARN,
         "What a rule that does not hold does.",
         choices=dict.fromkeys((WARN, STOP)),
-        needs="rules",
+        requires="rules",
     )
 
     def check(self) -> None:
@@ -106,14 +108,14 @@ class SpectralMonitor:
         clock: Callable[[], float] = time.perf_counter,
         **options: Any,
     ) -> None:
-        self.model = unwrapped(model)
-        require_whole(self.model)
+        self.model = unwrap_module(model)
+        require_unsharded(self.model)
         if "every" in options:
-            options["every"] = _whole("every", options["every"])
-        self.settings = MonitorSettings.of({"model": self.model, **options}, "SpectralMonitor")
+            options["every"] = _as_whole_number("every", options["every"])
+        self.settings = MonitorSettings.parse({"model": self.model, **options}, "SpectralMonitor")
         opened = self.settings.open()
         # What would stop a measurement is told before training.
-        units_of(opened, Selection.of(self.settings, opened.network))
+        units_of(opened, Selection.from_settings(self.settings, opened.network))
         self.name = opened.name
         self.directory = Path(directory)
         self._clock = clock
@@ -129,9 +131,11 @@ class SpectralMonitor:
         if is_first_process():
             if self.settings.margins is not None:
                 self._margins = WatchedMargins.of(self.model, self.settings.margins, self.settings.every)
-            usable_directory(self.directory)
-            with _locked(self.directory):
-                stored, *_ = (_read(path) for path in (self.steps_path, self.matrices_path, self.modes_path))
+            writable_directory(self.directory)
+            with _directory_lock(self.directory):
+                stored, *_ = (
+                    _read_rows(path) for path in (self.steps_path, self.matrices_path, self.modes_path)
+                )
         rules = self.settings.rules
         self._watchdog = None if rules is None else Watchdog(rules, self.name, stored)
 
@@ -149,12 +153,12 @@ class SpectralMonitor:
 
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
-        step, now = _whole("step", step), self._start()
-        if step % self.settings.every or not self._affordable(now, SPECTRA):
+        step, now = _as_whole_number("step", step), self._read_clock()
+        if step % self.settings.every or not self._can_afford(now, SPECTRA):
             return None
         due = self._margins is not None and step % self._margins.every == 0
         return self._measure(
-            step, now, self._margins if due and self._affordable(now, SPECTRA, MARGINS) else None
+            step, now, self._margins if due and self._can_afford(now, SPECTRA, MARGINS) else None
         )
 
     def stops_at(self, step: int) -> bool:
@@ -163,14 +167,14 @@ class SpectralMonitor:
 
     def measure(self, step: int) -> Snapshot | None:
         """Measure now, whatever it costs (it counts); None on all processes but the first."""
-        return self._measure(_whole("step", step), self._start(), self._margins)
+        return self._measure(_as_whole_number("step", step), self._read_clock(), self._margins)
 
     def _measure(self, step: int, start: float, margins: WatchedMargins | None) -> Snapshot | None:
         if not is_first_process():
             return None
         if self._history is None:
-            with _locked(self.directory):
-                matrices, modes = _read(self.matrices_path), _read(self.modes_path)
+            with _directory_lock(self.directory):
+                matrices, modes = _read_rows(self.matrices_path), _read_rows(self.modes_path)
             self._history = History.of(self.name, matrices, modes, before=step)
         quantities, approximate = self.settings.quantities, self.settings.approximate
         try:
@@ -180,7 +184,7 @@ class SpectralMonitor:
             taken, margins = failed_snapshot(self.name, step, str(error)), None
         between = self._clock()
         if margins is not None:
-            taken = replace(taken, row=margins.added(taken.row, self.model))
+            taken = replace(taken, row=margins.add_to_row(taken.row, self.model))
             self._costs[MARGINS] = self._clock() - between
         seconds = self._clock() - start
         training = self._training_time(start)
@@ -190,25 +194,25 @@ class SpectralMonitor:
         spent = self._clock() - start
         self._costs[SPECTRA] = spent if margins is None else spent - self._costs[MARGINS]
         self._spent += spent
-        return taken if self._watchdog is None else self._judged(taken, self._watchdog)
+        return taken if self._watchdog is None else self._judge(taken, self._watchdog)
 
-    def _judged(self, taken: Snapshot, watchdog: Watchdog) -> Snapshot:
+    def _judge(self, taken: Snapshot, watchdog: Watchdog) -> Snapshot:
         """The snapshot with its verdicts; a warning, or the end, where rules do not hold."""
-        verdicts = watchdog.judge(frame([taken.row], STEPS_SCHEMA))
+        verdicts = watchdog.judge(to_frame([taken.row], STEPS_SCHEMA))
         taken = replace(taken, verdicts=verdicts)
         if not verdicts.passed and self.settings.on_fail == STOP:
             raise GateFailed(taken, verdicts)
-        if any(reaches(rule.level, "warning") for rule in verdicts.failed_rules):
-            warnings.warn(told(taken.step, verdicts), stacklevel=4)
+        if any(is_at_least(rule.level, "warning") for rule in verdicts.failed_rules):
+            warnings.warn(failure_text(taken.step, verdicts), stacklevel=4)
         return taken
 
-    def _start(self) -> float:
+    def _read_clock(self) -> float:
         now = self._clock()
         if self._began is None:
             self._began = now
         return now
 
-    def _affordable(self, now: float, *parts: str) -> bool:
+    def _can_afford(self, now: float, *parts: str) -> bool:
         if any(part not in self._costs for part in parts):
             return True
         forecast = sum(self._costs[part] for part in parts)
@@ -222,13 +226,13 @@ class SpectralMonitor:
         if self._first is None:
             self._first = taken.step
         self._unwritten = [*(old for old in self._unwritten if old.step != taken.step), taken]
-        steps = frame([snapshot.row for snapshot in self._unwritten], STEPS_SCHEMA)
+        steps = to_frame([snapshot.row for snapshot in self._unwritten], STEPS_SCHEMA)
         matrices, modes = (
             pl.concat([getattr(snapshot, name) for snapshot in self._unwritten])
             for name in ("matrices", "modes")
         )
         try:
-            with _locked(self.directory):
+            with _directory_lock(self.directory):
                 self._append(self.matrices_path, matrices)
                 self._append(self.modes_path, modes)
                 self._append(self.steps_path, steps)
@@ -246,13 +250,13 @@ class SpectralMonitor:
         replaced = pl.col("step").is_in([snapshot.step for snapshot in self._unwritten])
         if not self._resumed:
             replaced |= pl.col("step") >= self._first
-        stored = _read(path)
+        stored = _read_rows(path)
         earlier = [] if stored is None else [stored.filter(~(replaced & (pl.col("model") == self.name)))]
-        with replacing(path) as draft:
-            draft.write_bytes(parquet(pl.concat([*earlier, rows], how="diagonal_relaxed")))
+        with write_atomically(path) as draft:
+            draft.write_bytes(to_parquet(pl.concat([*earlier, rows], how="diagonal_relaxed")))
 
 
-def _whole(name: str, number: Any) -> int:
+def _as_whole_number(name: str, number: Any) -> int:
     """A whole number of Python, numpy or torch as one of Python."""
     try:
         return operator.index(number)
@@ -269,7 +273,7 @@ def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def unwrapped(model: Any) -> Any:
+def unwrap_module(model: Any) -> Any:
     """The module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`."""
     nn = import_torch("monitoring").nn
     if not isinstance(model, nn.Module):
@@ -281,10 +285,10 @@ def unwrapped(model: Any) -> Any:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _directory_lock(directory: Path) -> Iterator[None]:
     """Hold the directory's lock; wait while another monitor has it."""
     path = directory / "steps.lock"
-    with telling(f"{path}: cannot be locked", "monitor into another directory"):
+    with as_input_error(f"{path}: cannot be locked", "monitor into another directory"):
         file = path.open("a")
         fcntl.flock(file, fcntl.LOCK_EX)
     with file:
@@ -295,6 +299,6 @@ def _locked(directory: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _read(path: Path) -> pl.DataFrame | None:
+def _read_rows(path: Path) -> pl.DataFrame | None:
     """The rows of a file; None where there is none yet."""
     return read_steps(path, "monitor into another directory") if path.exists() else None

@@ -21,7 +21,7 @@ SHUFFLES = 999
 
 
 @dataclass(frozen=True)
-class Order:
+class OrderAgreement:
     """`tau` from -1 (weaker first) to 1 (stronger first) over so many `pairs`, and its one-sided p-value."""
 
     tau: float
@@ -29,13 +29,15 @@ class Order:
     pairs: int
 
 
-def stronger_first(heads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0) -> Order | None:
+def stronger_first(
+    heads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0
+) -> OrderAgreement | None:
     """The order of modes, given the sizes of each head's modes and the steps at which they left.
 
     None where no two modes of a head left at different steps.
 
     >>> stronger_first([([5.0, 4.0, 3.0], [10, 20, 30]), ([2.0, 1.0], [40, 40])])
-    Order(tau=1.0, p_value=0.16..., pairs=3)
+    OrderAgreement(tau=1.0, p_value=0.16..., pairs=3)
     """
     rng = np.random.default_rng(seed)
     score, pairs, shuffled = 0.0, 0, np.zeros(SHUFFLES)
@@ -49,4 +51,6 @@ def stronger_first(heads: Sequence[tuple[Sequence[float], Sequence[float]]], see
         shuffled += np.sign(drawn[:, second] - drawn[:, first]) @ larger
     if pairs == 0:
         return None
-    return Order(score / pairs, (1 + int(np.count_nonzero(shuffled >= score))) / (1 + SHUFFLES), pairs)
+    return OrderAgreement(
+        score / pairs, (1 + int(np.count_nonzero(shuffled >= score))) / (1 + SHUFFLES), pairs
+    )

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from attnlaw.base.errors import InputError
-from attnlaw.base.settings import require
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value
 
 Tensor = Any  # torch.Tensor; torch is imported by whoever has one to pass
 
@@ -40,11 +40,11 @@ def tail_exponent(weight: Tensor) -> Tensor:
     k = int((values > smallest).sum()) // 2
     if k < 1:
         why = "has rank below 2, and a tail needs 2 singular values; leave it out of the penalty"
-        raise _unfit(weight, why)
+        raise _weight_error(weight, why)
     spread = (values[:k] / values[k]).log().sum()
     if spread.item() <= 0:
         why = "has upper singular values that are all equal, without a tail; start from random weights"
-        raise _unfit(weight, why)
+        raise _weight_error(weight, why)
     return 1 + k / spread
 
 
@@ -73,7 +73,7 @@ def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
     >>> round(frechet_prior(weight, shape=1.0).item(), 6)  # 2 ln(1/2) + 2, its least value
     0.613706
     """
-    require("shape", shape, float, above=0)
+    check_value("shape", shape, float, greater_than=0)
     largest = _squared_singular_values(weight)[0]
     return (1 + shape) * largest.log() + largest ** (-shape)
 
@@ -102,9 +102,9 @@ class Penalty:
     floor: float = -math.inf
 
     def __post_init__(self) -> None:
-        require("strength", self.strength, float, least=0)
-        require("decay", self.decay, float, above=0, most=1)
-        require("every", self.every, int, least=1)
+        check_value("strength", self.strength, float, minimum=0)
+        check_value("decay", self.decay, float, greater_than=0, maximum=1)
+        check_value("every", self.every, int, minimum=1)
 
     def strength_at(self, epoch: int) -> float:
         """The strength in an epoch, counted from 0."""
@@ -139,7 +139,7 @@ def _weight_of(module: Any) -> Tensor:
 
 def _as_matrix(weight: Tensor) -> Tensor:
     if weight.ndim < 2:
-        raise _unfit(weight, "is no matrix; pass the modules with weight matrices (Linear, Conv, ...)")
+        raise _weight_error(weight, "is no matrix; pass the modules with weight matrices (Linear, Conv, ...)")
     return weight.flatten(start_dim=1)
 
 
@@ -149,14 +149,14 @@ def _squared_singular_values(weight: Tensor) -> Tensor:
 
     matrix = _as_matrix(weight)
     if not torch.isfinite(matrix).all():
-        raise _unfit(weight, "has NaN or infinite entries; training has diverged")
+        raise _weight_error(weight, "has NaN or infinite entries; training has diverged")
     values = torch.linalg.svdvals(matrix.to(torch.promote_types(matrix.dtype, torch.float32))) ** 2
     if values[0].item() == 0:
-        raise _unfit(weight, "is zero; start from other weights or leave it out of the penalty")
+        raise _weight_error(weight, "is zero; start from other weights or leave it out of the penalty")
     return values
 
 
-def _unfit(weight: Tensor, why: str) -> InputError:
+def _weight_error(weight: Tensor, why: str) -> InputError:
     return InputError(f"a weight of shape {tuple(weight.shape)} {why}")
 
 

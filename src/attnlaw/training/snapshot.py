@@ -6,8 +6,8 @@
 | `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
 | `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
 | `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
-| `factor_excess` | of the factors of a head (`implicit.balance`) | median over the heads of QK and of VO |
-| `scores` | | of `bounds.logits`: the median `typical` and the largest `bound` over heads |
+| `factor_excess` | of the factors of a head (`theory.implicit_bias.balance`) | median over heads, QK and VO |
+| `scores` | | of `theory.bounds.logits`: the median `typical` and the largest `bound` over heads |
 | `factor_imbalance`, `means`, `modes` | see `history` | |
 
 The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (bootstraps) are left out.
@@ -23,31 +23,31 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.auditing.rows import log10, place_row
-from attnlaw.base.errors import InputError
-from attnlaw.base.estimate import Estimate, Outcome
-from attnlaw.base.tables import frame
-from attnlaw.bounds import BOUNDS
-from attnlaw.bounds.logits import Logits, head_logits
-from attnlaw.bounds.proxies import Proxies, obstacle, proxies
-from attnlaw.fits.null import null_for
-from attnlaw.fits.tail import power_law_tails
-from attnlaw.fits.values import eigenvalues, without_round_off
-from attnlaw.gating.verdicts import Verdicts
-from attnlaw.implicit.balance import balance_of
-from attnlaw.models.blocks import Attention
-from attnlaw.models.model import Model
-from attnlaw.models.network import LAYER_GROUPS, Network, Place
-from attnlaw.models.settings import Arithmetic, ModelSettings
+from attnlaw.analysis.audit.rows import log10, place_row
+from attnlaw.analysis.check.verdicts import Verdicts
+from attnlaw.analysis.fit.null import null_of_spectrum
+from attnlaw.analysis.fit.tail import power_law_tails
+from attnlaw.analysis.fit.values import eigenvalues, without_round_off
+from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import LAYER_GROUPS, MatrixLocation, Network
+from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.tables import to_frame
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.training.history import SIZES, History, order
-from attnlaw.training.quantities import HEADS, STEP_MATRICES_SCHEMA, STEP_MODES_SCHEMA, STEPS_SCHEMA
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.logits import Logits, head_logits
+from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
+from attnlaw.theory.implicit_bias.balance import balance_of
+from attnlaw.training.columns import HEAD_KINDS, STEP_MATRICES_SCHEMA, STEP_MODES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.history import FACTOR_SIZES, History, stronger_first_columns
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What was measured at one step: `row`, `matrices` and `modes` have the columns of `training.quantities`.
+    """What was measured at one step: `row`, `matrices` and `modes` have the columns of `training.columns`.
 
     `verdicts` are there where the monitor has rules.
     """
@@ -73,10 +73,12 @@ def take_snapshot(
 
     Parameters are read one matrix at a time, without gradients and without random numbers of torch or numpy.
     """
-    require_whole(settings.model)
+    require_unsharded(settings.model)
     model = settings.open()
-    tree = measure(model, Selection.of(settings, model.network, Arithmetic(approximate)), settings.jobs)
-    reason = obstacle(tree)
+    tree = measure(
+        model, Selection.from_settings(settings, model.network, Arithmetic(approximate)), settings.jobs
+    )
+    reason = why_no_proxies(tree)
     bounds = proxies(tree) if reason is None and "proxies" in quantities else None
     measured = [(place, spectrum) for place, spectrum in tree.leaves() if spectrum is not None]
     spectra = [spectrum for _, spectrum in measured]
@@ -84,14 +86,14 @@ def take_snapshot(
         "spectral_norm": [spectrum.spectral for spectrum in spectra],
         "log10_contribution": _contributions(bounds, len(spectra)),
     }
-    for name, found in FOUND.items():
+    for name, found in SPECTRUM_QUANTITIES.items():
         if name in quantities:
             columns[name] = found(spectra)
     if "factor_imbalance" in quantities:
         columns["factor_difference"] = _differences(spectra)
         keys = [tuple(place_row(model.name, place).values()) for place, _ in measured]
-        columns |= history.kept(keys, {name: columns[name] for name in SIZES})
-    looked = history.look(model, tree, step, quantities)
+        columns |= history.relative_sizes(keys, {name: columns[name] for name in FACTOR_SIZES})
+    looked = history.read_heads(model, tree, step, quantities)
     if "means" in quantities:
         columns["mean"] = [looked.means.get(place) for place, _ in measured]
         columns["frobenius"] = [_scaled(place, spectrum) for place, spectrum in measured]
@@ -100,16 +102,20 @@ def take_snapshot(
         | {name: column[number] for name, column in columns.items()}
         for number, (place, _) in enumerate(measured)
     ]
-    matrices = frame(rows, STEP_MATRICES_SCHEMA)
-    logits = _logits(model, tree) if "scores" in quantities else {}
-    warnings = [*model.warnings, *([] if reason is None else [f"no proxies: {reason}"]), *_unbounded(logits)]
+    matrices = to_frame(rows, STEP_MATRICES_SCHEMA)
+    logits = _logits_by_head(model, tree) if "scores" in quantities else {}
+    warnings = [
+        *model.warnings,
+        *([] if reason is None else [f"no proxies: {reason}"]),
+        *_unbounded_remarks(logits),
+    ]
     row = {
         "step": step,
         "model": model.name,
-        **_proxies(bounds),
-        **_over_groups(matrices),
-        **order(looked.modes),
-        **_scores([*logits.values()]),
+        **_proxy_columns(bounds),
+        **_group_columns(matrices),
+        **stronger_first_columns(looked.modes),
+        **_score_columns([*logits.values()]),
         "status": Outcome.DONE,
         "remark": "; ".join(warnings) or None,
         "attnlaw_version": __version__,
@@ -121,10 +127,10 @@ def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
     """A step whose weights could not be measured: a row of nulls that says why."""
     told = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **told, "attnlaw_version": __version__}
-    return Snapshot(step, row, frame([], STEP_MATRICES_SCHEMA), frame([], STEP_MODES_SCHEMA))
+    return Snapshot(step, row, to_frame([], STEP_MATRICES_SCHEMA), to_frame([], STEP_MODES_SCHEMA))
 
 
-def require_whole(model: Any) -> None:
+def require_unsharded(model: Any) -> None:
     """An `InputError` where the weights are split over processes, so that none of them holds a matrix."""
     wrapped = any(type(part).__name__ == "FullyShardedDataParallel" for part in model.modules())
     split = any(hasattr(weight, "device_mesh") or hasattr(weight, "ds_id") for weight in model.parameters())
@@ -151,7 +157,9 @@ def _stable_ranks(spectra: Sequence[Spectrum]) -> list[float | None]:
 
 def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
     """Values beyond the null's edge; None where there is no null or no edge."""
-    nulls = [None if one.multiplicities is not None else null_for(one) for one in spectra]
+    nulls = [
+        None if spectrum.multiplicities is not None else null_of_spectrum(spectrum) for spectrum in spectra
+    ]
     return [
         None if null is None else null.compare(without_round_off(spectrum)).outliers
         for spectrum, null in zip(spectra, nulls, strict=True)
@@ -159,47 +167,54 @@ def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
 
 
 def _alphas(spectra: Sequence[Spectrum]) -> list[float | None]:
-    tails = power_law_tails([() if one.multiplicities is not None else eigenvalues(one) for one in spectra])
+    tails = power_law_tails(
+        [() if spectrum.multiplicities is not None else eigenvalues(spectrum) for spectrum in spectra]
+    )
     return [None if tail is None else tail.alpha for tail in tails]
 
 
 def _imbalances(spectra: Sequence[Spectrum]) -> list[float | None]:
-    return [None if one.factors is None else balance_of(one.factors).imbalance for one in spectra]
+    return [
+        None if spectrum.factors is None else balance_of(spectrum.factors).imbalance for spectrum in spectra
+    ]
 
 
 def _differences(spectra: Sequence[Spectrum]) -> list[float | None]:
     """|A^T A - B^T B|_F of the stored factors."""
-    return [None if one.factors is None else one.factors.difference * one.factors.scale for one in spectra]
+    return [
+        None if spectrum.factors is None else spectrum.factors.difference * spectrum.factors.scale
+        for spectrum in spectra
+    ]
 
 
-def _scaled(place: Place, spectrum: Spectrum) -> float | None:
+def _scaled(place: MatrixLocation, spectrum: Spectrum) -> float | None:
     """|M|_F/sqrt(N) of a head."""
     return None if place.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
 
 
 def _excesses(spectra: Sequence[Spectrum]) -> list[float | None]:
-    return [None if one.factors is None else balance_of(one.factors).excess for one in spectra]
+    return [None if spectrum.factors is None else balance_of(spectrum.factors).excess for spectrum in spectra]
 
 
 # What is found in the spectra, beside the proxies; null where one was approximated, but for the stable rank.
-FOUND: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
+SPECTRUM_QUANTITIES: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
     "stable_rank": _stable_ranks,
     "outliers": _outliers,
     "alpha": _alphas,
     "factor_excess": _excesses,
     "factor_imbalance": _imbalances,
 }
-QUANTITIES = ("proxies", *FOUND, "scores", "means", "modes")
+QUANTITIES = ("proxies", *SPECTRUM_QUANTITIES, "scores", "means", "modes")
 
 
-def _proxies(bounds: Proxies | None) -> dict[str, float | None]:
+def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:
     if bounds is None:
         return {}
     monitored = [name for name, bound in BOUNDS.items() if bound.monitored]
     return {f"log10_{name}": _value(log10(bounds.values[name])) for name in monitored}
 
 
-def _logits(model: Model, tree: Network[Spectrum | None]) -> dict[Place, Logits]:
+def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[MatrixLocation, Logits]:
     """The logits of the heads of self-attention that were measured."""
     found = {}
     for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
@@ -208,14 +223,14 @@ def _logits(model: Model, tree: Network[Spectrum | None]) -> dict[Place, Logits]
     return found
 
 
-def _scores(logits: Sequence[Logits]) -> dict[str, float | None]:
+def _score_columns(logits: Sequence[Logits]) -> dict[str, float | None]:
     """The median spread and the largest bound of the logits of self-attention, over heads that have them."""
     spreads = [one.typical for one in logits if one.typical is not None]
     bounds = [one.bound for one in logits if one.bound is not None]
     return {"score_spread_qk": median(spreads) if spreads else None, "logit_bound": max(bounds, default=None)}
 
 
-def _unbounded(logits: Mapping[Place, Logits]) -> list[str]:
+def _unbounded_remarks(logits: Mapping[MatrixLocation, Logits]) -> list[str]:
     """Which layers the bound does not cover, one sentence for each reason."""
     layers: dict[str, dict[int | None, None]] = {}
     for place, one in logits.items():
@@ -224,7 +239,7 @@ def _unbounded(logits: Mapping[Place, Logits]) -> list[str]:
     return [f"no logit bound of layer {', '.join(map(str, own))}: {reason}" for reason, own in layers.items()]
 
 
-def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:
+def _group_columns(matrices: pl.DataFrame) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for group, kinds in LAYER_GROUPS.items():
         own = matrices.filter(pl.col("kind").is_in(kinds))
@@ -232,7 +247,7 @@ def _over_groups(matrices: pl.DataFrame) -> dict[str, Any]:
         row[f"stable_rank_{group}"] = own["stable_rank"].median()
         row[f"outliers_{group}"] = outliers.sum() if outliers.len() else None
         row[f"alpha_{group}"] = own["alpha"].median()
-    for group in HEADS:
+    for group in HEAD_KINDS:
         own = matrices.filter(pl.col("kind") == group)
         for name in ("factor_excess", "factor_imbalance_kept", "factor_difference_kept", "mean", "frobenius"):
             row[f"{name}_{group}"] = own[name].abs().median()

@@ -6,12 +6,12 @@ import os
 
 import polars as pl
 
-from attnlaw.gating.evaluate import evaluate
-from attnlaw.gating.levels import OFF
-from attnlaw.gating.rule_file import BadUsage, read_rules
-from attnlaw.gating.rules import FIRST, Rule
-from attnlaw.gating.verdicts import Verdict, Verdicts
-from attnlaw.training.quantities import STEPS
+from attnlaw.analysis.check.evaluate import evaluate
+from attnlaw.analysis.check.levels import OFF
+from attnlaw.analysis.check.rule_file import BadUsage, read_rules
+from attnlaw.analysis.check.rules import FIRST, GateRule
+from attnlaw.analysis.check.verdicts import Verdict, Verdicts
+from attnlaw.training.columns import STEPS
 from attnlaw.training.snapshot import Snapshot
 
 WARN, STOP = "warn", "stop"
@@ -22,13 +22,13 @@ class GateFailed(RuntimeError):
 
     def __init__(self, snapshot: Snapshot, verdicts: Verdicts) -> None:
         self.snapshot, self.verdicts = snapshot, verdicts
-        super().__init__(told(snapshot.step, verdicts))
+        super().__init__(failure_text(snapshot.step, verdicts))
 
     def __reduce__(self) -> tuple[type[GateFailed], tuple[Snapshot, Verdicts]]:
         return GateFailed, (self.snapshot, self.verdicts)
 
 
-def told(step: int, verdicts: Verdicts) -> str:
+def failure_text(step: int, verdicts: Verdicts) -> str:
     """What failed at a step, in one line."""
     each = "; ".join(f"{rule.rule}: {rule}" for rule in verdicts.failed_rules)
     return f"{verdicts.model}, step {step}: {each}"
@@ -43,10 +43,10 @@ class Watchdog:
 
     def __init__(self, path: str | os.PathLike[str], model: str, earlier: pl.DataFrame | None) -> None:
         self.model = model
-        self.asked = read_rules(path, {"steps": STEPS}, {})
-        if self.asked.base is not None:
+        self.rule_file = read_rules(path, {"steps": STEPS}, {})
+        if self.rule_file.base is not None:
             raise BadUsage(f"{path}: base is for attnlaw check; a run has none")
-        if all(rule.level == OFF for rule in self.asked.rules):
+        if all(rule.level == OFF for rule in self.rule_file.rules):
             raise BadUsage(f'{path}: found no rule of "steps"; write one, or monitor without rules')
         self._rows = pl.DataFrame() if earlier is None else earlier.filter(pl.col("model") == model)
 
@@ -56,10 +56,10 @@ class Watchdog:
             earlier = self._rows.filter(pl.col("step") < row["step"].item())
             row = pl.concat([earlier, row], how="diagonal_relaxed")
         self._rows = row.sort("step")
-        rules = tuple(self._verdict(rule) for rule in self.asked.rules)
-        return Verdicts(self.model, self.model, rules, (), fail_on=self.asked.fail_on)
+        rules = tuple(self._verdict(rule) for rule in self.rule_file.rules)
+        return Verdicts(self.model, self.model, rules, (), fail_on=self.rule_file.fail_on)
 
-    def _verdict(self, rule: Rule) -> Verdict:
+    def _verdict(self, rule: GateRule) -> Verdict:
         every = rule.over is None and rule.mostly is None
         rows = self._rows.tail(1) if every else self._rows
         return evaluate(rule, rows, self._rows.head(1) if rule.against == FIRST else None)

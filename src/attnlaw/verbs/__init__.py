@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from attnlaw.base.declare import Verb
-from attnlaw.base.errors import InputError
+from attnlaw.core.errors import InputError
+from attnlaw.core.verb import Verb
 
 # Its name, the module that declares it as VERB, and what it does in one sentence.
 VERBS: dict[str, tuple[str, str]] = {
@@ -25,7 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "dynamics": ("attnlaw.verbs.dynamics", "How a single attention head learns, step by step."),
 }
 # Verbs without a command: studies and reports know them, Python has the functions behind them.
-STUDIED: dict[str, tuple[str, str]] = {
+STUDY_VERBS: dict[str, tuple[str, str]] = {
     "two_layer": ("attnlaw.verbs.two_layer", "The risk of a two-layer linear network that interpolates."),
     "shift": ("attnlaw.verbs.shift", "The risk of weighted kernel ridge regression under covariate shift."),
     "ensemble": ("attnlaw.verbs.ensemble", "The error of learners that are averaged or vote."),
@@ -40,14 +40,14 @@ STUDIED: dict[str, tuple[str, str]] = {
 }
 
 
-def verb(name: str) -> Verb[Any, Any]:
+def find_verb(name: str) -> Verb[Any, Any]:
     """The verb of a name; `learn.simulate` is the one that `learn` has beside it."""
     first, _, beside = name.partition(".")
-    known = VERBS | STUDIED
+    known = VERBS | STUDY_VERBS
     if first in known:
         found: Verb[Any, Any] = import_module(known[first][0]).VERB
         if not beside:
             return found
-        if found.beside is not None and found.beside.name == name:
-            return found.beside
+        if found.simulation is not None and found.simulation.name == name:
+            return found.simulation
     raise InputError(f"{name!r} is no verb; expected one of {', '.join(known)}")

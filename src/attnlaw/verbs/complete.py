@@ -5,47 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.quantity import Quantity
-from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.implicit.variants import GRAPHS
+from attnlaw.core.chart_specs import Curves
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.implicit_bias.variants import GRAPHS
 
 if TYPE_CHECKING:
-    from attnlaw.base.estimate import Estimate, Outcome
-    from attnlaw.implicit.completion import Completion
+    from attnlaw.core.estimate import Estimate, Outcome
+    from attnlaw.theory.implicit_bias.completion import Completion
 
 
-@settings
-class Complete(Settings):
+@settings_dataclass
+class CompletionSettings(Settings):
     """Factors trained on [[?, 1], [1, e]]: what they put in the first entry, e seen or not.
 
     With e all rows and columns are connected by what is seen, without it they are not.
     """
 
     graph: str = setting("connected", "Whether e is seen.", choices=GRAPHS)
-    entry: float = setting(0.6, "The entry e.", symbol="e", above=0, where=("graph", "observed"))
-    latent: int = setting(2, "Width of the factors.", symbol="k", least=1)
-    init: float = setting(1e-3, "Standard deviation of the factors at the start.", symbol="ε", above=0)
+    entry: float = setting(0.6, "The entry e.", symbol="e", greater_than=0, active_if=("graph", "observed"))
+    latent: int = setting(2, "Width of the factors.", symbol="k", minimum=1)
+    init: float = setting(1e-3, "Standard deviation of the factors at the start.", symbol="ε", greater_than=0)
 
     @property
     def problem(self) -> Completion:
-        from attnlaw.implicit.completion import Completion
+        from attnlaw.theory.implicit_bias.completion import Completion
 
         seen = [[False, True], [True, GRAPHS[self.graph].observed]]
         return Completion([[0.0, 1.0], [1.0, self.entry]], seen, self.latent, self.init)
 
 
-@settings
-class Simulate(Complete):
+@settings_dataclass
+class CompletionSimulationSettings(CompletionSettings):
     """Follow the flow from drawn starts."""
 
-    seeds: int = setting(8, "Starts; the error is the standard error of their mean.", least=1)
-    seed: int = setting(0, "Seed of the starts.", least=0)
+    seeds: int = setting(8, "Starts; the error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the starts.", minimum=0)
 
 
 @dataclass(frozen=True)
-class Completed:
+class CompletionLimit:
     """The limit of vanishing starts, the first entry in mean size over them."""
 
     corner: float
@@ -57,7 +58,7 @@ class Completed:
 
 
 @dataclass(frozen=True)
-class Trained:
+class CompletionMeans:
     """Means over starts, with their standard errors."""
 
     corner: Estimate
@@ -67,32 +68,36 @@ class Trained:
     remark: str | None
 
 
-def solve(case: Complete, progress: Progress) -> Completed:
-    from attnlaw.implicit.completion import mean_cosine, predict_completion
+def solve(case: CompletionSettings, progress: Progress) -> CompletionLimit:
+    from attnlaw.theory.implicit_bias.completion import mean_cosine, predict_completion
 
     found = predict_completion(case.problem)
     corner = abs(float(found.matrix[0, 0])) if GRAPHS[case.graph].observed else mean_cosine(case.latent)
-    return Completed(corner, found.rank, found.nuclear, found.exponent, found.outcome, found.remark)
+    return CompletionLimit(corner, found.rank, found.nuclear, found.exponent, found.outcome, found.remark)
 
 
-def simulate(case: Simulate, progress: Progress) -> Trained:
-    from attnlaw.base.estimate import Outcome
-    from attnlaw.implicit.completion import train_completion
+def simulate(case: CompletionSimulationSettings, progress: Progress) -> CompletionMeans:
+    from attnlaw.core.estimate import Outcome
     from attnlaw.numerics.draws import mean_of
+    from attnlaw.theory.implicit_bias.completion import train_completion
 
     runs = [train_completion(case.problem, case.seed + place) for place in range(case.seeds)]
     corner = mean_of([abs(run.matrix[0, 0]) for run in runs])
     rank, nuclear = mean_of([run.rank for run in runs]), mean_of([run.nuclear for run in runs])
     worst = next((run for run in runs if run.outcome != Outcome.DONE), runs[0])
-    return Trained(corner, rank, nuclear, worst.outcome, worst.remark)
+    return CompletionMeans(corner, rank, nuclear, worst.outcome, worst.remark)
 
 
 MEASURED = (
     Quantity(
-        "corner", "mean size of the first entry", called="size of the missing entry", error=True, brief=True
+        "corner",
+        "mean size of the first entry",
+        display_name="size of the missing entry",
+        error=True,
+        in_summary=True,
     ),
-    Quantity("rank", "of the matrix", error=True, brief=True),
-    Quantity("nuclear", "nuclear norm", called="nuclear norm", error=True),
+    Quantity("rank", "of the matrix", error=True, in_summary=True),
+    Quantity("nuclear", "nuclear norm", display_name="nuclear norm", error=True),
 )
 QUANTITIES = (
     *MEASURED,
@@ -111,13 +116,20 @@ CHARTS = (
         log_x=True,
     ),
 )
-SIMULATE = Verb("complete.simulate", "Trained", Simulate, MEASURED, each(simulate), draws=True)
+SIMULATE = Verb(
+    "complete.simulate",
+    "Trained",
+    CompletionSimulationSettings,
+    MEASURED,
+    run_each_case(simulate),
+    is_random=True,
+)
 VERB = Verb(
     "complete",
     "Completing a matrix from some entries",
-    Complete,
+    CompletionSettings,
     QUANTITIES,
-    each(solve),
+    run_each_case(solve),
     charts=CHARTS,
-    beside=SIMULATE,
+    simulation=SIMULATE,
 )

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.quantity import Quantity
-from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.initial.variants import PARAMETRISATIONS
+from attnlaw.core.chart_specs import Curves
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.init.variants import PARAMETRISATIONS
 
 if TYPE_CHECKING:
-    from attnlaw.initial.coordinates import CoordinateCheck
+    from attnlaw.theory.init.coordinates import CoordinateCheck
 
 
-@settings
-class Coordinates(Settings):
+@settings_dataclass
+class CoordinatesSettings(Settings):
     """How much the logits of a two-layer GPT-2 move in a few steps of SGD, against the width.
 
     In the standard parametrisation (SP) the change grows with the width, in muP (arXiv 2203.03466) it has a
     limit. Needs the extra lens.
     """
 
-    width: int = setting(64, "A multiple of 16.", symbol="N", least=16, most=10**6, many=True)
+    width: int = setting(64, "A multiple of 16.", symbol="N", minimum=16, maximum=10**6, sweepable=True)
     parametrisation: str = setting(
-        "SP", "How deviations and rates go with the width.", choices=PARAMETRISATIONS, many=True
+        "SP", "How deviations and rates go with the width.", choices=PARAMETRISATIONS, sweepable=True
     )
-    steps: int = setting(2, "Of SGD.", least=1, most=1000, many=True)
-    rate: float = setting(0.05, "Of SGD at width 64.", above=0, many=True)
-    draws: int = setting(10, "Initialisations.", least=1, most=10**6)
-    seed: int = setting(0, "Seed; equal seeds repeat the table.", least=0)
+    steps: int = setting(2, "Of SGD.", minimum=1, maximum=1000, sweepable=True)
+    rate: float = setting(0.05, "Of SGD at width 64.", greater_than=0, sweepable=True)
+    draws: int = setting(10, "Initialisations.", minimum=1, maximum=10**6)
+    seed: int = setting(0, "Seed; equal seeds repeat the table.", minimum=0)
 
 
 QUANTITIES = (
@@ -37,16 +38,16 @@ QUANTITIES = (
         "logit_change",
         "root mean square over tokens and ids",
         error=True,
-        brief=True,
+        in_summary=True,
         log=True,
         axis="change of logits, r.m.s.",
     ),
 )
 
 
-@each
-def run(case: Coordinates, progress: Progress) -> CoordinateCheck:
-    from attnlaw.initial.coordinates import coordinate_check
+@run_each_case
+def run(case: CoordinatesSettings, progress: Progress) -> CoordinateCheck:
+    from attnlaw.theory.init.coordinates import coordinate_check
 
     return coordinate_check(
         case.width, case.parametrisation, case.steps, case.rate, case.draws, case.seed, progress
@@ -56,7 +57,7 @@ def run(case: Coordinates, progress: Progress) -> CoordinateCheck:
 VERB = Verb(
     "coordinates",
     "Coordinate check",
-    Coordinates,
+    CoordinatesSettings,
     QUANTITIES,
     run,
     charts=(
@@ -71,5 +72,5 @@ VERB = Verb(
             "learning rate carries over to wider models.",
         ),
     ),
-    draws=True,
+    is_random=True,
 )

@@ -7,38 +7,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.quantity import Quantity
-from attnlaw.base.settings import declared, setting, settings
-from attnlaw.regression.ensemble import Ensemble
+from attnlaw.core.chart_specs import Curves
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import setting, setting_fields, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.regression.ensemble import Ensemble
 
 if TYPE_CHECKING:
-    from attnlaw.regression.evolution import EnsemblePrediction
-    from attnlaw.regression.learners import MeasuredEnsemble
+    from attnlaw.theory.regression.evolution import EnsemblePrediction
+    from attnlaw.theory.regression.learners import MeasuredEnsemble
 
 
-@settings
-class Learners(Ensemble):
+@settings_dataclass
+class EnsembleSettings(Ensemble):
     """Learners on the same samples, each with random features of its own, averaged or voting.
 
     Labels are a linear teacher's with noise (square loss), or its signs (logistic, hinge).
     """
 
-    learners: float = setting(1, "Learners together.", symbol="K", least=1, infinite=True)
+    learners: float = setting(1, "Learners together.", symbol="K", minimum=1, allow_infinite=True)
 
 
-@settings
-class Simulate(Ensemble):
+@settings_dataclass
+class EnsembleSimulationSettings(Ensemble):
     """Train learners on drawn samples."""
 
-    learners: int = setting(2, "Learners together.", symbol="K", least=1)
-    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", least=1)
-    seed: int = setting(0, "Seed of the draws.", least=0)
+    learners: int = setting(2, "Learners together.", symbol="K", minimum=1)
+    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
 @dataclass(frozen=True)
-class Found:
+class EnsembleNumbers:
     """The overlaps of an ensemble, and the errors of so many learners."""
 
     prediction: EnsemblePrediction
@@ -52,30 +53,30 @@ class Found:
         return overlaps | {"mean_error": own.error(K), "vote_error": own.vote_error(K), "limit_error": limit}
 
 
-def solve(case: Learners, progress: Progress) -> Found:
-    from attnlaw.regression.evolution import ensemble_evolution
+def solve(case: EnsembleSettings, progress: Progress) -> EnsembleNumbers:
+    from attnlaw.theory.regression.evolution import ensemble_evolution
 
-    return Found(ensemble_evolution(_alike(case)), case.learners)
-
-
-def simulate(case: Simulate, progress: Progress) -> MeasuredEnsemble:
-    from attnlaw.regression.learners import simulate_ensemble
-
-    return simulate_ensemble(_alike(case), case.learners, case.seeds, case.seed)
+    return EnsembleNumbers(ensemble_evolution(_shared_settings(case)), case.learners)
 
 
-def _alike(case: Ensemble) -> Ensemble:
+def simulate(case: EnsembleSimulationSettings, progress: Progress) -> MeasuredEnsemble:
+    from attnlaw.theory.regression.learners import simulate_ensemble
+
+    return simulate_ensemble(_shared_settings(case), case.learners, case.seeds, case.seed)
+
+
+def _shared_settings(case: Ensemble) -> Ensemble:
     """What all learners share."""
-    return Ensemble(**{name: getattr(case, name) for name in declared(Ensemble)})
+    return Ensemble(**{name: getattr(case, name) for name in setting_fields(Ensemble)})
 
 
 MEASURED = (
     Quantity(
         "mean_error",
         "mean square, or share of wrong signs",
-        called="error of the mean",
+        display_name="error of the mean",
         error=True,
-        brief=True,
+        in_summary=True,
     ),
     Quantity("vote_error", "share of wrong signs of the majority", error=True),
     Quantity("m", "overlap of a learner with the teacher", error=True),
@@ -86,7 +87,7 @@ QUANTITIES = (
     *MEASURED,
     Quantity("V", "response of a score to its own label"),
     Quantity("limit_error", "of the mean of infinitely many"),
-    Quantity("residual", "what the equations miss", quiet=True),
+    Quantity("residual", "what the equations miss", hidden=True),
 )
 CHARTS = (
     Curves(
@@ -100,7 +101,20 @@ CHARTS = (
         points="inputs",
     ),
 )
-SIMULATE = Verb("ensemble.simulate", "Trained learners", Simulate, MEASURED, each(simulate), draws=True)
+SIMULATE = Verb(
+    "ensemble.simulate",
+    "Trained learners",
+    EnsembleSimulationSettings,
+    MEASURED,
+    run_each_case(simulate),
+    is_random=True,
+)
 VERB = Verb(
-    "ensemble", "Ensembles of learners", Learners, QUANTITIES, each(solve), charts=CHARTS, beside=SIMULATE
+    "ensemble",
+    "Ensembles of learners",
+    EnsembleSettings,
+    QUANTITIES,
+    run_each_case(solve),
+    charts=CHARTS,
+    simulation=SIMULATE,
 )

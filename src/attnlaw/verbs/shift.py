@@ -6,42 +6,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.quantity import Quantity
-from attnlaw.base.settings import Settings, setting, settings
-from attnlaw.regression.variants import KERNELS, WEIGHTINGS
+from attnlaw.core.chart_specs import Curves
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.regression.variants import KERNELS, WEIGHTINGS
 
 if TYPE_CHECKING:
-    from attnlaw.base.estimate import Outcome
-    from attnlaw.regression.problem import Regression
-    from attnlaw.regression.risk import RidgeRisk
-    from attnlaw.regression.simulate import MeasuredRisk
+    from attnlaw.core.estimate import Outcome
+    from attnlaw.theory.regression.problem import Regression
+    from attnlaw.theory.regression.risk import RidgeRisk
+    from attnlaw.theory.regression.simulate import MeasuredRisk
 
 
-@settings
-class Shift(Settings):
+@settings_dataclass
+class ShiftSettings(Settings):
     """Kernel ridge regression under covariate shift: two groups of samples, in other shares in the target.
 
     The variances of the p inputs run evenly from 0.5 to 1.5 in the first group and from 4 to 0.4 in the
     second, whose inputs are longer. The signal is p^(-1/2) in each.
     """
 
-    ridge: float = setting(0.1, "Of kernel ridge, K + λ W⁻¹.", symbol="λ", above=0)
+    ridge: float = setting(0.1, "Of kernel ridge, K + λ W⁻¹.", symbol="λ", greater_than=0)
     weighting: str = setting("importance", "How groups are weighted.", choices=WEIGHTINGS)
-    largest: float = setting(2.0, "The largest weight.", above=0, where=("weighting", "truncated"))
+    largest: float = setting(2.0, "The largest weight.", greater_than=0, active_if=("weighting", "truncated"))
     kernel: str = setting("exp", "Of x·x'/p.", choices=KERNELS)
-    samples: int = setting(300, "Samples.", symbol="n", least=2)
-    dimension: int = setting(200, "Dimension of the inputs.", symbol="p", least=2)
-    share: float = setting(0.8, "Of the first group among the samples.", above=0, most=0.999)
-    target_share: float = setting(0.2, "Of the first group in the target.", above=0, most=0.999)
-    noise: float = setting(0.3, "Variance of the noise of labels.", symbol="σ²", least=0)
+    samples: int = setting(300, "Samples.", symbol="n", minimum=2)
+    dimension: int = setting(200, "Dimension of the inputs.", symbol="p", minimum=2)
+    share: float = setting(0.8, "Of the first group among the samples.", greater_than=0, maximum=0.999)
+    target_share: float = setting(0.2, "Of the first group in the target.", greater_than=0, maximum=0.999)
+    noise: float = setting(0.3, "Variance of the noise of labels.", symbol="σ²", minimum=0)
 
     @property
     def problem(self) -> Regression:
         import numpy as np
 
-        from attnlaw.regression.problem import Group, Regression, importance_weights
+        from attnlaw.theory.regression.problem import Group, Regression, importance_weights
 
         p, choice = self.dimension, WEIGHTINGS[self.weighting]
         first, second = np.linspace(0.5, 1.5, p), np.linspace(4.0, 0.4, p)
@@ -57,16 +58,16 @@ class Shift(Settings):
         return Regression(groups, np.full(p, p**-0.5), self.samples, self.ridge, target)
 
 
-@settings
-class Simulate(Shift):
+@settings_dataclass
+class ShiftSimulationSettings(ShiftSettings):
     """Fit kernel ridge to drawn samples."""
 
-    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", least=1)
-    seed: int = setting(0, "Seed of the draws.", least=0)
+    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
 @dataclass(frozen=True)
-class Shifted:
+class ShiftedRisk:
     """The risk, and what is left of the weights."""
 
     risk: RidgeRisk
@@ -86,31 +87,36 @@ class Shifted:
         return {name: getattr(self.risk, name) for name in names} | {"weight_ratio": self.weight_ratio}
 
 
-def solve(case: Shift, progress: Progress) -> Shifted:
-    from attnlaw.regression.kernels import kernel_weights, linear_equivalent
-    from attnlaw.regression.risk import ridge_risk
+def solve(case: ShiftSettings, progress: Progress) -> ShiftedRisk:
+    from attnlaw.theory.regression.kernels import kernel_weights, linear_equivalent
+    from attnlaw.theory.regression.risk import ridge_risk
 
     problem = case.problem
     first, second = kernel_weights(problem, case.kernel)
-    return Shifted(ridge_risk(linear_equivalent(problem, case.kernel)), float(second / first))
+    return ShiftedRisk(ridge_risk(linear_equivalent(problem, case.kernel)), float(second / first))
 
 
-def simulate(case: Simulate, progress: Progress) -> MeasuredRisk:
-    from attnlaw.regression.simulate import simulate_kernel_ridge
+def simulate(case: ShiftSimulationSettings, progress: Progress) -> MeasuredRisk:
+    from attnlaw.theory.regression.simulate import simulate_kernel_ridge
 
     return simulate_kernel_ridge(case.problem, case.kernel, case.seeds, case.seed)
 
 
-def drawable(case: Simulate) -> None:
+def check_shares(case: ShiftSimulationSettings) -> None:
     """An `InputError` where the shares of the samples do not come out whole."""
-    from attnlaw.regression.simulate import members
+    from attnlaw.theory.regression.simulate import group_of_samples
 
-    members(case.problem)
+    group_of_samples(case.problem)
 
 
 MEASURED = (
     Quantity(
-        "excess", "risk on clean labels of the target", called="excess risk", error=True, brief=True, log=True
+        "excess",
+        "risk on clean labels of the target",
+        display_name="excess risk",
+        error=True,
+        in_summary=True,
+        log=True,
     ),
     Quantity("bias", "of it", error=True),
     Quantity("variance", "of it", error=True),
@@ -118,10 +124,13 @@ MEASURED = (
 QUANTITIES = (
     *MEASURED,
     Quantity(
-        "weight_ratio", "effective weight of the second group over that of the first", brief=True, log=True
+        "weight_ratio",
+        "effective weight of the second group over that of the first",
+        in_summary=True,
+        log=True,
     ),
     Quantity("degrees", "degrees of freedom of the fit"),
-    Quantity("residual", "what the fixed point misses", quiet=True),
+    Quantity("residual", "what the fixed point misses", hidden=True),
 )
 CHARTS = (
     Curves(
@@ -145,13 +154,21 @@ CHARTS = (
         log_x=True,
     ),
 )
-SIMULATE = Verb("shift.simulate", "Fitted", Simulate, MEASURED, each(simulate), draws=True, refuse=drawable)
+SIMULATE = Verb(
+    "shift.simulate",
+    "Fitted",
+    ShiftSimulationSettings,
+    MEASURED,
+    run_each_case(simulate),
+    is_random=True,
+    precheck=check_shares,
+)
 VERB = Verb(
     "shift",
     "Kernel ridge under covariate shift",
-    Shift,
+    ShiftSettings,
     QUANTITIES,
-    each(solve),
+    run_each_case(solve),
     charts=CHARTS,
-    beside=SIMULATE,
+    simulation=SIMULATE,
 )

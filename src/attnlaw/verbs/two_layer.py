@@ -6,35 +6,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.base.charts import Curves
-from attnlaw.base.declare import Progress, Verb, each
-from attnlaw.base.errors import BadSetting
-from attnlaw.base.quantity import Quantity
-from attnlaw.base.settings import Settings, setting, settings
+from attnlaw.core.chart_specs import Curves
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
 
 if TYPE_CHECKING:
-    from attnlaw.base.estimate import Outcome
-    from attnlaw.regression.effective_ranks import Split
-    from attnlaw.regression.problem import Regression
-    from attnlaw.regression.two_layer import MeasuredTwoLayer, TwoLayerRisk
+    from attnlaw.core.estimate import Outcome
+    from attnlaw.theory.regression.effective_ranks import Split
+    from attnlaw.theory.regression.problem import Regression
+    from attnlaw.theory.regression.two_layer import MeasuredTwoLayer, TwoLayerRisk
 
 
-@settings
-class TwoLayer(Settings):
+@settings_dataclass
+class TwoLayerSettings(Settings):
     """Gradient flow of two linear layers to the end, on inputs of a few strong and many weak directions.
 
     The signal lies in the strong directions, with length 1; the start is balanced, in a random direction.
     """
 
     scale: float = setting(
-        0.1, "Of each layer at the start; the map starts at its square.", symbol="s", above=0
+        0.1, "Of each layer at the start; the map starts at its square.", symbol="s", greater_than=0
     )
-    samples: int = setting(100, "Samples, all fitted exactly.", symbol="n", least=1)
-    strong: int = setting(5, "Strong directions, which carry the signal.", least=1)
-    strong_variance: float = setting(10.0, "Variance of inputs along each.", above=0)
-    weak: int = setting(2000, "Weak directions.", least=1)
-    weak_variance: float = setting(0.02, "Variance of inputs along each.", above=0)
-    noise: float = setting(0.25, "Variance of the noise of labels.", symbol="σ²", least=0)
+    samples: int = setting(100, "Samples, all fitted exactly.", symbol="n", minimum=1)
+    strong: int = setting(5, "Strong directions, which carry the signal.", minimum=1)
+    strong_variance: float = setting(10.0, "Variance of inputs along each.", greater_than=0)
+    weak: int = setting(2000, "Weak directions.", minimum=1)
+    weak_variance: float = setting(0.02, "Variance of inputs along each.", greater_than=0)
+    noise: float = setting(0.25, "Variance of the noise of labels.", symbol="σ²", minimum=0)
 
     def check(self) -> None:
         if self.samples >= self.strong + self.weak:
@@ -46,23 +47,23 @@ class TwoLayer(Settings):
     def problem(self) -> Regression:
         import numpy as np
 
-        from attnlaw.regression.problem import Group, Regression
+        from attnlaw.theory.regression.problem import Group, Regression
 
         variances = np.repeat([self.strong_variance, self.weak_variance], [self.strong, self.weak])
         signal = np.repeat([self.strong**-0.5, 0.0], [self.strong, self.weak])
         return Regression((Group(1.0, variances, noise=self.noise),), signal, self.samples)
 
 
-@settings
-class Simulate(TwoLayer):
+@settings_dataclass
+class TwoLayerSimulationSettings(TwoLayerSettings):
     """Draw data and starts, and follow the flow to its end."""
 
-    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", least=1)
-    seed: int = setting(0, "Seed of the draws.", least=0)
+    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
 @dataclass(frozen=True)
-class Interpolated:
+class TwoLayerNumbers:
     """The risk, and where the samples cut the spectrum."""
 
     risk: TwoLayerRisk
@@ -86,25 +87,27 @@ class Interpolated:
         return own | {"k": split.k, "r": split.r, "R": split.R, "head_term": head, "tail_term": tail}
 
 
-def solve(case: TwoLayer, progress: Progress) -> Interpolated:
+def solve(case: TwoLayerSettings, progress: Progress) -> TwoLayerNumbers:
     import numpy as np
 
-    from attnlaw.regression.effective_ranks import effective_ranks
-    from attnlaw.regression.two_layer import two_layer_risk
+    from attnlaw.theory.regression.effective_ranks import effective_ranks
+    from attnlaw.theory.regression.two_layer import two_layer_risk
 
     problem = case.problem
     ranks = effective_ranks(np.asarray(problem.groups[0].covariance))
-    return Interpolated(two_layer_risk(problem, case.scale), ranks.split(case.samples))
+    return TwoLayerNumbers(two_layer_risk(problem, case.scale), ranks.split(case.samples))
 
 
-def simulate(case: Simulate, progress: Progress) -> MeasuredTwoLayer:
-    from attnlaw.regression.two_layer import simulate_two_layer
+def simulate(case: TwoLayerSimulationSettings, progress: Progress) -> MeasuredTwoLayer:
+    from attnlaw.theory.regression.two_layer import simulate_two_layer
 
     return simulate_two_layer(case.problem, case.scale, case.seeds, case.seed)
 
 
 MEASURED = (
-    Quantity("excess", "risk on clean labels", called="excess risk", error=True, brief=True, log=True),
+    Quantity(
+        "excess", "risk on clean labels", display_name="excess risk", error=True, in_summary=True, log=True
+    ),
     Quantity("norm", "‖w‖ of the learned map", error=True),
 )
 QUANTITIES = (
@@ -117,7 +120,7 @@ QUANTITIES = (
     Quantity("R", "effective rank of the tail", "R_k*"),
     Quantity("head_term", "k*/n, in the bound of arXiv 1906.11300 up to a constant"),
     Quantity("tail_term", "n/R_k*, in the bound of arXiv 1906.11300 up to a constant"),
-    Quantity("residual", "what the equation for kappa misses", quiet=True),
+    Quantity("residual", "what the equation for kappa misses", hidden=True),
 )
 CHARTS = (
     Curves(
@@ -132,13 +135,20 @@ CHARTS = (
         log=True,
     ),
 )
-SIMULATE = Verb("two_layer.simulate", "Drawn data", Simulate, MEASURED, each(simulate), draws=True)
+SIMULATE = Verb(
+    "two_layer.simulate",
+    "Drawn data",
+    TwoLayerSimulationSettings,
+    MEASURED,
+    run_each_case(simulate),
+    is_random=True,
+)
 VERB = Verb(
     "two_layer",
     "Two linear layers that interpolate",
-    TwoLayer,
+    TwoLayerSettings,
     QUANTITIES,
-    each(solve),
+    run_each_case(solve),
     charts=CHARTS,
-    beside=SIMULATE,
+    simulation=SIMULATE,
 )

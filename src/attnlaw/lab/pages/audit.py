@@ -13,24 +13,26 @@ app = marimo.App(width="full", app_title="attnlaw lab")
 def _():
     import marimo as mo
 
-    from attnlaw.base.errors import InputError
-    from attnlaw.lab import heads, shown, widgets
-    from attnlaw.lab.desk import Desk
+    from attnlaw.core.errors import InputError
+    from attnlaw.lab import html as shown
+    from attnlaw.lab import spectrum_page as heads
+    from attnlaw.lab import widgets
+    from attnlaw.lab.page_model import PageModel
 
     told = mo.app_meta().request.meta["attnlaw"]
-    return Desk, InputError, heads, mo, shown, told, widgets
+    return PageModel, InputError, heads, mo, shown, told, widgets
 
 
 @app.cell
-def _(Desk, mo, told):
-    mo.Html(Desk.of(**told).head_html())
+def _(PageModel, mo, told):
+    mo.Html(PageModel.of(**told).head_html())
     return
 
 
 @app.cell
 def _(InputError, heads, mo, shown, told):
     try:
-        audited, _error = heads.Audited.opened(told["path"]), ""
+        audited, _error = heads.AuditedModel.opened(told["path"]), ""
     except InputError as error:
         audited, _error = None, shown.error_html(error)
     mo.Html(_error)
@@ -56,7 +58,7 @@ def _(InputError, asked, audited, heads, mo, panel, shown):
     def _page():
         asked()
         try:
-            return heads.laid_html(audited.state(panel.values))
+            return heads.fitted_spectrum_html(audited.state(panel.values))
         except InputError as error:
             return shown.error_html(error)
 

@@ -13,13 +13,14 @@ app = marimo.App(width="full", app_title="attnlaw lab")
 def _():
     import marimo as mo
 
-    from attnlaw.base.errors import InputError
-    from attnlaw.lab import shown, widgets
-    from attnlaw.lab.desk import Desk
+    from attnlaw.core.errors import InputError
+    from attnlaw.lab import html as shown
+    from attnlaw.lab import widgets
+    from attnlaw.lab.page_model import PageModel
     from attnlaw.lab.training import Training
 
-    desk = Desk.of(**mo.app_meta().request.meta["attnlaw"])
-    return Desk, InputError, Training, desk, mo, shown, widgets
+    desk = PageModel.of(**mo.app_meta().request.meta["attnlaw"])
+    return PageModel, InputError, Training, desk, mo, shown, widgets
 
 
 @app.cell
@@ -36,7 +37,7 @@ def _(desk, mo):
 
 @app.cell
 def _(desk, mo, set_asked, widgets):
-    panel = widgets.Panel(desk.controls, set_asked, slow=desk.verb.draws)
+    panel = widgets.Panel(desk.controls, set_asked, slow=desk.verb.is_random)
     mo.Html(panel.aside_html())
     return (panel,)
 
@@ -68,8 +69,8 @@ def _(InputError, desk, mo, shown, trained, values):
         try:
             state, run = desk.state(values), trained()
             if run is None or run.state.given != state.given:
-                return shown.Found(state, shown.solve(state))
-            return shown.Found(run.state, shown.solve(state), run.pairs)
+                return shown.PageResult(state, shown.solve(state))
+            return shown.PageResult(run.state, shown.solve(state), run.pairs)
         except InputError as error:
             return error
 
@@ -82,7 +83,7 @@ def _(InputError, desk, mo, shown, trained, values):
 def _(desk, mo, widgets):
     beside = widgets.Panel(desk.beside, lambda values: None, slow=True)
     start, stop = mo.ui.run_button(label="Start"), mo.ui.run_button(label="Stop")
-    _title = f"<h2>{desk.verb.beside.title}</h2>" if desk.beside else ""
+    _title = f"<h2>{desk.verb.simulation.title}</h2>" if desk.beside else ""
     _inner = f"{_title}{beside.html()}{start} {stop}"
     _all = f'<section class="lab lab-card lab-training" aria-label="Simulation">{_inner}</section>'
     mo.Html(_all if desk.beside else "")

@@ -21,16 +21,16 @@ def shipped_studies() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
-def located(path: str | os.PathLike[str]) -> Path:
+def find_study_file(path: str | os.PathLike[str]) -> Path:
     """The file; the name of a study that ships, where no file has it, is that study."""
     shipped = shipped_studies().get(os.fspath(path))
     return shipped if shipped is not None and not os.path.lexists(path) else Path(path)
 
 
-def about(file: Path) -> str:
+def study_description(file: Path) -> str:
     """What the comment at the head of a study file says.
 
-    >>> about(shipped_studies()["limit-relu"])
+    >>> study_description(shipped_studies()["limit-relu"])
     'The distance to the limit with ReLU tokens (arXiv 2506.00846), 100,000 draws for each seed.'
     """
     lines = file.read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,1 @@
+"""What is measured on trained models: spectra become audits, fits, differences, findings, verdicts."""

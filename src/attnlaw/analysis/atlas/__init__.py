@@ -1,0 +1,13 @@
+"""What is normal: audits of some trained models and of fresh ones of their shapes, and a model beside them.
+
+| file | holds |
+|---|---|
+| `columns` | the numbers in which models are compared, from the rows of audits |
+| `kinds` | what kind of model a family is |
+| `shipped` | the rows that ship, and those of a study |
+| `beside` | where a model lies among them |
+"""
+
+from attnlaw.analysis.atlas.atlas import Atlas, atlas
+
+__all__ = ["Atlas", "atlas"]

@@ -1,0 +1,121 @@
+"""A model beside the atlas: the range of every column over trained models of its kind, and where it lies.
+
+The models are few, and no sample of anything: a value outside a range is a fact about these models, not a
+verdict on this one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from attnlaw.analysis.atlas.atlas import Atlas
+from attnlaw.analysis.atlas.columns import COLUMNS, Column, column_values
+from attnlaw.analysis.atlas.kinds import model_kinds
+
+if TYPE_CHECKING:
+    from attnlaw.analysis.audit.record import Audit
+
+# So many other trained models make a kind that is compared with itself; with fewer, all kinds are taken.
+LEAST = 3
+# How far Frobenius norms may differ, all of them, in what is taken as the same model: those of a copy rounded
+# to 4 bits (MiniLM, Q4_1) differ by at most 0.011, of a light fine-tune (rxnfp-10k) by 0.058. Fresh models of
+# one shape have nearly the same norms whatever the seed; there only the same draw is the same model.
+SAME_TRAINED, SAME_FRESH = 0.02, 1e-6
+
+
+def compare_with_atlas(audit: Audit, atlas: Atlas) -> dict[str, Any] | None:
+    """The entry `atlas` of a summary; None where not every matrix of every layer was measured.
+
+    `left_out` names models of the atlas that are this one. `below` counts the trained models whose value is
+    smaller than this one's.
+    """
+    if not audit.layers.height or not _is_whole(audit):
+        return None
+    kind = model_kinds(audit.matrices)["kind"][0]
+    left_out = same_models(audit.matrices, atlas)
+    others = atlas.values.filter(~pl.col("model").is_in(left_out))
+    alike = others.filter(pl.col("kind") == pl.lit(kind, dtype=pl.String))
+    among = kind if alike["trained"].sum() >= LEAST else None
+    taken = alike if among else others
+    trained, fresh = taken.filter("trained"), taken.filter(~pl.col("trained"))
+    own = column_values(audit.matrices, audit.layers).row(0, named=True)
+    shown = [column.name for column in COLUMNS.values() if column.norms in (None, audit.summary["norms"])]
+    return {
+        "kind": kind,
+        "among": among,
+        "trained": trained["model"].to_list(),
+        "fresh": fresh["model"].to_list(),
+        "left_out": left_out,
+        "columns": {
+            name: {
+                "value": own[name],
+                "trained": _range(trained[name]) | {"below": int((trained[name] < own[name]).sum())},
+                "fresh": _range(fresh[name]),
+            }
+            for name in shown
+            if own[name] is not None and trained[name].count()
+        },
+    }
+
+
+def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
+    """The models of the atlas that are this one, whatever it is called: kinds and norms of all matrices."""
+    kinds, norms = matrices["kind"].to_list(), matrices["frobenius_norm"].to_numpy()
+    trained = dict(atlas.models.select("model", "trained").iter_rows())
+    found = []
+    for (model,), rows in atlas.matrices.group_by("model", maintain_order=True):
+        near = SAME_TRAINED if trained[str(model)] else SAME_FRESH
+        if rows["kind"].to_list() == kinds and np.allclose(
+            norms, rows["frobenius_norm"].to_numpy(), rtol=near, atol=0
+        ):
+            found.append(str(model))
+    return found
+
+
+def _is_whole(audit: Audit) -> bool:
+    """Whether every matrix of every layer was measured: medians over some are those of no whole model."""
+    return all(
+        spectrum is not None
+        for tree in audit.trees
+        for place, spectrum in tree.leaves()
+        if place.layer is not None
+    )
+
+
+def _range(values: pl.Series) -> dict[str, Any]:
+    return {"low": values.min(), "high": values.max(), "models": values.count()}
+
+
+def ranges_sentence(entry: dict[str, Any]) -> str:
+    """What the numbers are, and which models the ranges are of.
+
+    >>> ranges_sentence({"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]})
+    'Ranks and norms are medians; ranges over 2 trained decoders, 1 fresh; without d, this one or near it.'
+    """
+    kind = f"{entry['among']}s" if entry["among"] else "models of any kind"
+    without = ", ".join(entry["left_out"])
+    return (
+        f"Ranks and norms are medians; ranges over {len(entry['trained'])} trained {kind}, "
+        f"{len(entry['fresh'])} fresh{f'; without {without}, this one or near it' if without else ''}."
+    )
+
+
+def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """(label, this model, range of trained models, how many of them lie below, range of fresh ones)."""
+    found = []
+    for name, one in entry["columns"].items():
+        if name in COLUMNS:  # else of another version
+            column, trained = COLUMNS[name], one["trained"]
+            below = f"{trained['below']} of {trained['models']}"
+            ranges = _format_range(column, trained), below, _format_range(column, one["fresh"])
+            found.append((column.label, column.number_text(one["value"]), *ranges))
+    return found
+
+
+def _format_range(column: Column, part: dict[str, Any]) -> str:
+    """A range in words; one number where both ends are the same, nothing where there is none."""
+    ends = [column.number_text(part[end]) for end in ("low", "high") if part[end] is not None]
+    return " to ".join(dict.fromkeys(ends))

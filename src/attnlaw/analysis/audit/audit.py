@@ -1,0 +1,152 @@
+"""Audit one model: open, measure, test, bound, and flatten the tree into rows, once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from attnlaw.analysis.audit.record import Audit
+from attnlaw.analysis.audit.rows import layer_table, matrix_table, schema, spectrum_table
+from attnlaw.analysis.audit.summary import (
+    build_summary,
+    case_values,
+    comparable_values,
+    finding_values,
+    logit_values,
+    norm_values,
+)
+from attnlaw.analysis.audit.towers import format_tower_proxies, tower_proxies, tower_summaries
+from attnlaw.analysis.columns import FINDINGS
+from attnlaw.analysis.findings.apply import apply_rules
+from attnlaw.analysis.findings.evidence import Evidence, Subject
+from attnlaw.analysis.findings.gather import EvidenceCollector
+from attnlaw.analysis.findings.not_finite import damaged_places
+from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import Network
+from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, Arithmetic, ModelSettings
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.tables import to_frame
+from attnlaw.spectra.measure import Selection, log_expected_time, measure
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What an audit is asked for beside the matrices.
+
+    `samples` adds proxy / sqrt(samples). `as_stored`: tables and maps show norms of the stored matrices, not
+    as applied. `tolerant`: NaN and infinity are findings, and what can be measured without them is.
+    `thresholds` are of findings, by rule.
+    """
+
+    samples: int | None = None
+    as_stored: bool = False
+    tolerant: bool = False
+    thresholds: Mapping[str, float] | None = None
+
+
+ALL_MATRICES, DEFAULT_OPTIONS = Selection(), AuditOptions()
+
+
+def audit(
+    settings: ModelSettings,
+    options: AuditOptions = DEFAULT_OPTIONS,
+    arithmetic: Arithmetic = DEFAULT_ARITHMETIC,
+    progress: Progress = no_progress,
+) -> Audit:
+    """Audit a checkpoint: the spectra of every matrix, their null tests, and the proxies they imply.
+
+    `arithmetic` says how precisely matrices are factorised, and whether very large ones are estimated, with
+    errors, instead. Where not every matrix is selected there are no proxies.
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
+    >>> found = audit(ModelSettings(model=block, heads=2))
+    >>> found.matrices.select("kind", "head", "spectral_norm", "numerical_rank").rows()
+    [('qk', 0, 1.0, 2), ('qk', 1, 1.0, 2), ('vo', 0, 2.0, 2), ('vo', 1, 2.0, 2)]
+    """
+    model = settings.open()
+    selection = Selection.from_settings(settings, model.network, arithmetic)
+    log_expected_time(model, selection, settings.jobs)
+    return audit_model(model, selection, options, settings.jobs, progress)
+
+
+def audit_model(
+    model: Model,
+    selection: Selection = ALL_MATRICES,
+    options: AuditOptions = DEFAULT_OPTIONS,
+    jobs: int | None = None,
+    progress: Progress = no_progress,
+) -> Audit:
+    """Audit a model that is open."""
+    gathered = EvidenceCollector(model)
+    spectra = _measure_undamaged(gathered.model, selection, jobs, progress, options.tolerant)
+    return build_audit(model, selection, options, spectra, gathered.evidence(selection.whole))
+
+
+def build_audit(
+    model: Model,
+    selection: Selection,
+    options: AuditOptions,
+    spectra: Network[Spectrum | None],
+    evidence: Evidence,
+) -> Audit:
+    """What follows from the spectra of a model and from what was noted while they were measured."""
+    samples = options.samples
+    tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
+    bounds, per_application = _bounds(spectra)
+    if samples is not None and bounds is None:
+        logging.getLogger("attnlaw").info("%s: --samples %d has no proxy to divide", model.name, samples)
+    counted = Rejections.count((test.p_value, test.shape, test.draws) for test in tests if test is not None)
+    reason, towers = why_no_proxies(spectra), tower_proxies(spectra)
+    if towers:
+        reason = f"{reason}; each has its own (spectrum-adaptive: {format_tower_proxies(towers)})"
+    values = case_values(model, len(tests), bounds, per_application, counted, samples, reason)
+    values |= norm_values(model, spectra, options.as_stored)
+    matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
+    tested = selection.whole and model.layers and counted.tested
+    subject = Subject(evidence, matrices, counted.p_value if tested else None)
+    found = apply_rules(subject, thresholds=options.thresholds)
+    values |= finding_values(found) | comparable_values(matrices, layers, counted)
+    values |= logit_values(model, spectra, matrices)
+    summary = build_summary(model.name, values, bounds, samples)
+    if model.network.towers:
+        summary["towers"] = tower_summaries(model, towers)
+    return Audit(
+        (summary,),
+        matrices,
+        spectrum_table(model, spectra),
+        layers,
+        cases=(values,),
+        trees=(spectra,),
+        findings=to_frame([one.row(model.name) for one in found], schema(FINDINGS)),
+        subjects=(subject,),
+    )
+
+
+def _measure_undamaged(
+    model: Model, selection: Selection, jobs: int | None, progress: Progress, tolerant: bool
+) -> Network[Spectrum | None]:
+    """The measured tree; `tolerant`: where tensors are damaged, of what does not need them."""
+    try:
+        return measure(model, selection, jobs, progress, NullPreparer())
+    except InputError:
+        damaged = damaged_places(model) if tolerant else frozenset()
+        if not damaged:
+            raise
+    rest = replace(selection, excluded=damaged)
+    if not any(rest.includes(place) for place, _ in model.network.leaves()):
+        return model.network.map(lambda *_: None)
+    return measure(model, rest, jobs, progress, NullPreparer())
+
+
+def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
+    """The proxies, and the same per application where layers are shared; None where there are none."""
+    if why_no_proxies(spectra) is not None:
+        return None, None
+    shared = spectra.depth > len(spectra.layers)
+    return proxies(spectra), proxies(spectra.unroll()) if shared else None

@@ -1,0 +1,171 @@
+"""Laws fitted to every matrix of a model, or to the spectra that an audit saved: rows, and curves to draw."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from attnlaw import __version__
+from attnlaw.analysis.audit.rows import Row, place_row, schema, spectrum_from_row
+from attnlaw.analysis.columns import CURVES, FITS, PLACE
+from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.fit.describe import describe
+from attnlaw.analysis.fit.null import Null, Rejections, null_of_spectrum
+from attnlaw.analysis.fit.values import obstacle
+from attnlaw.checkpoints.network import Network
+from attnlaw.checkpoints.settings import ModelSettings
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.files import to_parquet
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.quantity import column_kinds, to_cells
+from attnlaw.core.result import DisplayMixin, frame_html
+from attnlaw.core.result_files import save_results
+from attnlaw.core.tables import stack_tables, to_frame, unique_names
+from attnlaw.spectra.measure import Selection, measure
+from attnlaw.spectra.spectrum import Spectrum
+
+# What a notebook shows of a matrix.
+ROW = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
+
+
+@dataclass(frozen=True, eq=False)
+class Fits(DisplayMixin, verb="fit"):
+    """The laws of one or several models; the columns of both tables are those of `analysis.columns`."""
+
+    matrices: pl.DataFrame
+    curves: pl.DataFrame
+
+    @property
+    def models(self) -> list[str]:
+        return list(dict.fromkeys(self.matrices["model"]))
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """The quantities of the only model, by name: how many matrices follow each law, how many none."""
+        (found,) = self.rejections().values()
+        laws = dict(self.matrices["law"].drop_nulls().value_counts().iter_rows())
+        return {
+            "matrix_count": self.matrices.height,
+            **{law.column: laws.get(name, 0) for name, law in LAWS.items()},
+            **{f"not_random_{name}": value for name, value in vars(found).items()},
+        }
+
+    def __add__(self, other: Fits) -> Fits:
+        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
+        names = unique_names(self.models, other.models)
+        return Fits(
+            stack_tables(self.matrices, other.matrices, names), stack_tables(self.curves, other.curves, names)
+        )
+
+    def _by_model(self) -> list[tuple[str, pl.DataFrame]]:
+        return [(str(model), rows) for (model,), rows in self.matrices.group_by("model", maintain_order=True)]
+
+    def rejections(self) -> dict[str, Rejections]:
+        """Of each model: the matrices that are not random, against a freshly initialised one."""
+        return {model: _rejections(rows) for model, rows in self._by_model()}
+
+    def save(self, directory: str | os.PathLike[str], figures: str | None = None) -> Path:
+        """Write fits.parquet, curves.parquet and report.html; with `figures` ("pdf") figures/ too."""
+        files = {"fits.parquet": to_parquet(self.matrices), "curves.parquet": to_parquet(self.curves)}
+        return save_results(directory, "fit", files, figures)
+
+    def __repr__(self) -> str:
+        return f"<Fits {'; '.join(f'{model}: {_law_counts(rows)}' for model, rows in self._by_model())}>"
+
+    def _repr_html_(self) -> str:
+        told = (f"<p><b>{escape(model)}</b>: {_law_counts(rows)}</p>" for model, rows in self._by_model())
+        return f"{''.join(told)}{frame_html(self.matrices, ROW)}"
+
+
+def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress) -> Fits:
+    """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
+
+    `seed` fixes the draws of the nulls and of the bootstrap.
+
+    >>> import numpy as np
+    >>> entries = np.random.default_rng(0).standard_normal((128, 32))
+    >>> block = {"in_proj_weight": entries[:96], "out_proj.weight": entries[96:]}
+    >>> fit(ModelSettings(model=block, heads=2)).matrices["law"].to_list()
+    ['random', 'random', 'random', 'random']
+    """
+    model = settings.open()
+    spectra = measure(model, Selection.from_settings(settings, model.network), settings.jobs, progress)
+    return fit_tree([(model.name, spectra)], seed, progress)
+
+
+def fit_tree(
+    models: Sequence[tuple[str, Network[Spectrum | None]]], seed: int = 0, progress: Progress = no_progress
+) -> Fits:
+    """Fit laws to the measured spectra of some models, each with what rows call it."""
+    placed = [
+        (place_row(name, place), spectrum)
+        for name, tree in models
+        for place, spectrum in tree.leaves()
+        if spectrum is not None
+    ]
+    return _fit_matrices(placed, seed, progress)
+
+
+def fit_spectra(
+    spectra: pl.DataFrame, matrices: pl.DataFrame, seed: int = 0, progress: Progress = no_progress
+) -> Fits:
+    """Fit laws to saved spectra: the tables of spectra.parquet and matrices.parquet.
+
+    The rows of both tables must be those of the same matrices, in the same order.
+    """
+    places = [
+        name for name in column_kinds(PLACE) if name in matrices.columns
+    ]  # older audits know no experts
+    if not spectra.select(places).equals(matrices.select(places)):
+        raise InputError(
+            "fit: the tables of spectra and of matrices list other matrices; take both of one audit"
+        )
+    rows = zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True)
+    placed = [({key: row[key] for key in places}, spectrum_from_row(row, values)) for row, values in rows]
+    return _fit_matrices(placed, seed, progress)
+
+
+def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: Progress) -> Fits:
+    rows: list[Row] = []
+    laws: list[Row] = []
+    nulls: dict[str | None, Null] = {}
+    for done, (place, spectrum) in enumerate(placed, start=1):
+        common = {"rows": spectrum.shape[0], "cols": spectrum.shape[1], "seed": seed}
+        row = place | common | {"attnlaw_version": __version__}
+        if reason := obstacle(spectrum):
+            rows.append(to_cells(FITS, row | {"status": Outcome.NOT_FITTED, "remark": reason}))
+            progress(done, len(placed))
+            continue
+        found = describe(spectrum, seed)
+        if (null := null_of_spectrum(spectrum, seed)) is not None:
+            nulls[found.null_shape] = null
+        rows.append(to_cells(FITS, row | found.numbers | {"null_shape": found.null_shape}))
+        if found.curve is not None:
+            laws.append(place | {"curve": "law", "law": found.curve_law} | _curve(*found.curve))
+        progress(done, len(placed))
+    shapes = [
+        {"curve": "null", "null_shape": shape, "law": "random"} | _curve(*null.curve)
+        for shape, null in nulls.items()
+    ]
+    return Fits(to_frame(rows, schema(FITS)), to_frame([*shapes, *laws], schema(CURVES)))
+
+
+def _curve(x: Any, density: Any) -> Row:
+    return {"x": x.tolist(), "density": density.tolist()}
+
+
+def _rejections(rows: pl.DataFrame) -> Rejections:
+    return Rejections.count(rows.select("random_p_value", "null_shape", "null_draws").iter_rows())
+
+
+def _law_counts(rows: pl.DataFrame) -> str:
+    """How many matrices follow each law; those without a law could not be fitted."""
+    counts = dict(rows["law"].fill_null("not fitted").value_counts().iter_rows())
+    return ", ".join(f"{counts[law]} {law}" for law in (*LAWS, "not fitted") if law in counts)

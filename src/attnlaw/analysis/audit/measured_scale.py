@@ -1,0 +1,48 @@
+"""The matrices of an audit at scales that were measured on inputs, beside their worst case."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from attnlaw.analysis.audit.record import Audit
+from attnlaw.analysis.forward.classifier import as_inputs, open_classifier
+from attnlaw.analysis.forward.scales import log_scales, measure_at_scale, require_hidden_size
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress, no_progress
+
+COLUMNS = {
+    "log10_scale_measured": pl.Float64(),
+    "p_measured": pl.Float64(),
+    "effective_directions": pl.Int64(),
+}
+
+
+def measured_proxy(
+    audit: Audit,
+    model: str | os.PathLike[str] | Any,
+    inputs: Any,
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> pl.DataFrame:
+    """The rows of an audit's matrices with their measured scale, its best p and the effective directions.
+
+    `audit` is that of the same model, of all its matrices or some. What the columns are stands in
+    `attnlaw.analysis.forward.scales`; null beside the layers. They describe, and their sum ranks nothing.
+    """
+    if len(audit.trees) != 1:
+        raise InputError(f"the audit is of {len(audit.trees)} models; give that of one")
+    (tree,) = audit.trees
+    given = as_inputs(inputs)
+    found = log_scales(open_classifier(model, given), given, positions, seed, progress)
+    hidden_size = require_hidden_size(tree)
+    rows = [
+        vars(measure_at_scale(spectrum, found.get((place.layer, place.kind, place.head)), hidden_size))
+        for place, spectrum in tree.leaves()
+        if spectrum is not None
+    ]
+    return pl.concat([audit.matrices, pl.DataFrame(rows, schema=COLUMNS)], how="horizontal")

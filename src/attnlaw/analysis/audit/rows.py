@@ -1,0 +1,307 @@
+"""The tree flattened, once: a row per matrix, per spectrum and per layer, by the table of quantities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from attnlaw import __version__
+from attnlaw.analysis.columns import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.analysis.fit.null import NullTest
+from attnlaw.checkpoints.blocks import Attention, Product
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS, MatrixLocation, Network
+from attnlaw.core.errors import printable
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.quantity import Quantity, column_kinds, to_cells
+from attnlaw.core.tables import Schema, to_frame, to_schema
+from attnlaw.numerics.logs import LN10, log_sum
+from attnlaw.spectra.factor_sizes import gauge_of
+from attnlaw.spectra.precision import FLOAT64
+from attnlaw.spectra.spectrum import Applied, Spectrum
+from attnlaw.theory.bounds.factors import layer_alphas
+from attnlaw.theory.bounds.logits import head_logits
+from attnlaw.theory.bounds.proxies import Proxies
+from attnlaw.theory.bounds.spectrum_adaptive import Contribution
+from attnlaw.theory.implicit_bias.balance import balance_of
+from attnlaw.theory.init.architecture import Deviations
+from attnlaw.theory.init.growth import initial_deviations, initial_size, initial_spread
+
+Row = dict[str, Any]
+TABLES = {
+    "findings": FINDINGS,
+    "matrices": MATRICES,
+    "spectra": SPECTRA,
+    "layers": LAYERS,
+    "fits": FITS,
+    "curves": CURVES,
+}
+
+
+def schema(quantities: Iterable[Quantity]) -> Schema:
+    """The types of the columns of some quantities."""
+    return to_schema(column_kinds(quantities))
+
+
+def log10(log: Estimate) -> Estimate | None:
+    """log10 from a natural logarithm; None for the logarithm of zero.
+
+    >>> log10(Estimate(float(np.log(100.0)))), log10(Estimate(-np.inf, 0.0))
+    (Estimate(value=2.0, error=None), None)
+    """
+    return log / LN10 if np.isfinite(log.value) else None
+
+
+def place_row(model: str, place: MatrixLocation) -> Row:
+    return {
+        "model": model,
+        "layer": place.layer,
+        "stack": place.stack,
+        "head": place.head,
+        "expert": place.expert,
+        "kind": place.kind,
+    }
+
+
+def matrix_table(
+    model: Model,
+    spectra: Network[Spectrum | None],
+    tests: Sequence[NullTest | None],
+    bounds: Proxies | None,
+) -> pl.DataFrame:
+    """Norms and ranks of every measured matrix, its null test, and what it contributes to the proxy."""
+    parts = [] if bounds is None else bounds.parts
+    total = log_sum([part.log_value for part in parts]) if parts else -np.inf
+    contributions = iter(parts)
+    std = initial_deviations(model)
+    rows = []
+    for test, ((place, product), (_, spectrum)) in zip(
+        tests, _measured_leaves(model.network, spectra), strict=True
+    ):
+        part = None if place.layer is None else next(contributions, None)
+        values = {
+            **place_row(model.name, place),
+            "family": model.family,
+            **_spectrum_values(product, spectrum),
+            **_logit_values(model, place, product, spectrum),
+            **_balance_values(place, product, spectrum),
+            **({} if test is None else _test_values(test)),
+            **({} if part is None else _contribution_values(part, total)),
+            "attnlaw_version": __version__,
+        }
+        values |= {} if std is None else _initial_values(std, place, product, values)
+        rows.append(to_cells(MATRICES, values))
+    return to_frame(rows, schema(MATRICES))
+
+
+def _measured_leaves(
+    network: Network[Product], spectra: Network[Spectrum | None]
+) -> Iterator[tuple[tuple[MatrixLocation, Product], tuple[MatrixLocation, Spectrum]]]:
+    """The leaves of both trees that were measured."""
+    for product, (place, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None:
+            yield product, (place, spectrum)
+
+
+def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
+    estimated = spectrum.multiplicities is not None
+    return {
+        "tensors": [printable(name) for name in product.tensors],
+        "rows": spectrum.shape[0],
+        "cols": spectrum.shape[1],
+        "inner": spectrum.inner,
+        "latent": spectrum.latent,
+        "spectral_norm": Estimate(spectrum.spectral, spectrum.spectral_error),
+        "frobenius_norm": Estimate(
+            spectrum.frobenius, None if estimated else spectrum.error(lambda found: found.frobenius)
+        ),
+        "nuclear_norm": Estimate(spectrum.nuclear, spectrum.error(lambda found: found.nuclear)),
+        "norm_21": spectrum.norm_21,
+        "norm_11": Estimate(spectrum.norm_11, spectrum.norm_11_error),
+        "stable_rank": _stable_rank(spectrum),
+        "effective_rank": _optional_estimate(
+            spectrum.effective_rank, spectrum.error(lambda found: found.effective_rank)
+        ),
+        "numerical_rank": Estimate(
+            spectrum.numerical_rank,
+            spectrum.error(lambda found: float(found.counts_above_tolerance.sum())) if estimated else None,
+        ),
+        "condition": _optional_estimate(spectrum.condition, spectrum.error(lambda found: found.condition)),
+        **_applied_values(spectrum.applied),
+        "route": spectrum.route,
+        "precision": spectrum.precision,
+    }
+
+
+def _applied_values(applied: Applied | None) -> Row:
+    if applied is None:
+        return {}
+    return {
+        "spectral_norm_applied": applied.spectral,
+        "frobenius_norm_applied": applied.frobenius,
+        "stable_rank_applied": applied.stable_rank,
+    }
+
+
+def _logit_values(model: Model, place: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
+    if not KINDS[place.kind].scores or not isinstance(product.block, Attention):
+        return {}
+    found = head_logits(model, place, product.block, spectrum.scores)
+    return {f"logit_{name}": getattr(found, name) for name in ("bound", "typical", "probable")}
+
+
+def _balance_values(place: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
+    if not isinstance(product.block, Attention):
+        return {}
+    gauge = gauge_of(product.block, place.kind)
+    if spectrum.factors is None:
+        return {"gauge": gauge}
+    found = balance_of(spectrum.factors)
+    return {
+        "factor_excess": found.excess,
+        "factor_excess_weights": balance_of(spectrum.factors.weights or spectrum.factors).excess,
+        "factor_excess_null": found.null_excess,
+        "factor_imbalance": found.imbalance,
+        "gauge": gauge,
+    }
+
+
+def _initial_values(std: Deviations, place: MatrixLocation, product: Product, values: Row) -> Row:
+    """Sizes over those that the library would have drawn."""
+    size = initial_size(std, place.kind, product.shape, product.inner)
+    found = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
+    if values.get("logit_typical") is None or place.kind != "qk":
+        return found
+    assert isinstance(product.block, Attention)
+    spread = initial_spread(std, product.block)
+    return found | {"score_spread_over_initial": values["logit_typical"] / spread}
+
+
+def _optional_estimate(value: float | None, error: float | None) -> Estimate | None:
+    return None if value is None else Estimate(value, error)
+
+
+def _stable_rank(spectrum: Spectrum) -> Estimate | None:
+    """With its error; of an approximate one d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: |W|_F is exact."""
+    rank, own = spectrum.stable_rank, spectrum.multiplicities
+    if rank is None or own is None:
+        return _optional_estimate(rank, spectrum.error(lambda found: found.stable_rank))
+    return Estimate(rank, 2 * rank * own.spectral_error / spectrum.spectral)
+
+
+def _test_values(test: NullTest) -> Row:
+    return {"random_p_value": test.p_value, "outliers": test.outliers, "null_draws": test.draws}
+
+
+def _contribution_values(part: Contribution, total: float) -> Row:
+    factors = part.factors
+    error, continuous = (
+        None if found is None else found.total for found in (part.log_error, part.continuous_log_error)
+    )
+    return {
+        "log10_gamma": log10(factors.log_gamma),
+        "log10_alpha": log10(factors.log_alpha),
+        "log10_scale": log10(Estimate(part.log_scale, factors.log_scale_error)),
+        "p": part.p,
+        "log10_contribution": log10(Estimate(part.log_value, error)),
+        "continuous_p": part.continuous_p,
+        "continuous_log10_contribution": log10(Estimate(part.continuous_log_value, continuous)),
+        "log10_curve": [
+            None if found is None else found.value
+            for found in (log10(Estimate(float(value))) for value in part.log_curve)
+        ],
+        "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
+    }
+
+
+def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
+    """The table of matrices to be shown: every size as applied, as stored where that is not known.
+
+    Without `applied` none is as applied.
+
+    >>> table = to_frame([{"spectral_norm": 2.0}], schema(MATRICES))
+    >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
+    [2.0, None]
+    """
+    columns = []
+    for size in ("spectral_norm", "frobenius_norm", "stable_rank"):
+        own, error = pl.col(f"{size}_applied"), f"{size}_applied_error"
+        columns.append(pl.coalesce(own, size).alias(f"{size}_applied"))
+        if error in matrices.columns:
+            columns.append(pl.when(own.is_null()).then(f"{size}_error").otherwise(error).alias(error))
+    if applied:
+        return matrices.with_columns(columns)
+    names = [name for name in matrices.columns if name.endswith(("_applied", "_applied_error"))]
+    return matrices.with_columns(pl.lit(None, dtype=pl.Float64).alias(name) for name in names)
+
+
+def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
+    """All singular values of every measured matrix; null where they were approximated."""
+    rows = []
+    for place, spectrum in spectra.leaves():
+        if spectrum is not None:
+            exact, applied = spectrum.multiplicities is None, spectrum.applied
+            values = {
+                **place_row(model.name, place),
+                "singular_values": spectrum.values.tolist() if exact else None,
+                "singular_values_applied": None
+                if applied is None or applied.values is None
+                else applied.values.tolist(),
+            }
+            rows.append(values)
+    return to_frame(rows, schema(SPECTRA))
+
+
+def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
+    """The spectrum of a saved row of matrices, from its singular values (None: it was approximated).
+
+    Audits of 0.1.0 do not say what is latent: there it is told by the number of tensors. Older ones do not
+    say what `inner` was, either.
+    """
+    latent = row.get("latent")
+    return Spectrum(
+        np.zeros(1) if values is None else values.to_numpy(),
+        (row["rows"], row["cols"]),
+        row["norm_21"],
+        row["norm_11"],
+        row["route"],
+        inner=row.get("inner"),
+        precision=row.get("precision") or FLOAT64,
+        norm_11_error=row.get("norm_11_error"),
+        latent=len(row["tensors"]) > 2 if latent is None else latent,
+    )
+
+
+def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
+    """Each measured layer's amplification, and the share of the proxy that each group has in it."""
+    places = [place for place, spectrum in spectra.leaves() if spectrum is not None]
+    applied = None if bounds is None else bounds.log_alpha_applied
+    alphas = None if applied is None else layer_alphas(spectra, applied)
+    rows = []
+    for layer, stack in dict.fromkeys((place.layer, place.stack) for place in places):
+        if layer is not None:
+            values = {
+                "model": model.name,
+                "layer": layer,
+                "stack": stack,
+                "applications": spectra.applications.count(layer) or 1,
+                **({} if bounds is None else _layer_values(bounds, layer)),
+                "log10_alpha_applied": None if alphas is None else log10(alphas[layer]),
+            }
+            rows.append(to_cells(LAYERS, values))
+    return to_frame(rows, schema(LAYERS))
+
+
+def _layer_values(bounds: Proxies, layer: int) -> Row:
+    leaves = bounds.contributions.layers[layer].leaves()
+    total = log_sum([part.log_value for _, part in leaves])
+    values: Row = {}
+    for group, kinds in LAYER_GROUPS.items():
+        logs = [part.log_value for place, part in leaves if place.kind in kinds]
+        share = float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
+        values[f"share_{group}"] = share
+    alpha, adaptivity = leaves[0][1].factors.log_alpha, bounds.per_layer_adaptivity[layer]
+    return values | {"log10_alpha": log10(alpha), "adaptivity": adaptivity}

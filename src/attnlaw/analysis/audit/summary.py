@@ -1,0 +1,211 @@
+"""The headline numbers of one model, and what a reader must know about them, in the same words everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import log
+from typing import Any
+
+import polars as pl
+
+from attnlaw import __version__
+from attnlaw.analysis.audit.rows import log10
+from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding
+from attnlaw.analysis.fit.null import Rejections
+from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import KINDS, MatrixLocation, Network
+from attnlaw.checkpoints.norms import NO_NORM
+from attnlaw.core.estimate import Estimate
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.logits import FLOAT8_E4M3, FLOAT16, why_no_bound
+from attnlaw.theory.bounds.proxies import Proxies
+
+# Amplification by all layers above the first: as applied where that is known.
+ALPHAS = ("log10_alpha_applied", "log10_alpha")
+MOST_BLOCKS = 3  # named in a sentence
+COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
+MEANING = (
+    "Proxies are leading complexity factors (no constants, no logarithms): they describe weights and do not "
+    "rank models by how they generalize; they are not probabilities and not guarantees."
+)
+
+
+def case_values(
+    model: Model,
+    matrices: int,
+    bounds: Proxies | None,
+    per_application: Proxies | None,
+    not_random: Rejections,
+    samples: int | None,
+    reason: str | None,
+) -> dict[str, Any]:
+    """The quantities of one audited model, by name: sizes, null test, proxies (as log10), warnings."""
+    network = model.network
+    inside = {place.layer for place, _ in network.leaves() if place.layer is not None}
+    values: dict[str, Any] = {
+        "family": model.family,
+        "depth": None if network.towers else (network.depth or len(inside)) + len(network.other_layers),
+        "distinct_layers": len(inside) + len(network.other_layers),
+        "hidden_size": network.hidden_size,
+        "head_count": model.heads,
+        "matrix_count": matrices,
+        "activation": network.activation,
+        **{f"not_random_{name}": value for name, value in vars(not_random).items()},
+        "extensions": list(model.extensions),
+        "warnings": [*model.warnings, *([] if reason is None else [f"no proxies: {reason}"])],
+        "meaning": MEANING,
+        "remark": None if reason is None else f"no proxies: {reason}",
+    }
+    for prefix, found in (("", bounds), ("per_application_", per_application)):
+        if found is not None:
+            values |= {f"{prefix}log10_{name}": log10(value) for name, value in found.values.items()}
+    if bounds is None:
+        return values
+    if samples is not None:
+        whole = bounds.values["spectrum_adaptive"]
+        over = Estimate(whole.value - log(samples) / 2, whole.error)
+        values["proxy_over_sqrt_samples_log10"] = log10(over)
+    return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
+
+
+def finding_values(found: Sequence[Finding]) -> dict[str, Any]:
+    """How many things were found at each level, by how many rules."""
+    return {
+        **{f"findings_{level}": sum(one.level == level for one in found) for level in LEVELS},
+        "finding_rules": len(RULES),
+    }
+
+
+def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections) -> dict[str, Any]:
+    """Numbers in which trained models differ: what stands in the table of several models."""
+    qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
+    alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)
+    return {
+        "rejected_share": not_random.rejected / not_random.tested if not_random.tested else None,
+        "median_outliers": matrices["outliers"].median(),
+        "median_effective_rank_qk": qk.median(),
+        "log10_amplification": None if alpha is None else layers[alpha][0],
+    }
+
+
+def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
+    """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
+    unknown: dict[str, None] = {}
+    folded = False
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and spectrum.applied is None:
+            unknown[place.kind] = None
+        elif spectrum is not None:
+            folded |= product.norm != NO_NORM
+    return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
+
+
+def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.DataFrame) -> dict[str, Any]:
+    """How many heads have logits that may leave the range of a type, and which have no bound, and why."""
+    bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
+    reasons: dict[str, dict[MatrixLocation, None]] = {}
+    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and KINDS[place.kind].scores and isinstance(product.block, Attention):
+            reason = why_no_bound(model, place, product.block)
+            if reason is not None:
+                reasons.setdefault(reason, {})[replace(place, head=None)] = None
+    told = (f"{_places(places)} ({reason})" for reason, places in reasons.items())
+    known = bounds["logit_bound"]
+    return {
+        "logit_heads": bounds.height,
+        "logit_heads_bounded": known.count(),
+        "logit_heads_beyond_float8": int((known > FLOAT8_E4M3).sum()),
+        "logit_heads_beyond_float16": int((known > FLOAT16).sum()),
+        "logit_unbounded": "; ".join(told) or None,
+    }
+
+
+def _places(places: Iterable[MatrixLocation]) -> str:
+    """Blocks in words, of many the first.
+
+    >>> _places([MatrixLocation(0, "qk"), MatrixLocation(3, "cross_qk", "decoder")])
+    'layer 0 qk, decoder layer 3 cross_qk'
+    """
+    named = [f"{place.stack or ''} layer {place.layer} {place.kind}".lstrip() for place in places]
+    more = len(named) - MOST_BLOCKS
+    return ", ".join(named[:MOST_BLOCKS]) + (f" and {more} more" if more > 0 else "")
+
+
+def build_summary(
+    model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
+) -> dict[str, Any]:
+    """The keys that summary.json has had since 0.1.0, from the quantities of a model."""
+    alphas = [] if bounds is None else [log10(alpha) for alpha in bounds.log_alpha]
+    approximate = any(alpha is not None and alpha.error is not None for alpha in alphas)
+    adaptivity = values.get("value_of_adaptivity")
+    summary: dict[str, Any] = {
+        "model": model,
+        "family": values["family"],
+        "layers": values["depth"],
+        "distinct_layers": values["distinct_layers"],
+        "hidden_size": values["hidden_size"],
+        "heads": values["head_count"],
+        "matrices": values["matrix_count"],
+        "activation": values["activation"],
+        "not_random": {
+            name: values[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
+        },
+        "findings": {
+            "rules": values.get("finding_rules"),
+            **{level: values.get(f"findings_{level}") for level in LEVELS},
+        },
+        **{name: values.get(name) for name in COMPARABLE},
+        "proxies": proxy_summary(values, "log10_"),
+        "per_application": proxy_summary(values, "per_application_log10_"),
+        "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
+        "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
+        "log10_alpha_applied": _applied_alphas(bounds),
+        "logits": {
+            "heads": values.get("logit_heads"),
+            "bounded": values.get("logit_heads_bounded"),
+            "beyond_float8": values.get("logit_heads_beyond_float8"),
+            "beyond_float16": values.get("logit_heads_beyond_float16"),
+            "unbounded": values.get("logit_unbounded"),
+        },
+        "norms": values["norms"],
+        "norms_unknown": values["norms_unknown"],
+        "value_of_adaptivity": adaptivity and adaptivity.value,
+        "value_of_adaptivity_error": adaptivity and adaptivity.error,
+        "rank_count": values.get("rank_count"),
+        "extensions": values["extensions"],
+        "warnings": values["warnings"],
+        "meaning": values["meaning"],
+        "attnlaw_version": __version__,
+    }
+    if samples is not None and bounds is not None:
+        summary["samples"] = samples
+        summary["proxy_over_sqrt_samples"] = _entry(values["proxy_over_sqrt_samples_log10"])
+    return summary
+
+
+def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
+    if bounds is None or bounds.log_alpha_applied is None:
+        return None
+    found = [log10(alpha) for alpha in bounds.log_alpha_applied]
+    return [None if alpha is None else alpha.value for alpha in found]
+
+
+def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
+    """Every proxy by its name in summary.json; None where there are none."""
+    if f"{prefix}spectrum_adaptive" not in values:
+        return None
+    entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
+    fixed = {str(one.index): entries.pop(one.name) for one in BOUNDS.values() if one.index is not None}
+    return entries | {"fixed_p": fixed}
+
+
+def _entry(log10: Estimate | None) -> dict[str, float | None]:
+    """A value as log10, and its error where there is one."""
+    if log10 is None:
+        return dict.fromkeys(["log10"])
+    if log10.error is None:
+        return {"log10": log10.value}
+    return {"log10": log10.value, "error": log10.error}

@@ -1,0 +1,40 @@
+"""The tables of a gate: what stands in their columns, in order. Missing is null."""
+
+from __future__ import annotations
+
+from attnlaw.analysis.columns import FINDINGS as AUDITED
+from attnlaw.analysis.columns import PLACE, VERSION
+from attnlaw.core.quantity import Quantity
+
+MODEL = PLACE[0]
+VERDICTS = (
+    MODEL,
+    Quantity("rule", "its name", kind="text"),
+    Quantity("of", "the table that it is about", kind="text"),
+    Quantity("asked", "what it asks for", kind="text"),
+    Quantity("level", "off, note, warning or error", kind="text"),
+    Quantity("outcome", "passed, failed or off", kind="text"),
+    Quantity("selected", "rows that it is about", kind="int"),
+    Quantity("held", "rows that hold", kind="int"),
+    Quantity("value", "of the worst row, or the one number of all rows"),
+    Quantity("failures", "where it does not hold, worst first", kind="texts"),
+    Quantity("remark", "what it came to", kind="text"),
+    VERSION,
+)
+FINDINGS = (
+    *AUDITED,
+    Quantity("known", "whether the baseline has it, too: it does not count", kind="bool"),
+    VERSION,
+)
+QUANTITIES = (
+    Quantity("headline", "the answer in one sentence", kind="text"),
+    Quantity("passed", "whether the gate let the model through", kind="bool", in_summary=True),
+    Quantity("exit_status", "0 passed, 3 failed", kind="int"),
+    Quantity("fail_on", "the least level that the gate fails at", kind="text"),
+    Quantity("rule_count", "rules that were judged", kind="int", in_summary=True),
+    Quantity("failed_rules", "rules that do not hold, of whatever level", kind="int", in_summary=True),
+    Quantity("errors", "findings of level error that were not known", kind="int", in_summary=True),
+    Quantity("warnings", "findings of level warning that were not known", kind="int", in_summary=True),
+    Quantity("notes", "findings of level note that were not known", kind="int", in_summary=True),
+    Quantity("known_findings", "findings that the baseline has, too", kind="int"),
+)

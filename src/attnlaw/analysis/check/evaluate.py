@@ -1,0 +1,145 @@
+"""A rule over the rows of a table: which of them hold, what was compared, and the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from attnlaw.analysis.check.levels import OFF
+from attnlaw.analysis.check.locations import KEYS, place_of
+from attnlaw.analysis.check.rules import GateRule
+from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, Verdict
+from attnlaw.checkpoints.settings import layer_range
+
+COMPARED, HOLDS, OLD, NUMBER = "__compared", "__holds", "__old", "__number"
+AGGREGATES: dict[str, Any] = {
+    "max": pl.Series.max,
+    "min": pl.Series.min,
+    "median": pl.Series.median,
+    "mean": pl.Series.mean,
+    "sum": pl.Series.sum,
+    "count": pl.Series.len,
+}
+
+
+def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None) -> Verdict:
+    """The verdict of a rule over the rows of its table.
+
+    `old` are the rows that a rule `against` something compares with, found again by the columns that name a
+    place. A null (old 0 or null gives one) fails unless it is to be skipped; a row of `old` that is gone
+    fails; no row at all fails.
+    """
+    if rule.level == OFF:
+        return _verdict(rule, OFF)
+    found = select(rule, _add_compared(rule, rows, old))
+    gone = (
+        ()
+        if old is None
+        else tuple(FailedRow(place, why="is gone") for place in _lost_places(rule, rows, old))
+    )
+    known = found.filter(pl.col(COMPARED).is_not_null())
+    nulls = found.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else found.clear()
+    if not known.height + nulls.height:
+        remark = "selects no row" if not found.height else "selects nothing but missing values"
+        remark = f"{remark}, so that nothing was looked at; correct where, or drop the rule"
+        return _verdict(rule, FAILED, failures=gone, remark=remark)
+    missing = tuple(FailedRow(place_of(row), why="missing") for row in nulls.iter_rows(named=True))
+    if rule.over is not None:
+        return _judge_aggregate(rule, rule.over, known, (*gone, *missing))
+    return _judge_rows(rule, known, gone, missing)
+
+
+def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
+    """The verdict on one number of all rows; it cannot be had where some are missing or gone."""
+    value = AGGREGATES[over](known[COMPARED]) if known.height else None
+    held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
+    outcome = PASSED if held and not lost else FAILED
+    return _verdict(rule, outcome, known.height + len(lost), known.height, value, lost)
+
+
+def _judge_rows(
+    rule: GateRule, known: pl.DataFrame, gone: tuple[FailedRow, ...], missing: tuple[FailedRow, ...]
+) -> Verdict:
+    """The verdict on rows that must hold, all or mostly. Rows that are gone fail whatever the share is."""
+    judged = known.with_columns(rule.condition.holds(pl.col(COMPARED)).alias(HOLDS))
+    bad = [
+        FailedRow(place_of(row), row[COMPARED]) for row in judged.filter(~pl.col(HOLDS)).iter_rows(named=True)
+    ]
+    bad.sort(key=lambda failure: -rule.condition.violation(failure.value))
+    selected, held = known.height + len(missing), known.height - len(bad)
+    enough = held == selected if rule.mostly is None else held / selected >= rule.mostly
+    ordered = known.height and rule.condition.ordered
+    worst = max(known[COMPARED], key=rule.condition.violation) if ordered else None
+    outcome = PASSED if enough and not gone else FAILED
+    return _verdict(rule, outcome, selected, held, bad[0].value if bad else worst, (*gone, *missing, *bad))
+
+
+def _verdict(rule: GateRule, outcome: str, *counted: Any, **more: Any) -> Verdict:
+    return Verdict(rule.name, rule.of, str(rule), rule.level, outcome, *counted, **more)
+
+
+def select(rule: GateRule, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that the rule is about; layers count from the end of those that are there."""
+    chosen = [_plain(rows, name).is_in(list(values)) for name, values in rule.where.items()]
+    if rule.layers is not None:
+        depth = int(rows["layer"].max() or 0) + 1 if rows["layer"].count() else 0  # type: ignore[arg-type]
+        wanted = [rule.layers] if isinstance(rule.layers, str) else rule.layers
+        numbers = {layer for one in wanted for layer in (layer_range(one, depth) if depth else ())}
+        chosen.append(pl.col("layer").is_in(sorted(numbers)))
+    return rows.filter(*chosen) if chosen else rows
+
+
+def _plain(rows: pl.DataFrame, name: str) -> pl.Expr:
+    """A column as the values of TOML are read: numbers as double precision."""
+    column = pl.col(name)
+    return column.cast(pl.Float64) if rows.schema[name].is_numeric() else column
+
+
+def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) -> pl.DataFrame:
+    """The rows with what is compared: a column without NaN, or new/old - 1."""
+    value = _value(rule)
+    if old is None:
+        return rows.with_columns(value.alias(COMPARED))
+    keys, before = _keys(rule, rows), pl.col(OLD)
+    theirs = _add_row_numbers(old, keys).with_columns(value.alias(OLD)).select(*keys, NUMBER, OLD)
+    if keys:
+        joined = _add_row_numbers(rows, keys).join(
+            theirs, on=[*keys, NUMBER], how="left", nulls_equal=True, maintain_order="left"
+        )
+    else:  # one row that all are compared with
+        joined = rows.with_columns(pl.lit(theirs[OLD].first(), dtype=pl.Float64).alias(OLD))
+    change = pl.when(before != 0).then(value / before - 1)
+    return joined.with_columns(change.fill_nan(None).alias(COMPARED))
+
+
+def _lost_places(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame) -> list[dict[str, Any]]:
+    """The places of the rule's rows in `old` that are not in the table any more."""
+    keys = _keys(rule, rows)
+    if not keys:
+        return []
+    left = select(rule, _add_row_numbers(old, keys)).join(
+        _add_row_numbers(rows, keys), on=[*keys, NUMBER], how="anti", nulls_equal=True
+    )
+    return [place_of(row) for row in left.iter_rows(named=True)]
+
+
+def _keys(rule: GateRule, rows: pl.DataFrame) -> list[str]:
+    """The columns by which a row is found again; none where there is one row to compare with."""
+    return [] if rule.of == "steps" else [name for name in KEYS[rule.of] if name in rows.columns]
+
+
+def _add_row_numbers(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """The rows with their number among those of one place: updates of several weights of a layer share it."""
+    number = pl.int_range(pl.len()).over(keys) if keys else pl.int_range(pl.len())
+    return rows.with_columns(number.alias(NUMBER))
+
+
+def _value(rule: GateRule) -> pl.Expr:
+    """The column as it is compared: numbers as double precision, NaN (larger than all to polars) as null."""
+    column = pl.col(rule.column.name)
+    if rule.column.kind == "text":
+        return column
+    if rule.column.kind == "bool" and rule.over is None:
+        return column
+    return column.cast(pl.Float64).fill_nan(None)

@@ -1,0 +1,294 @@
+"""A rule file (TOML): what rows and findings must be for a gate to pass.
+
+    version = 1
+    fail_on = "error"                # or "warning"
+    base = "path-or-hub-id"          # of a diff; relative paths start at the file
+    [findings]
+    ignore = ["random-head"]
+    levels = { rank-deficient = "error" }
+    thresholds = { unbalanced = 2.5 }
+    [[rule]]
+    name = "near the base"           # reports know it by its name: keep it
+    of = "diff"
+    where = { kind = ["qk", "vo"], layer = "0:-1" }
+    column = "size"
+    is = "< 0.25"
+    over = "max"                     # one number of all rows; absent: every row must hold
+    mostly = 0.95                    # instead of `over`: the share of rows that must hold
+    against = "baseline"             # or "first" (steps): the column becomes new/old - 1
+    level = "error"
+    missing = "error"                # a null fails unless "skip"
+
+Only name, of, column and is are required. Whatever is wrong is one line with the file and the rule, and
+exit status 2.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from attnlaw.analysis.check.condition import NUMBERS, nearest, read_condition, read_value
+from attnlaw.analysis.check.levels import FAIL_ON, LEVELS, OFF
+from attnlaw.analysis.check.locations import KEYS
+from attnlaw.analysis.check.rules import BASELINE, FIRST, GateRule, RuleFile, Tables
+from attnlaw.checkpoints.settings import layer_range
+from attnlaw.core.errors import BadSetting, InputError, printable
+from attnlaw.core.files import parse_toml, read_bounded
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
+
+VERSION = 1
+LARGEST = 1  # megabyte of a rule file
+EXAMPLES = Path(__file__).parent / "examples"
+OVER = ("max", "min", "median", "mean", "sum", "count")
+NO_FINDINGS: dict[str, Any] = {"ignore": [], "levels": {}, "thresholds": {}}
+SECTIONS = ("version", "fail_on", "base", "findings", "rule")
+# Keys whose fields, here or in another room, are called otherwise.
+TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
+
+
+class BadUsage(BadSetting):
+    """A mistake that is told in a line of its own, such as one in a rule file; exit status 2."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__("rules", line)
+
+    def __reduce__(self) -> tuple[type[BadUsage], tuple[str]]:  # type: ignore[override]
+        return BadUsage, (self.rule,)
+
+    def message(
+        self,
+        spell: Callable[[str], str] = str,
+        place: str = "",
+        words: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        return printable(f"{place}{self.rule}")
+
+
+@settings_dataclass
+class RuleText(Settings):
+    """A table [[rule]] as it is written."""
+
+    name: str = setting(help="What reports call it.")
+    table: str = setting(help="The table.", choices=KEYS)
+    where: Any = setting(None, "The rows: allowed values by column.")
+    column: str = setting(help="The column.")
+    condition: Any = setting(help="What its values must be.")
+    over: str | None = setting(
+        None, "One number of all rows.", choices=dict.fromkeys(OVER), excluded_by="mostly"
+    )
+    mostly: float | None = setting(None, "The share of rows that must hold.", greater_than=0, maximum=1)
+    against: str | None = setting(None, "New/old - 1.", choices=dict.fromkeys((BASELINE, FIRST)))
+    level: str = setting("error", "How much it matters.", choices=dict.fromkeys((OFF, *LEVELS)))
+    missing: str = setting("error", "What a null does.", choices=dict.fromkeys(("error", "skip")))
+
+
+def example_names() -> list[str]:
+    """The rule files that come with attnlaw."""
+    return sorted(path.stem for path in EXAMPLES.glob("*.toml"))
+
+
+def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
+    """Read a rule file, or the example of a name, about these tables and these rules of findings.
+
+    `findings` are records by name, of `attnlaw.analysis.findings.RULES`.
+    """
+    file = _find_file(path)
+    with _as_bad_usage():
+        data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of {', '.join(example_names())}")
+        content = parse_toml(data, str(path), "see docs/check.md for an example")
+    with _as_bad_usage(f"{path}: "):
+        for name in content:
+            _require_known(name, SECTIONS)
+        version = content.get("version")
+        if version is None:
+            raise BadSetting("version", f"is missing; write version = {VERSION} on the first line")
+        if version != VERSION or isinstance(version, bool):
+            raise BadSetting("version", f"expected version = {VERSION}, on the first line", version)
+        fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
+        told = _findings(content.get("findings", {}), findings)
+        written = content.get("rule", [])
+        if not (isinstance(written, list) and all(isinstance(one, dict) for one in written)):
+            raise BadSetting("rule", "expected tables [[rule]]", written)
+    rules: dict[str, GateRule] = {}
+    for number, one in enumerate(written, start=1):
+        with _as_bad_usage(f"{path}: rule {_rule_label(one, number)}: "):
+            rule = _rule(one, tables)
+            if rule.name in rules or rule.name in findings:
+                whose = "another rule" if rule.name in rules else "a finding"
+                raise BadSetting("name", f"is that of {whose}; choose another", rule.name)
+            rules[rule.name] = rule
+    with _as_bad_usage(f"{path}: "):
+        base = _base(content.get("base"), file.parent)
+    return RuleFile(file, fail_on, base, tuple(rules.values()), **told)
+
+
+def _find_file(path: str | os.PathLike[str]) -> Path:
+    """The file; the name of an example, where no file has it, is the example."""
+    file = Path(path)
+    shipped = EXAMPLES / f"{path}.toml"
+    return shipped if str(path) in example_names() and not os.path.lexists(file) else file
+
+
+@contextmanager
+def _as_bad_usage(place: str = "") -> Iterator[None]:
+    """A mistake as one line with the file and the rule."""
+    try:
+        yield
+    except BadUsage:
+        raise
+    except BadSetting as error:
+        raise BadUsage(error.message(lambda name: TOML_KEYS.get(name, name), place)) from error
+    except InputError as error:
+        raise BadUsage(f"{place}{error}") from error
+
+
+def _rule_label(written: Mapping[str, Any], number: int) -> str:
+    name = written.get("name")
+    return repr(name) if isinstance(name, str) else str(number)
+
+
+def _require_known(name: str, names: Iterable[str], what: str = "key") -> None:
+    if name not in names:
+        raise InputError(f"unknown {what} {name}; {nearest(name, names)}")
+
+
+def _one_of(key: str, value: Any, choices: Iterable[str]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise BadSetting(key, f"expected one of {', '.join(choices)}", value)
+    return value
+
+
+def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
+    """The table [findings]: names of rules that are ignored, and other levels and thresholds by name."""
+    if not isinstance(written, dict):
+        raise BadSetting("findings", "expected a table [findings]", written)
+    if written and not findings:
+        raise InputError("[findings] is for attnlaw check; there are none here")
+    for key in written:
+        _require_known(key, NO_FINDINGS, "key of [findings]")
+    ignore, levels, thresholds = (written.get(key, none) for key, none in NO_FINDINGS.items())
+    if not isinstance(ignore, list) or not all(isinstance(name, str) for name in ignore):
+        raise BadSetting("ignore", "expected a list of names of findings", ignore)
+    for key, table in (("levels", levels), ("thresholds", thresholds)):
+        if not isinstance(table, dict):
+            raise BadSetting(key, "expected a table by the names of findings", table)
+    for name in (*ignore, *levels, *thresholds):
+        _require_known(name, findings, "finding")
+    for name, level in levels.items():
+        _one_of(f"levels.{name}", level, (OFF, *LEVELS))
+    for name, value in thresholds.items():
+        rule = findings[name]
+        if rule.threshold is None:
+            raise BadSetting(f"thresholds.{name}", "has no threshold; drop it")
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or value < rule.least:
+            raise BadSetting(f"thresholds.{name}", f"expected a number of at least {rule.least:g}", value)
+    return {"ignore": tuple(ignore), "levels": levels, "thresholds": thresholds}
+
+
+def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
+    """A table [[rule]], checked against the columns of the table that it is about."""
+    fields = {TOML_KEYS.get(name, name): name for name in setting_fields(RuleText)}
+    for name in written:
+        _require_known(name, fields)
+    one = RuleText.parse({fields[name]: value for name, value in written.items()}, "a rule")
+    if not one.name.strip():
+        raise BadSetting("name", "expected a name", one.name)
+    if one.table == "steps" and "steps" not in tables:
+        raise InputError(
+            "of: steps are rows of a training run; give these rules to SpectralMonitor(rules=...)"
+        )
+    if one.table not in tables:
+        raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", one.table)
+    columns = _columns(tables[one.table])
+    column = _column(one.column, columns, one.table)
+    if one.against == FIRST and one.table != "steps":
+        raise BadSetting("against", 'is for of = "steps"; expected baseline', FIRST)
+    if one.against == BASELINE and one.table == "steps":
+        raise BadSetting("against", "steps have none; expected first", BASELINE)
+    if column.kind not in (*NUMBERS, "bool") and one.over not in (None, "count"):
+        raise BadSetting("over", f"but {column.name} holds {column.kind}; expected count", one.over)
+    if column.kind not in NUMBERS and one.against is not None:
+        raise BadSetting("against", f"but {column.name} holds no numbers", one.against)
+    condition = read_condition(one.condition, column, one.over is not None or one.against is not None)
+    where, layers = _where(one.where, columns, one.table)
+    return GateRule(
+        one.name,
+        one.table,
+        column,
+        condition,
+        where,
+        layers,
+        one.over,
+        one.mostly,
+        one.against,
+        one.level,
+        one.missing,
+    )
+
+
+def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
+    """Every column with what it holds: errors and ends of ranges are columns, too."""
+    return {
+        name: own if name == own.name else Quantity(name, kind=kind)
+        for own in quantities
+        for name, kind in own.columns.items()
+    }
+
+
+def _column(name: str, columns: Mapping[str, Quantity], table: str) -> Quantity:
+    _require_known(name, columns, f"column of {table}")
+    if columns[name].kind not in (*NUMBERS, "text", "bool"):
+        raise InputError(f"{name} holds lists; choose a column of single values")
+    return columns[name]
+
+
+def _where(
+    written: Any, columns: Mapping[str, Quantity], table: str
+) -> tuple[dict[str, tuple[Any, ...]], str | tuple[int, ...] | None]:
+    """The allowed values by column, and the layers apart: these may be a slice."""
+    if written is None:
+        return {}, None
+    if not isinstance(written, dict):
+        raise BadSetting("where", "expected a table of allowed values by column", written)
+    allowed: dict[str, tuple[Any, ...]] = {}
+    layers = None
+    for name, value in written.items():
+        own = _column(name, columns, table)
+        if name == "layer":
+            layers = _layers(value)
+            continue
+        values = value if isinstance(value, list) else [value]
+        allowed[name] = tuple(read_value(f"where.{name}", each, own.kind, own) for each in values)
+    return allowed, layers
+
+
+def _layers(value: Any) -> str | tuple[int, ...]:
+    """A number, a list of numbers, or a slice in the writing of Python."""
+    several = value if isinstance(value, list) else [value]
+    plain = all(isinstance(one, int) and not isinstance(one, bool) for one in several)
+    if not plain and not (isinstance(value, str) and ":" in value):
+        raise BadSetting(
+            "where.layer", 'expected a number, a list of numbers, or a slice such as "0:-1"', value
+        )
+    if isinstance(value, str):
+        layer_range(value, depth=1)
+        return value
+    return tuple(several)
+
+
+def _base(value: Any, folder: Path) -> str | None:
+    """The base: a path from the rule file on, where something is there, else as it is (an id of a hub)."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise BadSetting("base", "expected a path, or owner/name on a model hub", value)
+    beside = folder / value
+    return str(beside) if os.path.lexists(beside) else value

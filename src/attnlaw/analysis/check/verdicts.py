@@ -1,0 +1,214 @@
+"""What a gate found: a verdict for every rule, findings that count or are known, and the exit status.
+
+| status | |
+|---|---|
+| 0 | passed |
+| 3 | failed: a rule that does not hold, or a finding, of the level that the gate fails at |
+
+Whatever form it is written in, the status is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.analysis.check.condition import value_text
+from attnlaw.analysis.check.levels import LEVELS, OFF, is_at_least
+from attnlaw.analysis.check.locations import Place, row_place_text
+from attnlaw.core.files import to_json
+from attnlaw.core.result import DisplayMixin
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PASSED, FAILED = "passed", "failed"
+STATUS_FAILED = 3
+
+
+@dataclass(frozen=True)
+class FailedRow:
+    """A row that does not hold: where it stands, its value, and why where that is not plain to see."""
+
+    place: Place
+    value: Any = None
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{row_place_text(self.place)}: {self.why or value_text(self.value)}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule came to: `selected` rows of which `held` did; `value` is what was compared.
+
+    `value` is that of the worst row, or the one number of all rows. `failures` are worst first.
+    """
+
+    rule: str
+    of: str
+    asked: str
+    level: str
+    outcome: str
+    selected: int = 0
+    held: int = 0
+    value: Any = None
+    failures: tuple[FailedRow, ...] = ()
+    remark: str | None = None
+
+    def __str__(self) -> str:
+        """What to know of it, in a sentence without its name."""
+        if self.outcome == OFF:
+            return "off"
+        if self.remark is not None:
+            return self.remark
+        if not self.failures and self.value is not None:
+            return f"found {value_text(self.value)}, asked for {self.asked}"
+        if self.selected == len(self.failures) == 1:
+            return f"{self.failures[0]}, asked for {self.asked}"
+        worst = f"; the worst is {self.failures[0]}" if self.failures else ""
+        return f"{self.held} of {self.selected} rows hold, asked for {self.asked}{worst}"
+
+
+@dataclass(frozen=True)
+class GateFinding:
+    """A finding: a rule that attnlaw knows by itself, its level here, where, and whether it was known."""
+
+    rule: str
+    level: str
+    place: Place
+    value: Any
+    threshold: Any
+    meaning: str
+    known: bool = False
+
+    @property
+    def place_and_value(self) -> str:
+        """Where it is, and its value with the threshold where it has them."""
+        if self.value is None:
+            return row_place_text(self.place)
+        beyond = "" if self.threshold is None else f" (threshold {value_text(self.threshold)})"
+        return f"{row_place_text(self.place)}: {value_text(self.value)}{beyond}"
+
+    def __str__(self) -> str:
+        return f"{self.place_and_value}; {self.meaning}"
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts(DisplayMixin, verb="check"):
+    """The verdict on one model. `location` is the file that reports point at, `rules_for_findings` findings'
+    rules.
+
+    `baseline` is the baseline whose findings are known, where there is one.
+    """
+
+    model: str
+    location: str
+    rules: tuple[Verdict, ...]
+    findings: tuple[GateFinding, ...]
+    rules_for_findings: Mapping[str, Any] = field(default_factory=dict)
+    fail_on: str = "error"
+    baseline: str | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed_rules(self) -> tuple[Verdict, ...]:
+        """The rules that do not hold, of whatever level, the gravest first."""
+        return _by_severity(rule for rule in self.rules if rule.outcome == FAILED)
+
+    @property
+    def new_findings(self) -> tuple[GateFinding, ...]:
+        """The findings that were not known, the gravest first."""
+        return _by_severity(finding for finding in self.findings if not finding.known)
+
+    @property
+    def gate_failures(self) -> tuple[Verdict | GateFinding, ...]:
+        """What the gate fails for."""
+        every: list[Verdict | GateFinding] = [*self.failed_rules, *self.new_findings]
+        return tuple(one for one in every if is_at_least(one.level, self.fail_on))
+
+    @property
+    def passed(self) -> bool:
+        return not self.gate_failures
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return 0 if self.passed else STATUS_FAILED
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """The numbers of the gate, by name."""
+        new = [one.level for one in self.new_findings]
+        return {
+            "headline": self.headline,
+            "passed": self.passed,
+            "exit_status": self.status,
+            "fail_on": self.fail_on,
+            "rule_count": len([rule for rule in self.rules if rule.outcome != OFF]),
+            "failed_rules": len(self.failed_rules),
+            **{f"{level}s": new.count(level) for level in LEVELS},
+            "known_findings": len(self.findings) - len(new),
+        }
+
+    @property
+    def headline(self) -> str:
+        """The answer in one sentence."""
+        failed = [one for one in self.gate_failures if isinstance(one, Verdict)]
+        found = [one for one in self.gate_failures if isinstance(one, GateFinding)]
+        judged = len([rule for rule in self.rules if rule.outcome != OFF])
+        below = "" if failed else f", below level {self.fail_on}"
+        parts = []
+        if judged and self.failed_rules:
+            parts.append(f"{len(failed or self.failed_rules)} of {_many(judged, 'rule')} failed{below}")
+        elif judged:
+            parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
+        if self.rules_for_findings:
+            which = " or ".join(level for level in LEVELS if is_at_least(level, self.fail_on))
+            what = "finding" if self.baseline is None else "new finding"
+            nothing = f"no {what} of level {which} by {_many(len(self.rules_for_findings), 'rule')}"
+            parts.append(f"{_many(len(found), what)} of level {which}" if found else nothing)
+        return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
+
+    def rule_table(self) -> pl.DataFrame:
+        """A row for each rule, by `attnlaw.analysis.check.columns.RULES`."""
+        from attnlaw.analysis.check.rows import rule_table
+
+        return rule_table(self)
+
+    def finding_table(self) -> pl.DataFrame:
+        """A row for each finding, by `attnlaw.analysis.check.columns.FINDINGS`."""
+        from attnlaw.analysis.check.rows import finding_table
+
+        return finding_table(self)
+
+    def to_json(self) -> str:
+        """What `attnlaw check --json` prints."""
+        return to_json(self.summary)
+
+    def to_junit(self) -> str:
+        from attnlaw.analysis.check.junit import junit
+
+        return junit([self])
+
+    def to_sarif(self) -> str:
+        from attnlaw.analysis.check.sarif import sarif
+
+        return sarif([self])
+
+    def to_markdown(self) -> str:
+        from attnlaw.analysis.check.markdown import markdown
+
+        return markdown([self])
+
+    def __repr__(self) -> str:
+        return f"<Verdicts {self.model}: {self.headline}>"
+
+
+def _by_severity(found: Any) -> tuple[Any, ...]:
+    return tuple(sorted(found, key=lambda one: -LEVELS.index(one.level)))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

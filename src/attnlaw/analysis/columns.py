@@ -1,0 +1,264 @@
+"""The tables of an audit and of its fits: what stands in their columns, in order. Missing is null.
+
+| table | one row per |
+|---|---|
+| `MATRICES` | matrix |
+| `SPECTRA` | matrix, with all its singular values |
+| `LAYERS` | layer |
+| `FINDINGS` | thing that a rule of `analysis.findings` found |
+| `FITS` | matrix, with what laws say of it |
+| `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
+
+`head` and `inner` of a feed-forward matrix are null, `expert` of whatever every token passes, errors where
+nothing is approximate, sampled or float32, the singular values of an approximate spectrum. The row of an
+exact spectrum has errors where its gamma or alpha holds the norm of another one. Logarithms are to base 10.
+
+What ends in `_applied` is of the matrix as the model applies it: the gain of the norm before folded in, and
+the mean projected out where that norm takes it off; null where that norm is not known. All else is of the
+stored matrix. An applied spectral norm with an error may lie above by so much, but for one chance in 1000.
+"""
+
+from __future__ import annotations
+
+from attnlaw.analysis.fit import LAWS
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.quantity import Quantity
+
+PLACE = (
+    Quantity("model", "what rows call the model", kind="text"),
+    Quantity("layer", "number of the layer", kind="small"),
+    Quantity("stack", "encoder or decoder, where there are several stacks", kind="text"),
+    Quantity("head", "number of the head", kind="small"),
+    Quantity("expert", "number of the expert", kind="small"),
+    Quantity("kind", "kind of matrix", kind="text", choices=KINDS),
+)
+VERSION = Quantity("attnlaw_version", "version of attnlaw that wrote the row", kind="text")
+IMBALANCE = Quantity(
+    "factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"
+)
+# The null test: the same names in the table of matrices and in that of fits.
+P_VALUE = Quantity(
+    "random_p_value",
+    "how often a random matrix of this shape looks at least as different; not tested in latent attention",
+    display_name="p-value, random",
+    log=True,
+)
+OUTLIERS = Quantity("outliers", "singular values beyond the edge of the random null", kind="small")
+NULL_DRAWS = Quantity("null_draws", "random matrices of this shape that it was compared with", kind="small")
+ALPHA = Quantity(
+    "log10_alpha",
+    "amplification by later layers",
+    display_name="log₁₀ α",
+    axis="amplification by later layers, log₁₀ α",
+    error=True,
+)
+
+MATRICES = (
+    *PLACE,
+    Quantity("family", "family of the model", kind="text"),
+    Quantity("tensors", "the stored tensors that it is made of", kind="texts"),
+    Quantity("rows", kind="small"),
+    Quantity("cols", kind="small"),
+    Quantity("inner", "dimension that a product of factors passes", "d", kind="small"),
+    Quantity("latent", "whether a factor is a product itself (latent attention)", kind="bool"),
+    Quantity("spectral_norm", "the largest singular value", error=True, log=True),
+    Quantity(
+        "frobenius_norm",
+        "root of the sum of squared singular values",
+        display_name="Frobenius norm",
+        error=True,
+        log=True,
+    ),
+    Quantity("nuclear_norm", "sum of the singular values", error=True, log=True),
+    Quantity("norm_21", "sum over columns of their Euclidean norms", log=True),
+    Quantity("norm_11", "sum of absolute entries", error=True, log=True),
+    Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", error=True, log=True),
+    Quantity("effective_rank", "exponential of the spectrum's entropy", error=True, log=True),
+    Quantity("numerical_rank", "singular values above round-off", kind="small", error=True),
+    Quantity("condition", "largest over smallest singular value", error=True, log=True),
+    Quantity(
+        "spectral_norm_applied",
+        "the largest singular value as applied: the gain of the norm before folded in, "
+        "the mean projected out where that norm takes it off",
+        display_name="spectral norm, applied",
+        error=True,
+        log=True,
+    ),
+    Quantity(
+        "frobenius_norm_applied",
+        "Frobenius norm as applied",
+        display_name="Frobenius norm, applied",
+        log=True,
+    ),
+    Quantity(
+        "stable_rank_applied",
+        "stable rank as applied, of QK and VO",
+        display_name="stable rank, applied",
+        log=True,
+    ),
+    Quantity(
+        "logit_bound",
+        "largest logit of a head for any input, of QK; null where no norm is known to stand before it",
+        log=True,
+    ),
+    Quantity(
+        "logit_typical",
+        "standard deviation of a row of logits over isotropic tokens, of QK: an estimate",
+        log=True,
+    ),
+    Quantity(
+        "logit_probable",
+        "largest logit of 512 isotropic tokens but for a chance of 0.05, of QK: an estimate",
+        log=True,
+    ),
+    Quantity(
+        "frobenius_norm_over_initial",
+        "Frobenius norm over its root mean square at initialisation; null where config.json does not tell",
+        display_name="size over initial",
+        error=True,
+        log=True,
+    ),
+    Quantity(
+        "score_spread_over_initial",
+        "logit_typical over its root mean square at initialisation, of QK",
+        display_name="score spread over initial",
+        log=True,
+    ),
+    Quantity(
+        "factor_excess",
+        "how much larger the factors of a head are than the smallest ones with its product; of a group of "
+        "queries, and of stored factors",
+        display_name="excess of the factors",
+    ),
+    Quantity(
+        "factor_excess_weights",
+        "the same without the bias of queries, which few models decay",
+        display_name="excess of the weights",
+    ),
+    Quantity(
+        "factor_excess_null",
+        "the same of random factors of this shape",
+        display_name="excess, random factors",
+    ),
+    IMBALANCE,
+    Quantity(
+        "gauge",
+        "what may change in the factors of a head and leave its product: full, rotary (planes apart) or none",
+        kind="text",
+    ),
+    Quantity(
+        "route", "how the values were computed: gram, svd, qr, cholesky or lanczos (approximate)", kind="text"
+    ),
+    Quantity("precision", "of the factorisation: float32 or float64", kind="text"),
+    P_VALUE,
+    OUTLIERS,
+    NULL_DRAWS,
+    Quantity("log10_gamma", "how far an error in it moves its layer's output", "log₁₀ γ", error=True),
+    ALPHA,
+    Quantity("log10_scale", "gamma times alpha times depth", display_name="log₁₀ γαL", error=True),
+    Quantity("p", "the Schatten index at which it adds least to the proxy", display_name="p*"),
+    Quantity("log10_contribution", "what it adds to the proxy", display_name="log₁₀ C(p*)", error=True),
+    Quantity("continuous_p", "the same index over all of [0, 2]"),
+    Quantity("continuous_log10_contribution", "what it adds at that index", error=True),
+    Quantity("log10_curve", "log₁₀ C(p) on the grid pᵢ = 2i/(length − 1)", kind="floats"),
+    Quantity("share", "of the spectrum-adaptive proxy", display_name="share of the proxy", log=True),
+    VERSION,
+)
+
+SPECTRA = (
+    *PLACE,
+    Quantity("singular_values", "all of them, descending, not squared", kind="floats"),
+    Quantity("singular_values_applied", "of QK and VO as applied", kind="floats"),
+)
+
+LAYERS = (
+    *PLACE[:3],
+    Quantity("applications", "how often the layer is applied", kind="small"),
+    ALPHA,
+    Quantity(
+        "log10_alpha_applied",
+        "the same product of spectral norms as applied; in no proxy",
+        display_name="log₁₀ α, applied",
+        error=True,
+    ),
+    Quantity("share_qk", "of QK in the layer's contributions", display_name="QK"),
+    Quantity("share_vo", "of VO", display_name="VO"),
+    Quantity("share_cross", "of cross attention", display_name="cross attention"),
+    Quantity("share_ffn", "of the feed-forward matrices", display_name="FFN"),
+    Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
+)
+
+FINDINGS = (
+    PLACE[0],
+    Quantity("rule", "name of the rule that found it", kind="text"),
+    Quantity("level", "how grave it is: note, warning or error", kind="text"),
+    *PLACE[1:],
+    Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
+    Quantity("value", "the number that passed the threshold"),
+    Quantity("threshold", "of the rule"),
+    Quantity("meaning", "what was found, and what that means", kind="text"),
+)
+
+FITS = (
+    *PLACE,
+    Quantity("rows", kind="small"),
+    Quantity("cols", kind="small"),
+    Quantity("values", "singular values that were fitted", kind="small"),
+    Quantity("law", "the law that the matrix follows", kind="text", display_name="fitted law", choices=LAWS),
+    P_VALUE,
+    Quantity("wasserstein", "distance to the null's mean spectrum, normalised", "W₁"),
+    OUTLIERS,
+    Quantity("null_shape", "names the null's row among the curves", kind="text"),
+    NULL_DRAWS,
+    Quantity("null_scale", "in units of singular values"),
+    Quantity("null_edge", "in units of singular values"),
+    Quantity("edge_scale", "in units of singular values"),
+    Quantity(
+        "alpha", "exponent of the power law of the upper eigenvalues", display_name="exponent α", error=True
+    ),
+    Quantity("alpha_p_value", "of the power law, by bootstrap", display_name="p-value, power law"),
+    Quantity("x_min", "the eigenvalue (a squared singular value) where the power law begins"),
+    Quantity("tail_size", "eigenvalues that the power law covers", kind="small"),
+    Quantity(
+        "tail_share", "of all eigenvalues: what the power law covers", display_name="share of power law"
+    ),
+    Quantity("lognormal_better", "whether a lognormal tail is significantly better", kind="bool"),
+    Quantity("hill", "Hill's estimate of the exponent over the upper half"),
+    Quantity("kappa", "of the high-temperature Marchenko-Pastur law; small is heavy-tailed", "κ", range=True),
+    Quantity("noise_level", "of the learned law, in units of singular values; null where not identified"),
+    Quantity("noise_low", "least noise of laws that fit about as well"),
+    Quantity("noise_high", "largest noise of laws that fit about as well"),
+    Quantity("threshold", "of the learned law, in units of singular values", "b", range=True),
+    Quantity("rank_fraction", "values above round-off over the shorter side", "ρ"),
+    Quantity("target_rank", "of the learned law", "κ₀", range=True),
+    Quantity(
+        "cut_ratio",
+        "b/t of the learned law: the rank was cut by weight decay (1) or by width (below 1)",
+        range=True,
+    ),
+    Quantity("learned_distance", "relative distance of quantiles to the learned law"),
+    Quantity("untied_distance", "to the learned law of untied factors"),
+    Quantity("untied_fits", "whether spectra drawn from the untied law lie as far from it", kind="bool"),
+    Quantity("untied_cut_ratio", "b/t of the untied law", range=True),
+    Quantity("ks_random", "Kolmogorov-Smirnov distance to the null"),
+    Quantity("ks_tail", "to the power law, over the tail"),
+    Quantity("ks_heavy_tailed", "to the heavy-tailed law"),
+    Quantity("ks_learned", "to the learned law"),
+    Quantity("ks_untied", "to the learned law of untied factors"),
+    Quantity("log_likelihood_random", "mean over the eigenvalues"),
+    Quantity("log_likelihood_heavy_tailed", "mean over the eigenvalues"),
+    Quantity("log_likelihood_learned", "mean over the eigenvalues"),
+    Quantity("seed", "of the nulls and of the bootstrap", kind="int"),
+    Quantity("status", "done, or not fitted", kind="text"),
+    Quantity("remark", "what is missing of which law, and why", kind="text"),
+    VERSION,
+)
+
+CURVES = (
+    Quantity("curve", '"null": of a shape, no matrix, at scale 1; "law": of a matrix', kind="text"),
+    Quantity("null_shape", "the shape of a null", kind="text"),
+    *PLACE,
+    Quantity("law", "the law whose density it is", kind="text"),
+    Quantity("x", "singular values; of a null to be read as x times null_scale", kind="floats"),
+    Quantity("density", "of mass one over values that are not zero (a tail: of its share)", kind="floats"),
+)

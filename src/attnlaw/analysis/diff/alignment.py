@@ -1,0 +1,109 @@
+"""Whether an update keeps to the directions of its base, against what chance gives.
+
+P projects on the k leading left vectors of the base M0, and share = |P X|^2 / |X|^2. If the left vectors of X
+(n rows, singular values s) are uniform, whatever s,
+
+    mean k/n,    var = 2 b (phi - 1/n),    b = k(n - k) / (n(n - 1)(n + 2)),    phi = sum s^4 / (sum s^2)^2
+
+Of a matrix X is its update. Of a head A B it is not: A0 dB lies in the columns of A0 whatever dB is. There
+the halves are tested, dA B1 on the left and A0 dB on the right.
+
+Rounding is not uniform: it is larger where weights are. With v = step^2/12 in each entry its share has
+
+    mean = sum_i P_ii sum_j v_ij / sum v
+    var  = (2 sum_j sum_{i != l} P_il^2 v_ij v_lj + sum_ij (P_ii - mean)^2 step_ij^4 / 180) / (sum v)^2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.estimate import Estimate
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of an update lies in the leading directions of its base, and what chance gives."""
+
+    value: float
+    null: Estimate
+
+    @property
+    def z(self) -> float | None:
+        """In standard deviations of chance; None where chance leaves none."""
+        if not self.null.error:
+            return None
+        return (self.value - self.null.value) / self.null.error
+
+
+def alignment_null(values: Matrix, n: int, k: int) -> Estimate:
+    """The share of uniform left vectors in k of n directions, with its standard deviation.
+
+    >>> alignment_null(np.ones(1), n=4, k=2)  # one vector: a Beta(1, 1) variable
+    Estimate(value=0.5, error=0.288...)
+    """
+    squares = np.square(values / values[0])
+    return _null(float(np.sum(squares**2) / np.sum(squares) ** 2), n, k)
+
+
+def overlap_null(n: int, k: int) -> Estimate:
+    """|U^T V|_F^2 / k of two unrelated k-dimensional subspaces of n dimensions, with its deviation.
+
+    It is the mean squared cosine of their principal angles.
+    """
+    return Estimate(k / n, float(np.sqrt(2 * (n - k) ** 2 / (n**2 * (n - 1) * (n + 2)))))
+
+
+def matrix_share(directions: Matrix, update: Matrix, values: Matrix) -> Share:
+    """Of an update (n x m, singular values given) in the span of orthonormal directions (n x k)."""
+    n, k = directions.shape
+    inside = float(np.sum((directions.T @ update) ** 2))
+    return Share(inside / float(np.sum(values**2)), alignment_null(values, n, k))
+
+
+def half_share(directions: Matrix, factor: Matrix, other: Matrix, n: int | None = None) -> Share | None:
+    """Of the half dA B (factor n x d, other d x m) of a head's update; None where that is zero.
+
+    `n` is the dimension of the space, where the rows are coordinates in a part of it.
+    """
+    n, k = n or directions.shape[0], directions.shape[1]
+    gram = other @ other.T
+    whole, inside = factor.T @ factor, directions.T @ factor
+    total = float(np.sum(whole * gram))
+    if not total > 0:
+        return None
+    product = whole @ gram
+    fourth = float(np.sum(product * product.T)) / total**2
+    return Share(float(np.sum((inside.T @ inside) * gram)) / total, _null(fourth, n, k))
+
+
+def rounding_share_null(directions: Matrix, steps: Matrix) -> Estimate:
+    """The share that the errors of rounding with these steps (n x m) have in the directions (n x k)."""
+    projector = directions @ directions.T
+    inside = np.diag(projector).copy()
+    variances = steps**2 / 12
+    total = float(variances.sum())
+    mean = float(inside @ variances.sum(axis=1)) / total
+    np.fill_diagonal(projector, 0.0)
+    crossed = 2 * float(np.sum(variances * (projector**2 @ variances)))
+    own = float(np.sum((inside - mean)[:, None] ** 2 * steps**4)) / 180
+    return Estimate(mean, float(np.sqrt(crossed + own)) / total)
+
+
+def rounded_half_null(directions: Matrix, steps: Matrix, other: Matrix, uniform: Estimate) -> Estimate:
+    """The same of the half of a head whose factor was rounded: its mean; the deviation is that of chance."""
+    weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
+    inside = np.sum(directions**2, axis=1)
+    return Estimate(float(inside @ weights / weights.sum()), uniform.error)
+
+
+def _null(phi: float, n: int, k: int) -> Estimate:
+    if n < 2:
+        return Estimate(k / n, 0.0)
+    b = k * (n - k) / (n * (n - 1) * (n + 2))
+    return Estimate(k / n, float(np.sqrt(max(2 * b * (phi - 1 / n), 0.0))))

@@ -1,0 +1,135 @@
+"""Two opened models, unit by unit: first every stored tensor, then the maps that these make.
+
+A unit is what is read together: a tensor of both models, an attention block, a feed-forward block. Neither
+model is ever held whole. Maps whose tensors are all identical are not read again, and those with a tensor
+that is not finite have no numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.diff.map_changes import MapChange
+from attnlaw.analysis.diff.pair import ModelPair, UnitChanges
+from attnlaw.analysis.diff.tensor_pairs import TensorPair, pair_tensors
+from attnlaw.analysis.diff.tensors import TensorChange, compare_tensors
+from attnlaw.analysis.diff.units import units_of
+from attnlaw.checkpoints.blocks import View
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import LAYER_GROUPS, MatrixLocation
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.spectra.measure import Selection
+from attnlaw.spectra.threads import in_threads
+
+# Elements of float64 matrices in flight at a time: 3.6 GB, two feed-forward blocks of LLaMA-7B.
+IN_FLIGHT = 45 * 10**7
+
+
+@dataclass(frozen=True, eq=False)
+class ModelComparison:
+    """Everything of two models: tensors with their changes, units of maps in the order of rows.
+
+    `layer_tensors` names the base's tensors that maps of layers are made of.
+    """
+
+    tensors: tuple[tuple[TensorPair, TensorChange], ...]
+    units: tuple[UnitChanges, ...]
+    layer_tensors: frozenset[str]
+
+    @property
+    def maps(self) -> list[tuple[MatrixLocation, MapChange]]:
+        return [pair for unit in self.units for pair in unit.maps]
+
+
+def compare(
+    base: Model,
+    model: Model,
+    selection: Selection,
+    jobs: int | None = None,
+    match: bool = True,
+    applied: bool = False,
+    progress: Progress = no_progress,
+) -> ModelComparison:
+    """Compare every stored tensor and every selected map that both models have.
+
+    `applied` folds the norm before a map into it: its gain, and the mean that a LayerNorm takes off.
+    """
+    joined = _select_pairs(pair_tensors(base, model), base, model, selection)
+    models = ModelPair(base, model, applied)
+    units = list(units_of(models, selection, match))
+    if not units and not any(_same_shape(one, base, model) for one in joined):
+        raise InputError(
+            f"{model.tensors.source}: shares no tensor and no map with {base.tensors.source}; "
+            "give two checkpoints of one architecture"
+        )
+    total = len(joined) + len(units)
+    work = [(_elements(one, base, model), partial(_compare_pair, one, base, model)) for one in joined]
+    changes = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, total))
+    told = tuple(zip(joined, changes, strict=True))
+    after = replace(models, changes=told)
+    found = in_threads(
+        [(one.elements, partial(one.run, after)) for one in units],
+        IN_FLIGHT,
+        jobs,
+        lambda done: progress(len(joined) + done, total),
+    )
+    inside = frozenset(name for layer in base.layers for view in layer.views for name in view.tensors)
+    return ModelComparison(told, tuple(found), inside)
+
+
+def _select_pairs(
+    joined: list[TensorPair], base: Model, model: Model, selection: Selection
+) -> list[TensorPair]:
+    """All tensors, or those of the selected maps where some are left out."""
+    if selection.layers is None and set(selection.groups) >= set(LAYER_GROUPS):
+        return joined
+    chosen = [
+        {name for place, leaf in one.network.leaves() if selection.includes(place) for name in leaf.tensors}
+        for one in (base, model)
+    ]
+    return [one for one in joined if one.base in chosen[0] or one.model in chosen[1]]
+
+
+def _same_shape(one: TensorPair, base: Model, model: Model) -> bool:
+    if one.views is not None:
+        return one.views[0].shape == one.views[1].shape
+    if one.base is None or one.model is None:
+        return False
+    mine, theirs = base.tensors.shapes[one.base], model.tensors.shapes[one.model]
+    return mine == (theirs[::-1] if one.transposed else theirs)
+
+
+def _elements(one: TensorPair, base: Model, model: Model) -> int:
+    """What comparing a tensor holds, in float64: both as stored, their difference, its Gram matrix."""
+    shapes = [
+        of.tensors.shapes[name]
+        for of, name in zip((base, model), one.tensors, strict=True)
+        if name is not None
+    ]
+    return 3 * max(prod(shape) for shape in shapes)
+
+
+def _compare_pair(one: TensorPair, base: Model, model: Model) -> TensorChange:
+    if one.base is None:
+        return TensorChange("added")
+    if one.model is None:
+        return TensorChange("removed")
+    before, after = base.tensors.read(one.base), model.tensors.read(one.model)
+    if one.views is not None:
+        before, after = (_part(*pair) for pair in zip((before, after), one.views, strict=True))
+    elif one.transposed:
+        after = np.swapaxes(after, -1, -2)
+    return compare_tensors(before, after, model.tensors.dtype(one.model))
+
+
+def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
+    """The role's own part of a tensor that holds several, (out, in)."""
+    own = stored if view.member is None else stored[view.member]
+    return own[view.columns] if view.stored_out_in else own[:, view.columns].T

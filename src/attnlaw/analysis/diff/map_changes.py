@@ -1,0 +1,303 @@
+"""One map of two models: size, ranks, alignment, moves and new directions of its update.
+
+| symbol | here |
+|---|---|
+| M0, M1, D | base, model, M1 - M0: maps on row vectors, n x m |
+| k | singular values of M0 beyond the edge of its random null |
+| `floor` | what rounding leaves, over s_1(M0) |
+
+Numbers are None where they have no meaning: size, scale, cosine and overlap where M0 = 0, the cosine where
+M1 = 0, ranks, shares and z where D = 0. Where nothing of D lies above the floor there is no z, either: under
+a pure change of gauge the factors differ, and D does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.diff.alignment import (
+    Share,
+    half_share,
+    matrix_share,
+    rounded_half_null,
+    rounding_share_null,
+)
+from attnlaw.analysis.diff.direction_changes import (
+    LEADING_COUNT,
+    MOVED_DEVIATIONS,
+    count_intruders,
+    head_moves,
+    matrix_moves,
+    overlap,
+)
+from attnlaw.analysis.diff.noise import noise_spectrum
+from attnlaw.analysis.diff.rounding_floor import edge, rank_above
+from attnlaw.analysis.diff.update import (
+    head_update_values,
+    matrix_update_values,
+    pad_columns,
+    product_inner,
+    triangle,
+)
+from attnlaw.analysis.diff.vectors import SIDES, MatrixVectors, ProductVectors, Side, Vectors
+from attnlaw.analysis.fit.null import null_of_shape
+from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
+
+Matrix = NDArray[np.float64]
+HeadFactors = tuple[Matrix, Matrix]
+
+
+# Of a map that did not change: no direction of it is another.
+NOTHING_NEW = dict.fromkeys(("intruders_left", "intruders_right", "new_left", "new_right"), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class MapChange:
+    """The numbers of one map by their columns, and what only the verdict on the model asks for.
+
+    `values` are the singular values of D over s_1(M0), `null` those of noise of the same size.
+    `max_gap` is how far the singular values of both maps lie apart at most, in units of the floor.
+    """
+
+    numbers: Mapping[str, Any]
+    values: Matrix | None = None
+    null: Matrix | None = None
+    max_gap: float | None = None
+
+
+def compare_heads(
+    base: HeadFactors,
+    model: HeadFactors,
+    steps: HeadFactors | None,
+    rounded: tuple[Matrix | None, Matrix | None] = (None, None),
+) -> MapChange:
+    """Compare two heads by their thin factors, n x d and d x m.
+
+    `steps` are those of the model's factors (None in latent attention, where a factor is a product itself),
+    `rounded` the steps to which a factor of the base was rounded.
+    """
+    lefts, rights, scales = _reduce_factors(base, model)
+    (left0, left1), (right0, right1) = lefts, rights
+    shape, d = (base[0].shape[0], base[1].shape[1]), base[0].shape[1]
+    before, after = ProductVectors.of(left0, right0), ProductVectors.of(left1, right1)
+    floor = None
+    if steps is not None:
+        edges = [edge(part) / scale for part, scale in zip(steps, scales, strict=True)]
+        floor = edges[0] * after.factor_norm("right") + before.factor_norm("left") * edges[1]
+    changes = left1 - left0, right1 - right0
+    sizes = float(np.linalg.norm(changes[0])), float(np.linalg.norm(changes[1]))
+    halves: dict[Side, tuple[Matrix, Matrix, int]] = {
+        "left": (changes[0], right1, shape[0]),
+        "right": (changes[1].T, left0.T, shape[1]),
+    }
+    grids: dict[Side, tuple[Matrix | None, Matrix, Matrix]] = {
+        "left": (rounded[0], base[0], model[1]),
+        "right": (_transposed(rounded[1]), base[1].T, base[0].T),
+    }
+
+    def share(side: Side, directions: Matrix) -> Share | None:
+        found = half_share(directions, *halves[side])
+        grid, factor, other = grids[side]
+        if found is None or grid is None:
+            return found
+        # The directions lie in the span of the base's factor: there they have entries.
+        own = left0 if side == "left" else right0.T
+        placed = np.linalg.qr(factor @ np.linalg.lstsq(own, directions, rcond=None)[0])[0]
+        return Share(found.value, rounded_half_null(placed, grid, other, found.null))
+
+    def moves(count: int) -> Matrix:
+        return head_moves(before, (left0, right0), shape, sizes, after.values, count)
+
+    found = _build_change(
+        _MapComparison(
+            before,
+            after,
+            head_update_values(left0, right0, left1, right1),
+            norms=(_norm(before.values), _norm(after.values)),
+            inner=product_inner(left0, right0, left1, right1),
+            shape=shape,
+            d=d,
+            k=_outliers(before.values, shape, d) if steps is not None else None,
+            floor=floor,
+        ),
+        share,
+        moves,
+    )
+    noise = noise_spectrum(before.roots, shape, sizes) if any(sizes) else None
+    return replace(found, null=None if noise is None else _relative(noise, before))
+
+
+def compare_matrices(
+    base: Matrix, model: Matrix, floor: float, rounded: Matrix | None = None, values: Matrix | None = None
+) -> MapChange:
+    """Compare two matrices; `floor` is what rounding leaves in the model.
+
+    `values` are the singular values of their difference where these are known.
+    """
+    before_map, after_map, scale = _rescale(base, model)
+    update = after_map - before_map
+    known = matrix_update_values(update, floor / scale) if values is None else values / scale
+    shape = base.shape[0], base.shape[1]
+    before = MatrixVectors.of(before_map)
+    k = _outliers(before.values, shape, None)
+    after = MatrixVectors.first(after_map, min(max(LEADING_COUNT, k or 0), *shape))
+
+    def share(side: Side, directions: Matrix) -> Share | None:
+        turned, stepped = (update, rounded) if side == "left" else (update.T, _transposed(rounded))
+        found = matrix_share(directions, turned, known)
+        return found if stepped is None else Share(found.value, rounding_share_null(directions, stepped))
+
+    def moves(count: int) -> Matrix:
+        return matrix_moves(before.values, after.values, shape, float(np.linalg.norm(update)), count)
+
+    found = _build_change(
+        _MapComparison(
+            before,
+            after,
+            known,
+            norms=(_norm(before_map), _norm(after_map)),
+            inner=float(np.einsum("ij,ij->", before_map, after_map)),
+            shape=shape,
+            d=None,
+            k=k,
+            floor=floor / scale,
+        ),
+        share,
+        moves,
+    )
+    noise = null_of_shape(*shape).mean * float(np.linalg.norm(known)) / np.sqrt(known.size)
+    return replace(found, null=_relative(noise, before) if known[0] > 0 else None)
+
+
+def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
+    """A map whose tensors are all identical."""
+    rows, cols = shape
+    same = {
+        "size": 0.0,
+        "size_2": 0.0,
+        "cosine": 1.0,
+        "scale": 1.0,
+        "overlap_left": 1.0,
+        "overlap_right": 1.0,
+    }
+    own = {"rows": rows, "cols": cols, "inner": inner, "matched_head": matched}
+    return MapChange({**own, **same, **NOTHING_NEW}, max_gap=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _MapComparison:
+    before: Vectors
+    after: Vectors
+    values: Matrix
+    norms: tuple[float, float]
+    inner: float
+    shape: tuple[int, int]
+    d: int | None
+    k: int | None
+    floor: float | None
+
+
+def _build_change(found: _MapComparison, share: Any, moves: Any) -> MapChange:
+    before, after, values, k = found.before, found.after, found.values, found.k
+    (norm0, norm1), size = found.norms, _norm(values)
+    numbers: dict[str, Any] = {"rows": found.shape[0], "cols": found.shape[1], "inner": found.d, "k": k}
+    if norm0 > 0:
+        numbers |= {
+            "size": size / norm0,
+            "size_2": float(values[0] / before.values[0]),
+            "scale": found.inner / norm0**2,
+            "cosine": found.inner / (norm0 * norm1) if norm1 > 0 else None,
+            "floor": None if found.floor is None else found.floor / float(before.values[0]),
+        }
+        if k:
+            numbers |= {f"overlap_{side}": overlap(before, after, side, k) for side in SIDES}
+    numbers |= _direction_numbers(found, share, moves) if size > 0 else NOTHING_NEW
+    gap = np.abs(before.values[: after.values.size] - after.values).max()
+    apart = None if not found.floor else float(gap) / found.floor
+    return MapChange(numbers, _relative(values, before), max_gap=apart)
+
+
+def _direction_numbers(found: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
+    """Ranks of the update, where it lies, what moved and what is new."""
+    before, after, values, k = found.before, found.after, found.values, found.k
+    spectrum = Spectrum(values, found.shape, np.nan, np.nan, "split", inner=found.d)
+    rank = None if found.floor is None else rank_above(values, found.floor)
+    numbers: dict[str, Any] = {
+        "stable_rank": spectrum.stable_rank,
+        "effective_rank": spectrum.effective_rank,
+        "rank": rank,
+    }
+    living = before.values[0] > 0
+    if k and living:
+        shares = {side: share(side, before.leading(side, k)) for side in SIDES}
+        for side, one in shares.items():
+            if one is not None:
+                numbers |= {f"share_{side}": one.value, f"z_{side}": one.z if rank else None}
+    if rank and living:
+        z = moves(max(k or 0, 1))
+        numbers |= {
+            "z_top": _finite(z[0]),
+            "moved": None if k is None else int(np.count_nonzero(np.abs(z[:k]) > MOVED_DEVIATIONS)),
+        }
+    if living and after.values[0] > 0:
+        for side, (strange, new) in count_intruders(before, after).items():
+            numbers |= {f"intruders_{side}": strange, f"new_{side}": new}
+    return numbers
+
+
+def _outliers(values: Matrix, shape: tuple[int, int], inner: int | None) -> int | None:
+    """Values beyond the edge of the random null; None where zeros reach into their middle half."""
+    if not values[0] > 0:
+        return None
+    kept = np.where(values > RANK_TOLERANCE * min(shape) * values[0], values, 0.0)
+    return null_of_shape(*shape, inner).compare(kept).outliers
+
+
+def _reduce_factors(
+    base: HeadFactors, model: HeadFactors
+) -> tuple[HeadFactors, HeadFactors, tuple[float, float]]:
+    """Both heads in orthonormal bases of what their factors span: nothing of the model's width is left.
+
+    A0 and dA are the columns of one QR factorisation, which errs in each column by round-off of that column.
+    """
+    found: list[HeadFactors] = []
+    scales = []
+    for first, second in ((base[0], model[0]), (base[1].T, model[1].T)):
+        before, after, scale = _rescale(*pad_columns(first, second))
+        root = triangle(np.hstack([before, after - before]))
+        d = before.shape[1]
+        found.append((root[:, :d], (root[:, :d] + root[:, d:]) * bool(after.any())))
+        scales.append(scale)
+    lefts, (bottom0, bottom1) = found
+    return lefts, (bottom0.T, bottom1.T), (scales[0], scales[1])
+
+
+def _norm(array: Matrix) -> float:
+    return float(np.linalg.norm(array))
+
+
+def _rescale(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix, float]:
+    """Both over one power of two, where squares of squares of their entries could leave float64."""
+    peak = max(max(float(one.max()), -float(one.min())) for one in (first, second))
+    if peak == 0 or 1e-30 < peak < 1e30:
+        return first, second, 1.0
+    scale = 2.0 ** int(np.frexp(peak)[1])
+    return first / scale, second / scale, scale
+
+
+def _relative(values: Matrix, before: Vectors) -> Matrix | None:
+    """Over the largest singular value of the base."""
+    return values / before.values[0] if before.values[0] > 0 else None
+
+
+def _transposed(matrix: Matrix | None) -> Matrix | None:
+    return None if matrix is None else matrix.T
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

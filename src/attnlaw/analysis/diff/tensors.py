@@ -1,0 +1,186 @@
+"""One stored tensor of two models: numbers, and a verdict, the first of the table that holds.
+
+| verdict of a matrix | when, d = W1 - W0, s its singular values, v the variance of the file's rounding |
+|---|---|
+| rounded | the base cast to a float format, or 99 percent of it on the grid of an integer scheme |
+| low-rank | r = #{s > 1.1 edge} <= min/4 and `sum_{i>r} s_i^2 <= 2 (1 - r/n)(1 - r/m) sum v` |
+| below-floor | the same with r = 0 |
+| unrelated | |cos(W0, W1)| < max(0.2, 4/sqrt(nm)) |
+| noise | s_1(d) < 1.1 times that of d with random signs, and |cos(d, W0)| < 0.05 |
+| dense | else |
+
+Tensors of three or more dimensions (stacked experts) are read as matrices of their last axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+
+from attnlaw.analysis.diff.rounding import Format, detect_format
+from attnlaw.analysis.diff.rounding_floor import file_rounding, rank_above, row_blocks
+from attnlaw.analysis.diff.update import matrix_update_values
+
+Matrix = NDArray[np.float64]
+LEAST_COSINE, CHANCE = 0.2, 4.0
+NOISE_EDGE, NOISE_COSINE = 1.1, 0.05
+# Relative error to which the largest value with random signs is found.
+SIGNED_ERROR = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class TensorChange:
+    """What became of a tensor; numbers are None where they have no meaning.
+
+    `values` are the singular values of the difference, `floor` what rounding leaves of them, where they were
+    computed.
+    """
+
+    verdict: str
+    format: Format | None = None
+    rank: int | None = None
+    size: float | None = None
+    cosine: float | None = None
+    unchanged: float | None = None
+    max_change: float | None = None
+    values: Matrix | None = None
+    floor: float | None = None
+
+    @property
+    def sqnr_db(self) -> float | None:
+        """The base's power over that of the change, in decibels."""
+        return -20 * float(np.log10(self.size)) if self.size else None
+
+
+def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> TensorChange:
+    """Compare two arrays as they were read; `dtype` is the type that the model's file says.
+
+    >>> base = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+    >>> found = compare_tensors(base, base.astype(np.float16), "float16")
+    >>> found.verdict, found.format.name, round(found.sqnr_db)
+    ('rounded', 'float16', 74)
+    """
+    if base.shape != model.shape:
+        return _compare_reshaped(base, model)
+    if base.ndim != 2:
+        base, model = (one.reshape(-1, one.shape[-1] if one.ndim > 2 else 1) for one in (base, model))
+    sums = _sum_entries(base, model)
+    if sums is None:
+        return TensorChange("non-finite")
+    if sums.largest == 0:
+        return TensorChange("identical", **sums.numbers)
+    if (form := detect_format(base, model, sums.size)) is not None:
+        return TensorChange("rounded", form, **sums.numbers)
+    if min(base.shape) < 2:
+        return TensorChange("changed", **sums.numbers)
+    floor, rounding = file_rounding(model, dtype)
+    update = np.empty(base.shape)
+    for rows in row_blocks(base.shape):
+        np.subtract(model[rows], base[rows], out=update[rows], dtype=np.float64)
+    update /= sums.scale
+    values = matrix_update_values(update, floor / sums.scale)
+    rank = rank_above(values, floor / sums.scale)
+    verdict = _verdict(update, values, rank, rounding / sums.scale**2, sums)
+    return TensorChange(verdict, None, rank, **sums.numbers, values=values * sums.scale, floor=floor)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Over the entries of two matrices, in units of `scale`: |W0|^2, |W1|^2, |d|^2, <W0, W1>, <W0, d>."""
+
+    before: float
+    after: float
+    update: float
+    inner: float
+    along: float
+    largest: float
+    unchanged: float
+    scale: float
+
+    @property
+    def size(self) -> float | None:
+        return float(np.sqrt(self.update / self.before)) if self.before else None
+
+    @property
+    def cosine(self) -> float | None:
+        if not self.before or not self.after:
+            return None
+        return self.inner / float(np.sqrt(self.before * self.after)) if self.largest else 1.0
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        changed = self.largest * self.scale
+        return {
+            "size": self.size,
+            "cosine": self.cosine,
+            "unchanged": self.unchanged,
+            "max_change": changed,
+        }
+
+
+def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
+    """The sums, some rows at a time; None where an entry is not finite."""
+    if not base.size:
+        return _Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
+    top = float(np.max([np.max([one.max(), -one.min()]) for one in (base, model)]))  # NaN stays
+    if not np.isfinite(top):
+        return None
+    scale = 1.0 if top == 0 or 1e-70 < top < 1e70 else top  # squares of others leave float64
+    before2 = after2 = update2 = inner = along = largest = 0.0
+    equal = 0
+    for rows in row_blocks(base.shape):
+        before, after = (one[rows].astype(np.float64) / scale for one in (base, model))
+        update = after - before
+        before2 += float(np.vdot(before, before))
+        after2 += float(np.vdot(after, after))
+        update2 += float(np.vdot(update, update))
+        inner += float(np.vdot(before, after))
+        along += float(np.vdot(before, update))
+        largest = max(largest, float(update.max()), -float(update.min()))
+        equal += update.size - int(np.count_nonzero(update))
+    return _Sums(before2, after2, update2, inner, along, largest, equal / base.size, scale)
+
+
+def _compare_reshaped(base: NDArray[Any], model: NDArray[Any]) -> TensorChange:
+    """Numbers of the rows that both have, where rows alone were added or taken away."""
+    if base.ndim != model.ndim or base.shape[1:] != model.shape[1:]:
+        return TensorChange("reshaped")
+    rows = min(len(base), len(model))
+    both = [one[:rows].reshape(-1, one.shape[-1] if one.ndim > 1 else 1) for one in (base, model)]
+    sums = _sum_entries(*both)
+    return TensorChange("non-finite") if sums is None else TensorChange("reshaped", **sums.numbers)
+
+
+def _verdict(update: Matrix, values: Matrix, rank: int, rounding: float, sums: _Sums) -> str:
+    (n, m), least = update.shape, min(update.shape)
+    left = 2 * (1 - rank / n) * (1 - rank / m) * rounding
+    if rank <= least / 4 and float(np.sum(values[rank:] ** 2)) <= left:
+        return "low-rank" if rank else "below-floor"
+    if sums.cosine is None or abs(sums.cosine) < max(LEAST_COSINE, CHANCE / np.sqrt(n * m)):
+        return "unrelated"
+    along = sums.along / float(np.sqrt(sums.update * sums.before))
+    if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _most_signed_norm(update):
+        return "noise" if values[0] < NOISE_EDGE * _signed_norm(update) else "dense"
+    return "dense"
+
+
+def _most_signed_norm(update: Matrix) -> float:
+    """More than the largest singular value with random signs ever is (Bandeira and van Handel 2016)."""
+    columns, rows = (np.einsum(f"ij,ij->{side}", update, update).max() for side in "ji")
+    largest = max(float(update.max()), -float(update.min()))
+    return float(np.sqrt(columns) + np.sqrt(rows) + 2 * largest * np.sqrt(np.log(sum(update.shape))))
+
+
+def _signed_norm(update: Matrix, seed: int = 0) -> float:
+    """The largest singular value of the update's entries with random signs."""
+    rng = np.random.default_rng(seed)
+    signed = np.where(rng.integers(0, 2, update.shape, dtype=bool), update, -update)
+    if min(update.shape) < 16:  # too small for Lanczos
+        return float(np.linalg.norm(signed, 2))
+    start = rng.standard_normal(min(update.shape))
+    top = svds(signed, k=1, tol=SIGNED_ERROR, v0=start, return_singular_vectors=False)
+    return float(top[0])

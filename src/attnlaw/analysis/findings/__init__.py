@@ -1,0 +1,18 @@
+"""What a person can act on: rules over what an audit sees of a checkpoint, each a record of `RULES`."""
+
+from attnlaw.analysis.findings.apply import apply_rules, findings
+from attnlaw.analysis.findings.evidence import Evidence, Hit, Subject, TensorLocation
+from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding, FindingRule
+
+__all__ = [
+    "LEVELS",
+    "RULES",
+    "Evidence",
+    "Finding",
+    "FindingRule",
+    "Hit",
+    "Subject",
+    "TensorLocation",
+    "apply_rules",
+    "findings",
+]

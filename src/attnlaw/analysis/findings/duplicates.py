@@ -1,0 +1,161 @@
+"""Layers and heads that compute the same: cosines of maps, by sketches first, exactly where these are near.
+
+The sketch of a map M (N x N) is S M T^T, S and T of 64 Gaussian rows: 4096 numbers, whatever N. Sketches of
+one width share S and T, so their cosine estimates that of the maps, <M, M'> / (|M| |M'|), with a standard
+error of about (1 - cosine^2) / 6. Heads are never formed: M = A B gives (S A)(B T^T), and for exact cosines
+<A B, A' B'> = sum (A^T A') * (B B'^T).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.findings.evidence import Hit, Similarity, Subject, TensorLocation
+from attnlaw.checkpoints.blocks import Attention, StoredLayer, View
+from attnlaw.checkpoints.model import Matrix, Model
+
+VECTORS = 64
+# Pairs whose sketches reach this are compared exactly, and no threshold may lie below what they then reach.
+NEAR, LEAST = 0.5, 0.7
+SELF, CROSS = ("qk", "vo"), ("cross_qk", "cross_vo")
+
+Sketch = NDArray[np.float32]  # (heads, 4096), rows of norm one
+Factors = tuple[Matrix, Matrix]
+
+
+@lru_cache(maxsize=16)
+def projection(width: int, side: int) -> Sketch:
+    """64 Gaussian rows; `side` 0 is S, 1 is T."""
+    rng = np.random.default_rng([width, side])
+    return rng.standard_normal((VECTORS, width), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class ProjectedMaps:
+    """Projected maps in the place of a model's: `Attention.factors` makes sketches of them."""
+
+    maps: dict[View, Any]
+
+    def read(self, view: View) -> Any:
+        return self.maps[view]
+
+
+def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
+    """The map of a view with its side of the stream projected: S A, or B T^T for what is on the right."""
+    if view == attention.output:
+        return matrix @ projection(matrix.shape[1], 1).T
+    left = view in (attention.query, attention.value)
+    return projection(matrix.shape[0], 0 if left else 1) @ matrix
+
+
+def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> Sketch:
+    """The sketches of all heads of a block, from its projected maps; a head of zeros stays zero."""
+    heads: Any = attention.factors(ProjectedMaps(maps), kind)  # type: ignore[arg-type]
+    flat = np.stack([(left @ right).ravel() for left, right in heads])
+    norms = np.linalg.norm(flat, axis=1, keepdims=True)
+    return np.asarray(flat / np.where(norms > 0, norms, 1))
+
+
+def cosine(first: Factors, second: Factors) -> float | None:
+    """Of two products of thin factors; None where one of them is zero.
+
+    >>> left, right = np.array([[1.0], [1.0]]), np.array([[1.0, 0.0]])
+    >>> round(cosine((left, right), (2 * left, right + [[0.0, 1.0]])), 4)
+    0.7071
+    """
+    norms = _inner(first, first) * _inner(second, second)
+    return float(_inner(first, second) / np.sqrt(norms)) if 0 < norms < np.inf else None
+
+
+def _inner(first: Factors, second: Factors) -> float:
+    return float(np.sum((first[0].T @ second[0]) * (first[1] @ second[1].T)))
+
+
+def find_similar_heads(model: Model, found: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
+    """Pairs of heads of a block whose QK and VO are near each other."""
+    for layer in model.layers:
+        for attention, kinds in _attentions(layer):
+            if not all((layer.index, kind) in found for kind in kinds):
+                continue
+            near = np.minimum(*(own @ own.T for own in (found[layer.index, kind] for kind in kinds)))
+            pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(near, 1) > NEAR)]
+            if not pairs:
+                continue
+            exact = []
+            for kind in kinds:
+                factors = list(attention.factors(model, kind))
+                exact.append([cosine(factors[i], factors[j]) for i, j in pairs])
+            for (i, j), qk, vo in zip(pairs, *exact, strict=True):
+                if qk is not None and vo is not None:
+                    spot = TensorLocation(layer.index, layer.stack, None if kinds == SELF else CROSS[0], j)
+                    yield Similarity(spot, layer.index, layer.stack, i, qk, vo)
+
+
+def find_similar_layers(model: Model, found: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
+    """Pairs of layers whose heads of the same index are near each other, in the median of QK and of VO."""
+    for group in _comparable(model, found):
+        near = np.minimum(*(_medians([found[layer.index, kind] for layer in group]) for kind in SELF))
+        for i, j in np.argwhere(np.triu(near, 1) > NEAR):
+            first, second = group[int(i)], group[int(j)]
+            qk, vo = (_median_cosine(model, first.attention, second.attention, kind) for kind in SELF)
+            if qk is not None and vo is not None:
+                yield Similarity(
+                    TensorLocation(second.index, second.stack), first.index, first.stack, None, qk, vo
+                )
+
+
+def _comparable(model: Model, found: dict[tuple[int, str], Sketch]) -> list[list[StoredLayer]]:
+    groups: dict[Any, list[StoredLayer]] = {}
+    for layer in model.layers:
+        own = layer.attention
+        if all((layer.index, kind) in found for kind in SELF):
+            key = own.heads, own.query.shape, own.key.shape, own.value.shape, own.output.shape
+            groups.setdefault(key, []).append(layer)
+    return list(groups.values())
+
+
+def _medians(heads: Sequence[Sketch]) -> NDArray[np.float32]:
+    """Median over heads of the cosines of every pair of layers."""
+    stacked = np.stack(heads)  # (layers, heads, 4096)
+    by_head = [stacked[:, head] @ stacked[:, head].T for head in range(stacked.shape[1])]
+    return np.asarray(np.median(np.stack(by_head), axis=0))
+
+
+def _median_cosine(model: Model, first: Attention, second: Attention, kind: str) -> float | None:
+    pairs = zip(first.factors(model, kind), second.factors(model, kind), strict=True)
+    known = [found for one, other in pairs if (found := cosine(one, other)) is not None]
+    return float(np.median(known)) if known else None
+
+
+def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]]]:
+    yield layer.attention, SELF
+    if layer.cross is not None:
+        yield layer.cross, CROSS
+
+
+def duplicate_layers(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for one in _nearest(subject.evidence.similar_layers, threshold):
+        of = f"{one.stack or ''} layer {one.layer}".strip()
+        yield Hit(one.spot, min(one.qk, one.vo), f"repeats {of}: QK {one.qk:.3f}, VO {one.vo:.3f}")
+
+
+def duplicate_heads(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for one in _nearest(subject.evidence.similar_heads, threshold):
+        detail = f"repeats head {one.head}: QK {one.qk:.3f}, VO {one.vo:.3f}"
+        yield Hit(one.spot, min(one.qk, one.vo), detail)
+
+
+def _nearest(pairs: Iterable[Similarity], threshold: float | None) -> Iterator[Similarity]:
+    """Of each spot the pair that is nearest, where both cosines pass the threshold."""
+    nearest: dict[TensorLocation, Similarity] = {}
+    for one in pairs:
+        known = nearest.get(one.spot)
+        if known is None or min(one.qk, one.vo) > min(known.qk, known.vo):
+            nearest[one.spot] = one
+    return (one for one in nearest.values() if threshold is not None and min(one.qk, one.vo) > threshold)

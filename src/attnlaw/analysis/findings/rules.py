@@ -1,0 +1,238 @@
+"""The rules of findings, one record each: when something is found, how grave it is, what it means.
+
+A rule is one entry of `RULES`. `threshold` is what a value must pass, None where there is nothing to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from attnlaw.analysis.findings import balance, noise, orientation, scan, scores, sizes
+from attnlaw.analysis.findings import duplicates as alike
+from attnlaw.analysis.findings.evidence import Hit, Subject, TensorLocation
+from attnlaw.core.variants import by_name
+
+NOTE, WARNING, ERROR = LEVELS = ("note", "warning", "error")
+
+Look = Callable[[Subject, float | None], Iterator[Hit]]
+
+
+@dataclass(frozen=True)
+class FindingRule:
+    """What is looked for. `when` says in words when it is found, `least` is the smallest threshold."""
+
+    name: str
+    level: str
+    threshold: float | None
+    look: Look
+    when: str
+    meaning: str
+    remedy: str
+    least: float = 0.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a rule found: where, the value that passed its threshold, and what it means."""
+
+    rule: str
+    level: str
+    place: TensorLocation
+    value: float | None
+    threshold: float | None
+    meaning: str
+
+    def row(self, model: str) -> dict[str, Any]:
+        """As the table of findings has it."""
+        told = {name: value for name, value in vars(self).items() if name != "place"}
+        return {"model": model, **vars(self.place), **told}
+
+
+RULES = by_name(
+    FindingRule(
+        "non-finite",
+        ERROR,
+        None,
+        scan.not_finite,
+        "an entry is NaN or infinite",
+        "the tensor holds NaN or infinity, and whatever reads it gives NaN",
+        "use a checkpoint from before training diverged, or copy the file again",
+    ),
+    FindingRule(
+        "zero-tensor",
+        ERROR,
+        None,
+        scan.zero_tensor,
+        "all entries of a matrix, an embedding or a norm's gain are 0",
+        "the tensor was never written, or was erased",
+        "compare its name with what the training program saves",
+    ),
+    FindingRule(
+        "constant-tensor",
+        ERROR,
+        None,
+        scan.constant_tensor,
+        "all entries of a matrix are one value, not 0",
+        "the matrix was filled, not trained",
+        "compare its name with what the training program saves",
+    ),
+    FindingRule(
+        "zero-rows",
+        WARNING,
+        0.0,
+        scan.zero_rows,
+        "a row or column of a matrix is 0 (embeddings are left out)",
+        "inputs or outputs of the map are cut off: pruned, or padded",
+        "none where it was pruned on purpose; else look at how it was saved",
+    ),
+    FindingRule(
+        "beyond-float16",
+        WARNING,
+        scan.LARGEST_FLOAT16,
+        scan.beyond_float16,
+        "an entry is larger than float16 can hold",
+        "cast to float16 the entry becomes infinite",
+        "serve the model in bfloat16 or float32",
+    ),
+    FindingRule(
+        "coarse-grid",
+        ERROR,
+        20.0,
+        scan.coarse_grid,
+        "the median block of 32 neighbours in a row holds so few different values, in a file of floats",
+        "the matrix was quantised and stored as floats again: its precision is that of a few bits",
+        "export it again from the original weights",
+    ),
+    FindingRule(
+        "quantised",
+        NOTE,
+        None,
+        scan.quantised,
+        "the file's own code quantises tensors",
+        "weights are rounded by the file's code; the numbers are of the rounded weights",
+        "audit the original weights where spectra are to be compared",
+    ),
+    FindingRule(
+        "identical-tensors",
+        WARNING,
+        None,
+        scan.identical,
+        "two matrices of the layers have the same bits",
+        "one tensor was saved twice",
+        "compare the layers with those of the training program",
+    ),
+    FindingRule(
+        "duplicate-layers",
+        WARNING,
+        0.95,
+        alike.duplicate_layers,
+        "the heads of two layers, in the median of QK and of VO, have cosines above it",
+        "two layers compute nearly the same: a layer was copied",
+        "none where the model was deepened by copies; else look at the merge",
+        alike.LEAST,
+    ),
+    FindingRule(
+        "duplicate-heads",
+        WARNING,
+        0.95,
+        alike.duplicate_heads,
+        "two heads of a layer have cosines above it, in QK and in VO",
+        "two heads compute nearly the same: one is redundant",
+        "prune one of them, or look at how heads were split or repeated",
+        alike.LEAST,
+    ),
+    FindingRule(
+        "dead-map",
+        WARNING,
+        0.01,
+        sizes.dead_map,
+        "the Frobenius norm is less than this share of its kind's median",
+        "the map contributes nothing",
+        "none where it was pruned; else look at the tensors that it is made of",
+    ),
+    FindingRule(
+        "random-head",
+        NOTE,
+        noise.LEVEL,
+        noise.random_head,
+        "the p-values of QK and of VO are both above it",
+        "neither product of the head differs from noise: it was hardly trained",
+        "a candidate for pruning; many of them: look at how the head was initialised",
+    ),
+    FindingRule(
+        "untrained-layer",
+        ERROR,
+        0.5,
+        noise.untrained_layer,
+        "more than this share of the layer's matrices do not differ from noise at level 0.01",
+        "the layer has the weights of a fresh initialisation",
+        "look for tensor names that did not match when the model was loaded or saved",
+    ),
+    FindingRule(
+        "untrained-model",
+        ERROR,
+        noise.LEVEL,
+        noise.untrained_model,
+        "a fresh model would differ from noise as often, with a chance above it",
+        "the model has the weights of a fresh initialisation",
+        "look for tensor names that did not match when the model was loaded or saved",
+    ),
+    FindingRule(
+        "rank-deficient",
+        NOTE,
+        1.0,
+        sizes.rank_deficient,
+        "the numerical rank is below this share of the full rank (a warning below 0.9)",
+        "the map has directions that it does not use at all",
+        "none where it was pruned or merged at low rank; else look at the tensors that it is made of",
+    ),
+    FindingRule(
+        "unbalanced",
+        ERROR,
+        3.0,
+        balance.unbalanced,
+        "the ratio of root mean squares of Q and K, V and O, or in and out is this factor from the median",
+        "one of the two tensors has a wrong scale: training keeps the ratio alike in all layers",
+        "look for a scale that was applied twice, or not at all, when the file was converted",
+        1.0,
+    ),
+    FindingRule(
+        "norm-outlier",
+        WARNING,
+        5.0,
+        sizes.norm_outlier,
+        "a layer's median spectral norm is this factor, and 6 deviations, from its kind's median layer",
+        "the layer is scaled unlike all others",
+        "look for a wrong scale; after training, for a layer that diverges",
+        1.0,
+    ),
+    FindingRule(
+        "saturated-scores",
+        WARNING,
+        100.0,
+        scores.saturated_scores,
+        "the typical size of a head's logits (`logit_typical`) is above it",
+        "logits of isotropic tokens spread so far that softmax picks single ones (real tokens: further)",
+        "watch the logits of this head; train with norms of queries and keys, or a cap",
+    ),
+    FindingRule(
+        "logit-overflow",
+        WARNING,
+        scan.LARGEST_FLOAT16,
+        scores.logit_overflow,
+        "the bound of a head's logits (`logit_bound`) is above it",
+        "no range of float16 is guaranteed: some input may overflow it (real inputs reach 0.02 to 0.3 of it)",
+        "compute scores in bfloat16 or float32, or measure the logits of your inputs",
+    ),
+    FindingRule(
+        "transposed",
+        WARNING,
+        0.1,
+        orientation.transposed,
+        "the head side of a square matrix fits the layer's stream better than its residual side, by this",
+        "the matrix seems to lie transposed (silence proves nothing)",
+        "compare the layout with the family's: (out, in) or (in, out)",
+    ),
+)

@@ -1,0 +1,209 @@
+"""Stored tensors, looked at once as they are read: by the bits of their magnitudes, whatever their type.
+
+With the sign bit cleared, the bits of floating-point numbers have the order of their magnitudes, and what is
+not finite lies above the largest number: one pass of integer maxima tells zeros, peaks and NaN.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.findings.evidence import Hit, StoredTensor, Subject
+from attnlaw.analysis.findings.roles import EMBEDDING, GAIN, MAP
+from attnlaw.theory.bounds.logits import FLOAT16
+
+WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+BLOCK = 2**18  # entries worked on at a time, which stay in a core's cache
+GRID = 32  # neighbours along a row that are compared
+SAMPLED, SAMPLED_ENTRIES = 256, 4096  # of these blocks, and of entries whose bits name a tensor
+# Steps of block quantisations: what of a block of 32 they divide, into how many steps.
+CODES = {
+    "Q4_0": ("peak", 8),
+    "Q5_0": ("peak", 16),
+    "Q8_0": ("peak", 127),
+    "Q4_1": ("range", 15),
+    "Q5_1": ("range", 31),
+}
+FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+LARGEST_FLOAT16 = FLOAT16
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one array shows; the words are those of `Stored`. `digest` names its bits by a sample of them."""
+
+    not_finite: int
+    peak: float | None
+    constant: bool
+    zero_rows: int
+    zero_columns: int
+    distinct: float | None
+    digest: bytes
+
+
+def is_float(array: NDArray[Any]) -> bool:
+    return np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat", "float8"))
+
+
+def scan(array: NDArray[Any]) -> Scan:
+    """Look at an array of floating-point numbers of any type; vectors are one row.
+
+    >>> seen = scan(np.array([[0.0, 3.0], [0.0, -4.0]]))
+    >>> seen.peak, seen.zero_rows, seen.zero_columns, seen.constant
+    (4.0, 0, 1, False)
+    """
+    rows = np.ascontiguousarray(array).reshape(-1, array.shape[-1] if array.ndim > 1 else array.size)
+    bits = rows.view(WORDS[array.itemsize])
+    word = bits.dtype.type
+    magnitude = word(~word(0)) >> word(1)
+    largest = np.array(ml_dtypes.finfo(array.dtype).max, array.dtype).view(word)
+    by_row = np.empty(rows.shape[0], bits.dtype)
+    by_column = np.zeros(rows.shape[1], bits.dtype)
+    not_finite = 0
+    step = max(1, BLOCK // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        block = bits[start : start + step] & magnitude
+        by_row[start : start + step] = block.max(axis=1)
+        np.maximum(by_column, block.max(axis=0), out=by_column)
+        if by_row[start : start + step].max() > largest:
+            not_finite += int(np.count_nonzero(block > largest))
+    top = by_row.max()
+    alike = bool((by_row == top).all() and (by_column == top).all())
+    return Scan(
+        not_finite,
+        None if not_finite else float(np.array(top).view(array.dtype)),
+        alike and rows.size > 1 and bool((bits == bits[0, 0]).all()),
+        int(np.count_nonzero(by_row == 0)),
+        int(np.count_nonzero(by_column == 0)),
+        None if rows.shape[1] < GRID or array.ndim < 2 else float(np.median(_distinct(bits))),
+        _digest(bits),
+    )
+
+
+def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
+    """Some blocks of neighbours along the rows, the same for every matrix of a shape."""
+    per_row = rows.shape[1] // GRID
+    count = rows.shape[0] * per_row
+    rng = np.random.default_rng([*rows.shape])
+    chosen = np.arange(count) if count <= SAMPLED else np.sort(rng.integers(count, size=SAMPLED))
+    columns = (chosen % per_row * GRID)[:, None] + np.arange(GRID)
+    return np.asarray(rows[(chosen // per_row)[:, None], columns])
+
+
+def _distinct(bits: NDArray[Any]) -> NDArray[np.intp]:
+    """How many different numbers each block holds."""
+    blocks = np.sort(_blocks(bits), axis=1)
+    return np.asarray(1 + np.count_nonzero(np.diff(blocks, axis=1), axis=1))
+
+
+def _digest(bits: NDArray[Any]) -> bytes:
+    entries = bits.ravel()
+    sample = entries[:: max(1, entries.size // SAMPLED_ENTRIES)]
+    return hashlib.blake2b(
+        sample.tobytes(),
+        digest_size=16,
+        salt=str(bits.dtype.itemsize).encode(),
+        person=_shape_hash(bits.shape),
+    ).digest()
+
+
+def _shape_hash(shape: tuple[int, ...]) -> bytes:
+    return hashlib.blake2b(str(shape).encode(), digest_size=16).digest()
+
+
+def decibels(array: NDArray[Any], code: str) -> float | None:
+    """10 log10 of 12 times mean square over mean squared step, of an array decoded from blocks of 32."""
+    if code not in CODES or array.shape[-1] % GRID:
+        return None
+    of, steps = CODES[code]
+    blocks = _blocks(array.reshape(-1, array.shape[-1])).astype(np.float64)
+    whole = np.ptp(blocks, axis=1) if of == "range" else np.abs(blocks).max(axis=1)
+    step = float(np.mean((whole / steps) ** 2))
+    signal = float(np.mean(blocks**2))
+    return float(10 * np.log10(12 * signal / step)) if step > 0 and np.isfinite(signal) else None
+
+
+def is_mask(array: NDArray[Any]) -> bool:
+    """Whether an array takes two values at most: a buffer, not weights."""
+    bits = np.ascontiguousarray(array).view(WORDS[array.itemsize]).ravel()
+    other = bits != bits[0]
+    return not other.any() or bool((bits[other] == bits[other][0]).all())
+
+
+def _tensors_without_masks(subject: Subject) -> Iterator[StoredTensor]:
+    """Tensors without masks."""
+    return (tensor for tensor in subject.evidence.tensors if not tensor.mask)
+
+
+def _nonzero_matrices(subject: Subject) -> Iterator[StoredTensor]:
+    """Matrices that layers apply, and that are not zero."""
+    for tensor in subject.evidence.tensors:
+        if tensor.role == MAP and len(tensor.shape) > 1 and not tensor.zero:
+            yield tensor
+
+
+def not_finite(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for one in _tensors_without_masks(subject):
+        if one.not_finite:
+            yield Hit(one.spot, one.not_finite, f"{one.not_finite} entries")
+
+
+def zero_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for tensor in subject.evidence.tensors:
+        if tensor.zero and tensor.role in (MAP, EMBEDDING, GAIN):
+            yield Hit(tensor.spot, 0.0)
+
+
+def constant_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for tensor in subject.evidence.tensors:
+        filled = tensor.constant and tensor.peak and tensor.role in (MAP, EMBEDDING)
+        if filled and len(tensor.shape) > 1:
+            yield Hit(tensor.spot, tensor.peak, f"every entry has magnitude {tensor.peak:.4g}")
+
+
+def zero_rows(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for one in _nonzero_matrices(subject):
+        zeros = one.zero_rows + one.zero_columns
+        if zeros > (threshold or 0) and not one.not_finite:
+            yield Hit(one.spot, zeros, f"{one.zero_rows} rows and {one.zero_columns} columns as stored")
+
+
+def beyond_float16(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for one in _tensors_without_masks(subject):
+        if one.peak is not None and threshold is not None and one.peak > threshold:
+            yield Hit(one.spot, one.peak)
+
+
+def coarse_grid(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for one in _nonzero_matrices(subject):
+        coarse = one.distinct is not None and threshold is not None and one.distinct <= threshold
+        if coarse and not (one.quantised or one.constant):
+            yield Hit(one.spot, one.distinct, f"of {GRID} neighbours, in a file of {one.dtype}")
+
+
+def quantised(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    """One for each code, at the tensor that it rounds most."""
+    found: dict[str, list[StoredTensor]] = {}
+    for tensor in subject.evidence.tensors:
+        if tensor.quantised:
+            found.setdefault(tensor.dtype, []).append(tensor)
+    for code, tensors in found.items():
+        known = [tensor for tensor in tensors if tensor.decibels is not None]
+        worst = min(known, key=lambda one: one.decibels or 0.0, default=tensors[0])
+        best = max((one.decibels or 0.0 for one in known), default=None)
+        range_ = f", {worst.decibels:.1f} to {best:.1f} dB" if best is not None else ""
+        plural = "tensor" if len(tensors) == 1 else "tensors"
+        yield Hit(worst.spot, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
+
+
+def identical(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for one in _nonzero_matrices(subject):
+        if one.twin is not None and not one.constant:
+            yield Hit(one.spot, 0.0, f"the same bits as {one.twin}")

@@ -1,0 +1,161 @@
+"""Which law a matrix follows: all laws fitted, one decision, the numbers as one row.
+
+The decision, in this order:
+
+1. "random": the finite-size null is not rejected, `random_p_value > 0.01`.
+2. "learned" or "heavy-tailed": laws of the whole spectrum that fit (learned: as close as spectra drawn from
+   the law; heavy-tailed: KS at most `1.36/sqrt(n)`, the 5% point for n independent values, and heavier than
+   the null: of its own draws at most one in a hundred has so small a kappa); of two, the one with the
+   smaller KS. The untied form of the learned law stands beside the tied one in the rows and decides nothing:
+   singular values hardly tell the two apart.
+3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
+   lognormal that is significantly better. Where it covers more than half of the values it is no tail: the
+   same fit is called "power-law spectrum".
+4. "neither".
+
+Where the null cannot be tested (one value, all zero, latent attention) there is no decision: the law is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.fit.fit import FITTERS, Curve, Fit, fit_law
+from attnlaw.analysis.fit.null import LEVEL, null_shape
+from attnlaw.core.estimate import Estimate, Outcome, Range
+from attnlaw.spectra.spectrum import Spectrum
+
+KS_LEVEL = 1.36
+TAIL_LEVEL, LEAST_TAIL, LEAST_SHARE = 0.1, 10, 0.1
+MOST_OF_TAIL = 0.5  # of the values: what covers more is no tail
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """The decision, every number by its name in rows, and the density of the law that was decided on.
+
+    Where the decision is "random" there is no curve of its own (the null is the law); where it is "neither"
+    the curve is that of the nearest law of the whole spectrum, `curve_law` names it.
+    """
+
+    law: str | None
+    numbers: dict[str, Any]
+    null_shape: str | None
+    curve_law: str | None
+    curve: Curve | None
+
+
+def describe(spectrum: Spectrum, seed: int = 0) -> Description:
+    """Fit every law to one spectrum and decide."""
+    fits = {law: fit_law(spectrum, law, seed) for law in FITTERS}
+    law, drawn = _decide(fits)
+    return Description(
+        law=law,
+        numbers=_numbers(fits) | {"law": law, "status": _status(law), "remark": _remark(fits)},
+        null_shape=None if spectrum.latent else null_shape(spectrum),
+        curve_law=drawn,
+        curve=None if drawn is None else fits[drawn].curve,
+    )
+
+
+def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
+    """The law, and the fit to draw for it."""
+    random = fits["random"].p_value
+    if random is None or random > LEVEL:
+        return (None if random is None else "random"), None
+    whole = {law: fits[law].ks for law in ("learned", "heavy-tailed")}
+    nearest = sorted((ks, law) for law, ks in whole.items() if ks is not None)
+    fitting = [law for _, law in nearest if _is_good_fit(fits[law])]
+    if fitting:
+        return fitting[0], fitting[0]
+    if _has_tail(fits):
+        return ("power-law tail" if _tail_share(fits) <= MOST_OF_TAIL else "power-law spectrum"), "power-law"
+    return "neither", nearest[0][1] if nearest else None
+
+
+def _is_good_fit(found: Fit) -> bool:
+    if found.law == "learned":
+        return bool(found.statistics["plausible"])
+    near = found.ks is not None and found.ks <= KS_LEVEL / np.sqrt(found.size)
+    return bool(near and found.statistics["heavier"])
+
+
+def _has_tail(fits: dict[str, Fit]) -> bool:
+    tail, all_values = fits["power-law"], fits["random"].size
+    return bool(
+        tail.p_value is not None
+        and tail.p_value >= TAIL_LEVEL
+        and tail.size >= max(LEAST_TAIL, LEAST_SHARE * all_values)
+        and not fits["lognormal"].statistics["better"]
+    )
+
+
+def _tail_share(fits: dict[str, Fit]) -> float:
+    """The share of the values that the power law covers."""
+    return fits["power-law"].size / fits["random"].size
+
+
+def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
+    random, tail, heavy, learned, untied = (
+        fits[law] for law in ("random", "power-law", "heavy-tailed", "learned", "learned-untied")
+    )
+    alpha = tail.parameters.get("alpha")
+    return {
+        "values": random.size,
+        "random_p_value": random.p_value,
+        "wasserstein": random.statistics.get("wasserstein"),
+        "outliers": random.statistics.get("outliers"),
+        "null_draws": random.statistics.get("draws"),
+        "null_scale": random.parameters.get("scale"),
+        "null_edge": random.statistics.get("edge"),
+        "edge_scale": random.statistics.get("edge_scale"),
+        "alpha": None if alpha is None else Estimate(alpha, tail.errors["alpha"]),
+        "alpha_p_value": tail.p_value,
+        "x_min": tail.parameters.get("x_min"),
+        "tail_size": None if alpha is None else tail.size,
+        "tail_share": None if alpha is None else _tail_share(fits),
+        "lognormal_better": fits["lognormal"].statistics.get("better"),
+        "hill": tail.statistics.get("hill"),
+        "kappa": _range(heavy, "kappa"),
+        "noise_level": learned.parameters.get("noise_level"),
+        "noise_low": learned.statistics.get("noise_low"),
+        "noise_high": learned.statistics.get("noise_high"),
+        "threshold": _range(learned, "threshold"),
+        "target_rank": _range(learned, "target_rank"),
+        "rank_fraction": learned.statistics.get("rank_fraction"),
+        "cut_ratio": _range(learned, "cut_ratio"),
+        "learned_distance": learned.statistics.get("distance"),
+        "untied_distance": untied.statistics.get("distance"),
+        "untied_fits": untied.statistics.get("plausible"),
+        "untied_cut_ratio": _range(untied, "cut_ratio"),
+        "ks_random": random.ks,
+        "ks_tail": tail.ks,
+        "ks_heavy_tailed": heavy.ks,
+        "ks_learned": learned.ks,
+        "ks_untied": untied.ks,
+        "log_likelihood_random": random.log_likelihood,
+        "log_likelihood_heavy_tailed": heavy.log_likelihood,
+        "log_likelihood_learned": learned.log_likelihood,
+    }
+
+
+def _range(found: Fit, name: str) -> Range:
+    """A parameter with the interval that a fit leaves it."""
+    low, high = (found.statistics.get(f"{name}_{end}") for end in ("low", "high"))
+    return Range(found.parameters.get(name), low, high)
+
+
+def _status(law: str | None) -> Outcome:
+    return Outcome.NOT_FITTED if law is None else Outcome.DONE
+
+
+def _remark(fits: dict[str, Fit]) -> str | None:
+    """What is missing of each law, and why."""
+    ends = {
+        law: [None if one.outcome is Outcome.DONE else one.outcome, one.remark] for law, one in fits.items()
+    }
+    told = {law: ": ".join(filter(None, words)) for law, words in ends.items()}
+    return "; ".join(f"{law}: {words}" for law, words in told.items() if words) or None

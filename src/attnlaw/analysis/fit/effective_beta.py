@@ -1,0 +1,110 @@
+"""Effective beta of real heads: how far a head's logits spread when its inputs are the token embeddings.
+
+The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
+a real head the logits of all pairs of tokens are taken, `s q_i . k_j` with s the model's own factor
+(`Scores.scale`, mostly 1/sqrt(d_head)), and beta_i is the standard deviation over j; it needs no
+logits, since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
+
+| letter | meaning |
+|---|---|
+| X | token embeddings, each row with its mean taken off and divided by its standard deviation |
+| q_i, k_j | rows of `X W_Q` and `X W_K` of the head |
+
+An extension: the theory has Gaussian queries and keys, a checkpoint has tokens. Left out, because a `Model`
+is its matrices: the weights of the norm, norms of queries and keys (Qwen 3, Gemma 3) and inside latent
+attention, caps on scores, biases of queries (a key's bias shifts whole rows and changes nothing), positions.
+Deeper layers see other inputs than embeddings: on real text beta is 1.5 to 15 times this in rxnfp. Where a
+text is at hand, `lens` measures it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlaw.checkpoints.model import Matrix, Model
+from attnlaw.core.errors import InputError
+
+EXTENSION = (
+    "effective beta: token embeddings, normalised row by row without the norm's weights, biases or "
+    "positions, stand for the inputs of every layer; norms of queries and keys are left out"
+)
+
+
+@dataclass(frozen=True)
+class EffectiveBeta:
+    """The standard deviation of a row's logits: its mean over rows (`value`) and its spread over rows."""
+
+    layer: int
+    head: int
+    value: float
+    spread: float
+    tokens: int
+    extension: str = EXTENSION
+
+
+def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
+    """Effective beta of one head of self-attention.
+
+    >>> from attnlaw.checkpoints.open import open_model
+    >>> rng = np.random.default_rng(0)
+    >>> block = {"in_proj_weight": rng.normal(size=(12, 4)), "out_proj.weight": np.eye(4)}
+    >>> effective_beta(open_model(block, heads=2), 0, 0)
+    Traceback (most recent call last):
+    ...
+    attnlaw.core.errors.InputError: ... no token embedding was found ...
+    """
+    places = {part.index: part.attention.heads for part in model.layers}
+    if not 0 <= head < places.get(layer, 0):
+        raise InputError(
+            f"{model.name}: found no head {head} of layer {layer}; the model has layers {min(places)} to "
+            f"{max(places)} with heads from 0 to {model.layers[0].attention.heads - 1}"
+        )
+    X = _inputs(model)
+    return _layer_betas(model, layer, (head,), X, _covariance(X))[0]
+
+
+def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
+    """Effective beta of every head of self-attention, layer by layer; the embedding is read once."""
+    X = _inputs(model)
+    covariance = _covariance(X)
+    found: list[EffectiveBeta] = []
+    for part in model.layers:
+        found += _layer_betas(model, part.index, tuple(range(part.attention.heads)), X, covariance)
+    return tuple(found)
+
+
+def _inputs(model: Model) -> Matrix:
+    """Embeddings with mean 0 and variance 1 in each row; constant rows (unused tokens) are left out."""
+    X = model.embedding()
+    if X.shape[1] != model.hidden_size:
+        widths = ", ".join(map(str, model.network.widths))
+        raise InputError(
+            f"{model.name}: token embeddings have {X.shape[1]} entries, the heads read {widths}; "
+            "effective beta needs embeddings that enter the layers as they are"
+        )
+    X = X - X.mean(axis=1, keepdims=True)
+    size = X.std(axis=1, keepdims=True)
+    used = size[:, 0] > 0
+    if used.sum() < 2:
+        raise InputError(f"{model.name}: fewer than two token embeddings differ from a constant row")
+    return np.asarray(X[used] / size[used])
+
+
+def _covariance(X: Matrix) -> Matrix:
+    return np.asarray(np.cov(X, rowvar=False, bias=True))
+
+
+def _layer_betas(
+    model: Model, layer: int, heads: tuple[int, ...], X: Matrix, covariance: Matrix
+) -> list[EffectiveBeta]:
+    part = model.layer(layer)
+    found = []
+    for head, (W_Q, transposed) in enumerate(part.attention.factors(model, "qk")):
+        if head not in heads:
+            continue
+        q, of_keys = X @ W_Q, transposed @ covariance @ transposed.T
+        beta = part.attention.scores.scale * np.sqrt(np.maximum(np.einsum("ij,ij->i", q @ of_keys, q), 0.0))
+        found.append(EffectiveBeta(layer, head, float(beta.mean()), float(beta.std()), X.shape[0]))
+    return found

@@ -1,0 +1,267 @@
+"""`fit_law(spectrum, law) -> Fit`: one law fitted to one spectrum. A new law is one line in `FITTERS`.
+
+A `curve` is a density over singular values, of mass one over the values that are not zero (a tail: of its
+share); `values` says which those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.fit import tail as tails
+from attnlaw.analysis.fit.heavy_tailed import fit_kappa, kappas_of_null
+from attnlaw.analysis.fit.learned import fit_learned
+from attnlaw.analysis.fit.null import CURVE_POINTS, null_of_spectrum
+from attnlaw.analysis.fit.tail_checks import goodness_of_fit, lognormal_tail
+from attnlaw.analysis.fit.values import (
+    eigenvalues,
+    is_head,
+    obstacle,
+    positive_values,
+    shape_ratio,
+    without_round_off,
+)
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.settings import check_value
+from attnlaw.spectra.spectrum import Spectrum
+
+Reals = NDArray[np.float64]
+Curve = tuple[Reals, Reals]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A law with its parameters and their standard errors, and how well it fits.
+
+    `ks` is the Kolmogorov-Smirnov distance and `log_likelihood` the mean over the `size` eigenvalues that the
+    law speaks of; `p_value` is that of the law's own test (random: finite-size null; power law: bootstrap).
+    None is missing: no such number, not identifiable, or (log-likelihood) a value outside the law's support.
+    """
+
+    law: str
+    size: int
+    parameters: dict[str, float | None] = field(default_factory=dict)
+    errors: dict[str, float | None] = field(default_factory=dict)
+    statistics: dict[str, float | int | bool | None] = field(default_factory=dict)
+    ks: float | None = None
+    log_likelihood: float | None = None
+    p_value: float | None = None
+    curve: Curve | None = None
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
+
+
+def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
+    """Fit one law, named in `FITTERS`, to a measured spectrum; `seed` fixes the draws of its tests.
+
+    A spectrum measured from thin factors (route "qr" or "cholesky") is a head: its null is a product of two.
+
+    >>> rng = np.random.default_rng(0)
+    >>> values = np.linalg.svd(rng.standard_normal((40, 60)), compute_uv=False)
+    >>> noise = fit_law(Spectrum(values, (40, 60), 1.0, 1.0, "svd"), "random")
+    >>> noise.p_value > 0.01, noise.statistics["outliers"]
+    (True, 0)
+    """
+    check_value("law", law, str, choices=FITTERS)
+    check_value("seed", seed, int, minimum=0)
+    if reason := obstacle(spectrum):
+        raise InputError(f"fit: {reason}")
+    return FITTERS[law](spectrum, seed)
+
+
+def ks_distance(cdf: Reals) -> float:
+    """Largest distance of a distribution function, at the sorted data, to the steps of the empirical one."""
+    steps = np.arange(cdf.size + 1) / cdf.size
+    return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
+
+
+def finite_median(values: Reals) -> float | None:
+    """The median, None where it is infinite."""
+    middle = float(np.median(values))
+    return middle if np.isfinite(middle) else None
+
+
+def mean_log(log_density: Reals) -> float | None:
+    """The mean, None where a value has no density."""
+    return float(log_density.mean()) if np.isfinite(log_density).all() else None
+
+
+def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
+    """Independent Gaussian entries; for a head, two factors of them."""
+    null = null_of_spectrum(spectrum, seed)
+    values = without_round_off(spectrum)
+    if null is None:
+        return _unfitted("random", values.size, "latent attention has no null here")
+    seen = null.compare(values)
+    if seen.p_value is None:
+        return _unfitted("random", values.size, "one singular value, or all of them are zero")
+    mean_square = float(np.mean(values**2))
+    below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
+    limit, scale = null.law, seen.scale
+    log_density = None if limit is None else limit.log_density(values**2 / mean_square) - np.log(mean_square)
+    x, density = null.curve
+    return Fit(
+        "random",
+        values.size,
+        parameters={"scale": scale},
+        errors={"scale": None if scale is None else scale * null.scale_deviation},
+        statistics={
+            "wasserstein": seen.wasserstein,
+            "outliers": seen.outliers,
+            "draws": null.draws.shape[0],
+            "edge": seen.edge,
+            "edge_scale": seen.edge_scale,
+        },
+        ks=ks_distance(below),
+        log_likelihood=None if log_density is None else mean_log(log_density),
+        p_value=seen.p_value,
+        curve=None if scale is None else (x * scale, density / scale),
+    )
+
+
+def _fit_power_law(spectrum: Spectrum, seed: int) -> Fit:
+    x = eigenvalues(spectrum)
+    tail = _tail(spectrum)
+    if tail is None:
+        return _unfitted("power-law", x.size, "fewer than 4 distinct eigenvalues")
+    logs = np.log(x[-tail.size :] / tail.x_min)
+    grid = np.geomspace(tail.x_min, x[-1], CURVE_POINTS)
+    height = (tail.alpha - 1) / tail.x_min * (grid / tail.x_min) ** -tail.alpha * tail.size / x.size
+    return Fit(
+        "power-law",
+        tail.size,
+        parameters={"alpha": tail.alpha, "x_min": tail.x_min},
+        errors={"alpha": tail.error, "x_min": None},
+        statistics={"hill": tails.hill(x)},
+        ks=tail.ks,
+        log_likelihood=float(np.log((tail.alpha - 1) / tail.x_min) - tail.alpha * logs.mean()),
+        p_value=goodness_of_fit(x, tail, seed),
+        curve=(np.sqrt(grid), 2 * np.sqrt(grid) * height),
+    )
+
+
+@lru_cache(maxsize=4)
+def _tail(spectrum: Spectrum) -> tails.PowerLawTail | None:
+    return tails.power_law_tail(eigenvalues(spectrum))
+
+
+def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
+    """A lognormal on the power law's tail, for comparison."""
+    x = eigenvalues(spectrum)
+    tail = _tail(spectrum)
+    if tail is None:
+        return _unfitted("lognormal", x.size, "fewer than 4 distinct eigenvalues")
+    other = lognormal_tail(x, tail)
+    return Fit(
+        "lognormal",
+        tail.size,
+        parameters={"mu": other.mu, "sigma": other.sigma},
+        errors={"mu": other.mu_error, "sigma": other.sigma_error},
+        statistics={"better": other.better, "ratio": other.ratio},
+        ks=other.ks,
+        log_likelihood=other.log_likelihood,
+        p_value=other.p_value,
+        remark=None if other.mu is not None else "the best lognormal is the power law itself, its limit",
+    )
+
+
+def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention: str = "tied") -> Fit:
+    """The learned-spectrum law on the singular values of a head (an extension)."""
+    values = positive_values(spectrum)
+    size = min(spectrum.shape)
+    found = fit_learned(values, size, attention) if is_head(spectrum) else None
+    if found is None:
+        reason = (
+            "needs at least 8 singular values and some zeros" if is_head(spectrum) else "is for heads only"
+        )
+        return Fit(
+            law,
+            values.size,
+            statistics={"rank_fraction": values.size / size},
+            outcome=Outcome.NOT_FITTED,
+            remark=f"the learned-spectrum law {reason}",
+        )
+    with np.errstate(divide="ignore"):
+        log_density = np.log(found.density(values) / (2 * values))
+    grid = np.linspace(0.0, found.top, CURVE_POINTS)
+    return Fit(
+        law,
+        values.size,
+        parameters={
+            "noise_level": found.noise_level.value,
+            "threshold": found.threshold.value,
+            "target_rank": found.target_rank.value,
+            "scale": found.scale.value,
+            "cut_ratio": found.cut_ratio.value,
+        },
+        statistics={
+            "rank_fraction": found.rank_fraction,
+            "distance": found.distance,
+            "plausible": found.plausible,
+            "noise_low": found.noise_level.low,
+            "noise_high": found.noise_level.high,
+            "threshold_low": found.threshold.low,
+            "threshold_high": found.threshold.high,
+            "target_rank_low": found.target_rank.low,
+            "target_rank_high": found.target_rank.high,
+            "cut_ratio_low": found.cut_ratio.low,
+            "cut_ratio_high": found.cut_ratio.high,
+        },
+        ks=ks_distance(found.cdf(values)),
+        log_likelihood=mean_log(log_density),
+        curve=(grid, found.density(grid)),
+        outcome=Outcome.DONE if found.plausible else Outcome.IMPLAUSIBLE,
+        remark=None if found.plausible else "parameters are withheld",
+    )
+
+
+def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
+    """The high-temperature Marchenko-Pastur law; on a head an extension, with gamma = d_head / N."""
+    x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
+    if not gamma < 1 or x.size < 2:
+        reason = (
+            "fewer than 2 eigenvalues" if x.size < 2 else "the law needs unequal sides, found a square matrix"
+        )
+        return _unfitted("heavy-tailed", x.size, reason)
+    mean = float(x.mean())
+    found = fit_kappa(x / mean, gamma)
+    kappa = found.kappa
+    null = null_of_spectrum(spectrum, seed)
+    null_kappas = None if null is None else kappas_of_null(null, gamma)
+    grid = np.linspace(spectrum.values[-1], 1.05 * spectrum.spectral, CURVE_POINTS)
+    return Fit(
+        "heavy-tailed",
+        x.size,
+        parameters={"kappa": kappa},
+        errors={"kappa": found.error},
+        statistics={
+            "kappa_low": found.low,
+            "kappa_high": found.high,
+            "kappa_null": None if null_kappas is None else finite_median(null_kappas),
+            "heavier": None if null_kappas is None else found.heavier(null_kappas),
+        },
+        ks=ks_distance(found.cdf(x / mean)),
+        log_likelihood=found.log_likelihood - float(np.log(mean)),
+        curve=(grid, 2 * grid / mean * found.density(grid**2 / mean)),
+        remark=None if kappa is not None else "kappa is off the grid from 1/128 to 4096",
+    )
+
+
+FITTERS: dict[str, Callable[[Spectrum, int], Fit]] = {
+    "random": _fit_random,
+    "power-law": _fit_power_law,
+    "lognormal": _fit_lognormal,
+    "heavy-tailed": _fit_heavy_tailed,
+    "learned": _fit_learned,
+    "learned-untied": partial(_fit_learned, law="learned-untied", attention="untied"),
+}
+
+
+def _unfitted(law: str, size: int, reason: str) -> Fit:
+    return Fit(law, size, outcome=Outcome.NOT_FITTED, remark=reason)

@@ -1,0 +1,337 @@
+"""The finite-size null "independent Gaussian entries": drawn exactly, once per shape, and compared with.
+
+The null of a matrix is a Gaussian matrix of its shape; the null of a head is the product of two such factors,
+rows x d and d x cols. Neither is formed. A Gaussian rows x d factor has a triangular factor R of independent
+entries (Bartlett: chi on the diagonal, normal above); the d x d matrix `R_A R_B^T` has the singular values
+of the product. Gaussian factors are invariant under rotations, so the law of these values is symmetric in
+rows, d and cols: where d is not the smallest of the three, the smallest takes its place. A Gaussian p x q
+matrix is equivalent to a p x p bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu and
+Edelman 2002).
+
+| word | meaning |
+|---|---|
+| normalised | singular values divided by their root mean square |
+| Wasserstein-1 | `(1/n) sum_i |s_(i) - m_(i)|`, m_(i) the mean over draws of the i-th largest value |
+| scale | maps the middle half of the null's values onto that of the spectrum: outliers do not move it |
+| edge | what the null's largest value, in units of its own scale, exceeds once in a hundred draws |
+| edge scale | standard deviation of the null's largest value / 1.268, that of Tracy and Widom's law |
+
+The null has full rank. A spectrum with zeros in its middle half has no scale, hence no edge and no outliers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from threading import Lock
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln
+
+from attnlaw.analysis.fit.values import inner_size, obstacle, without_round_off
+from attnlaw.numerics.tridiagonal import tridiagonal_eigenvalues
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.theory.laws.head_null import HeadNull
+from attnlaw.theory.laws.law import Law
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+
+Reals = NDArray[np.float64]
+DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 512
+# A matrix is not random at this level, which 99 draws are the fewest to reach.
+LEVEL = 0.01
+EDGE_LEVEL = 1 - LEVEL
+# Square root of the variance 1.6078 of the Tracy-Widom law of real symmetric matrices (Bornemann 2010).
+TRACY_WIDOM_DEVIATION = 1.2680
+CURVE_POINTS, CURVE_BINS = 64, 512
+
+
+@dataclass(frozen=True)
+class NullComparison:
+    """One spectrum against its null; `edge` and `edge_scale` are in units of the spectrum's singular values.
+
+    `p_value` is None where the spectrum cannot be normalised (all zero, or a single value); what needs a
+    scale is None where zeros reach into the middle half.
+    """
+
+    wasserstein: float | None
+    p_value: float | None
+    scale: float | None
+    edge: float | None
+    edge_scale: float | None
+    outliers: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Null:
+    """Draws of the null for one shape: normalised singular values, descending, shape (draws, values).
+
+    `law` is the limit of their squares at this shape: Marchenko-Pastur for a matrix, the free product of two
+    such laws for a head; None where the two larger of rows, inner and cols differ.
+    """
+
+    draws: Reals
+    law: Law | None
+
+    @property
+    def size(self) -> int:
+        return int(self.draws.shape[1])
+
+    def compare(self, singular_values: ArrayLike) -> NullComparison:
+        """Wasserstein-1 with its p-value, and the values beyond the null's edge.
+
+        The p-value is `(1 + #{draws at least as far})/(1 + draws)`, every distance taken to the mean of all
+        the others, the measured spectrum among them: a rank among exchangeable numbers when the null is true,
+        hence `P(p <= level) <= level` exactly, whatever the size. Round-off is to be set to zero before.
+        """
+        values = np.sort(np.asarray(singular_values, dtype=float))[::-1]
+        wasserstein = p_value = None
+        square = float(np.mean(np.square(values / (values[0] or 1.0))))
+        if square > 0 and self.size > 1:
+            normalised = values / values[0] / np.sqrt(square)
+            count = self.draws.shape[0]
+            wasserstein = float(np.abs(normalised - self.mean).mean())
+            # Leaving one out of the mean of all stretches its distance to that mean by (count + 1)/count.
+            everyone = (count * self.mean + normalised) / (count + 1)
+            distances = np.abs(self.draws - everyone).mean(axis=1)
+            own = float(np.abs(normalised - everyone).mean())
+            p_value = float((1 + np.count_nonzero(distances >= own)) / (1 + count))
+        if not values[self._middle].all():
+            return NullComparison(wasserstein, p_value, scale=None, edge=None, edge_scale=None, outliers=None)
+        scale = float(self._scales(values))
+        edge = scale * self._edge
+        outliers = int(np.count_nonzero(values > edge))
+        return NullComparison(wasserstein, p_value, scale, edge, scale * self._edge_scale, outliers)
+
+    @cached_property
+    def pooled(self) -> Reals:
+        """The values of all draws, ascending."""
+        return np.sort(self.draws, axis=None)
+
+    @cached_property
+    def mean(self) -> Reals:
+        """Mean of the i-th largest value."""
+        return np.asarray(self.draws.mean(axis=0))
+
+    @cached_property
+    def curve(self) -> tuple[Reals, Reals]:
+        """64 points (x ascending, density) of the null's values at scale 1: its limit, or smoothed draws."""
+        if self.law is not None:
+            low, high = np.sqrt(self.law.intervals[0])
+            x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
+            return x, np.asarray(2 * x * self.law.density(x**2))
+        from scipy.ndimage import gaussian_filter1d  # slow to import, and only curves need it
+
+        top = 1.05 * float(self.draws.max())
+        counts, edges = np.histogram(self.draws, bins=CURVE_BINS, range=(0.0, top), density=True)
+        smooth = gaussian_filter1d(counts, CURVE_BINS / 100, mode="reflect")
+        x = np.linspace(0.0, top, CURVE_POINTS)
+        return x, np.interp(x, 0.5 * (edges[1:] + edges[:-1]), smooth)
+
+    @property
+    def _middle(self) -> slice:
+        low = self.size // 4
+        return slice(low, max(self.size - low, low + 1))
+
+    def _scales(self, values: Reals) -> Reals:
+        """The factor that maps the null onto `values` (one spectrum, or one per row)."""
+        return np.asarray(values[..., self._middle].sum(axis=-1) / self.mean[self._middle].sum())
+
+    @cached_property
+    def scale_deviation(self) -> float:
+        """Relative standard deviation of the scale when the null is true."""
+        return float(self._scales(self.draws).std(ddof=1))
+
+    @property
+    def _tops(self) -> Reals:
+        return np.asarray(self.draws[:, 0] / self._scales(self.draws))
+
+    @cached_property
+    def _edge(self) -> float:
+        tops = np.sort(self._tops)
+        return float(tops[min(int(np.ceil(EDGE_LEVEL * (tops.size + 1))), tops.size) - 1])
+
+    @cached_property
+    def _edge_scale(self) -> float:
+        return float(self._tops.std(ddof=1) / TRACY_WIDOM_DEVIATION)
+
+
+@dataclass(frozen=True)
+class NullTest:
+    """What the null says of one matrix: its p-value, how many values lie beyond its edge, by how many draws.
+
+    `outliers` is None where zeros reach into the middle half of the values. `shape` names the null.
+    """
+
+    p_value: float
+    outliers: int | None
+    draws: int
+    shape: str
+
+
+def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
+    """Compare a matrix with its null; None where there is none, or the values cannot be compared."""
+    null = None if obstacle(spectrum) else null_of_spectrum(spectrum, seed)
+    if null is None:
+        return None
+    seen = null.compare(without_round_off(spectrum))
+    if seen.p_value is None:
+        return None
+    return NullTest(seen.p_value, seen.outliers, null.draws.shape[0], null_shape(spectrum))
+
+
+class NullPreparer:
+    """Called with spectra from several threads, draws the null of each shape once, for `null_test` to find.
+
+    A thread that meets a shape whose null another one is drawing goes on with other work.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._shapes = Lock(), set[str]()
+
+    def __call__(self, spectrum: Spectrum) -> None:
+        if obstacle(spectrum):
+            return
+        shape = null_shape(spectrum)
+        with self._lock:
+            known = shape in self._shapes
+            self._shapes.add(shape)
+        if not known:
+            null_of_spectrum(spectrum)
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """How many matrices of a model are not random at level 0.01, and whether chance explains that many.
+
+    `expected` is the mean, and `p_value` the probability of so many or more, if every matrix were random: the
+    false alarms of a freshly initialised model. The probability takes the matrices as independent. Under
+    grouped queries heads share keys and values, false alarms come together, and it is too small.
+    """
+
+    tested: int
+    rejected: int
+    expected: float
+    p_value: float
+
+    @classmethod
+    def count(cls, tests: Iterable[tuple[float | None, str | None, int | None]]) -> Rejections:
+        """Of (p-value, shape of the null, its draws) of each matrix; those without a p-value do not count."""
+        tested = [(p_value, (shape, draws or 0)) for p_value, shape, draws in tests if p_value is not None]
+        rejected = sum(p_value <= LEVEL for p_value, _ in tested)
+        groups = Counter(group for _, group in tested)
+        chances = false_alarms((spectra, draws) for (_, draws), spectra in groups.items())
+        mean = float(chances @ np.arange(chances.size))
+        return cls(len(tested), rejected, mean, min(float(chances[rejected:].sum()), 1.0))
+
+
+def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Reals:
+    """Probabilities of 0, 1, 2, ... p-values at most `level` when every spectrum comes from its null.
+
+    `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their B draws: given
+    these, the chance of a false alarm is that of exceeding the m-th largest of B distances, m = floor(level
+    (B + 1)), a Beta(m, B + 1 - m) variable, so the count of a shape is beta-binomial.
+
+    >>> round(float(false_alarms([(201, 200)]) @ np.arange(202)), 9)  # 201 spectra, m/(B + 1) = 2/201
+    2.0
+    """
+    chances = np.ones(1)
+    for spectra, draws in groups:
+        m = int(level * (draws + 1))
+        own = _beta_binomial(spectra, m, draws + 1 - m) if m else np.eye(spectra + 1)[0]
+        chances = np.convolve(chances, own)
+    return chances
+
+
+def _beta_binomial(n: int, a: int, b: int) -> Reals:
+    """Probabilities of 0 to n of n, their common chance a Beta(a, b) variable.
+
+    That of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
+    """
+    k = np.arange(n + 1)
+    ways = -np.log(n + 1) - betaln(n - k + 1, k + 1)
+    return np.asarray(np.exp(ways + betaln(k + a, n - k + b) - betaln(a, b)))
+
+
+def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
+    """The finite-size null of the matrix's shape; None in latent attention.
+
+    There a factor is a product, and one of them stacks a product beside a single map: what independent
+    entries would give depends on the scales of these, which no spectrum tells.
+    """
+    return None if spectrum.latent else null_of_shape(*spectrum.shape, inner_size(spectrum), seed=seed)
+
+
+def null_shape(spectrum: Spectrum) -> str:
+    """A name for the shape whose null is compared with.
+
+    >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr", inner=2))
+    '4 x 8 through 2'
+    """
+    low, high = sorted(spectrum.shape)
+    inner = inner_size(spectrum)
+    return f"{low} x {high}" + ("" if inner is None else f" through {inner}")
+
+
+def null_of_shape(
+    rows: int, cols: int, inner: int | None = None, draws: int | None = None, seed: int = 0
+) -> Null:
+    """The null of a rows x cols matrix, or of a product through `inner` dimensions, kept in memory per shape.
+
+    200 draws, or 100 of more than 512 values (large spectra fluctuate less), unless `draws` is given.
+
+    >>> null = null_of_shape(64, 64, inner=8, draws=50)
+    >>> null.size, null.compare(np.ones(8)).p_value  # 8 equal values: as far as no draw
+    (8, 0.0196...)
+    """
+    low, high = sorted((rows, cols))
+    count = low if inner is None else min(inner, low)
+    chosen = draws if draws is not None else DRAWS if count <= LARGE else DRAWS_OF_LARGE
+    return _null(low, high, inner, chosen, seed)
+
+
+@lru_cache(maxsize=64)
+def _null(low: int, high: int, inner: int | None, draws: int, seed: int) -> Null:
+    rng = np.random.default_rng([seed, low, high, inner or 0])
+    values = (
+        _matrix_draws(low, high, draws, rng)
+        if inner is None
+        else _product_draws(low, high, inner, draws, rng)
+    )
+    return Null(values / np.sqrt(np.mean(values**2, axis=1, keepdims=True)), _limit(low, high, inner))
+
+
+def _limit(low: int, high: int, inner: int | None) -> Law | None:
+    if inner is None:
+        return MarchenkoPastur(high / low, scale=np.sqrt(low / high))
+    smallest, left, right = sorted((low, high, inner))
+    return HeadNull(smallest / left) if left == right else None
+
+
+def _product_draws(rows: int, cols: int, inner: int, draws: int, rng: np.random.Generator) -> Reals:
+    smallest, *others = sorted((rows, cols, inner))
+    left, right = (_bartlett(size, smallest, draws, rng) for size in others)
+    return np.asarray(np.linalg.svd(left @ right.transpose(0, 2, 1), compute_uv=False))
+
+
+def _bartlett(rows: int, cols: int, draws: int, rng: np.random.Generator) -> Reals:
+    """Triangular factors of Gaussian rows x cols matrices, rows >= cols."""
+    factor = np.triu(rng.standard_normal((draws, cols, cols)), 1)
+    diagonal = np.arange(cols)
+    factor[:, diagonal, diagonal] = np.sqrt(rng.chisquare(rows - diagonal, (draws, cols)))
+    return factor
+
+
+def _matrix_draws(low: int, high: int, draws: int, rng: np.random.Generator) -> Reals:
+    """Singular values of Gaussian matrices from the tridiagonal Gram matrix of their bidiagonal form."""
+    steps = np.arange(low)
+    values = np.empty((draws, low))
+    for draw in range(draws):
+        diagonal = rng.chisquare(high - steps)
+        below = rng.chisquare(low - 1 - steps[:-1])
+        gram = diagonal + np.concatenate([[0.0], below])
+        squares = tridiagonal_eigenvalues(gram, np.sqrt(diagonal[:-1] * below))
+        values[draw] = np.sqrt(np.maximum(squares[::-1], 0.0))
+    return values

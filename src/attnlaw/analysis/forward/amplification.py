@@ -1,0 +1,256 @@
+"""How much a network amplifies a small change of what a block reads, measured on inputs.
+
+    A_l(x) = |d out / d h_l|_op
+
+with h_l what block l reads and `out` the logits, or all visible tokens of the last block's output (before a
+final norm), the counterpart of the product of worst-case factors over the layers k >= l (arXiv 2605.07297).
+
+| method | A |
+|---|---|
+| `exact` | K backward passes, each for all layers; the top eigenvalue of the K x K Gram matrix |
+| `power` | v -> J v -> J^T J v with norms for each input, until A changes by less than the tolerance |
+
+J v comes from differentiating the backward pass, so one graph serves every round. Kernels without a second
+derivative (flash attention) are left for the plain ones where torch can choose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.forward.classifier import (
+    BATCH_TOKENS,
+    Batch,
+    Classifier,
+    ModelInputs,
+    as_inputs,
+    batches,
+    open_classifier,
+)
+from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.settings import check_value
+
+OUTPUTS = dict.fromkeys(("logits", "tokens"))
+METHODS = dict.fromkeys(("auto", "exact", "power"))
+MAX_EXACT_CLASSES = 64  # of the exact route
+MAX_POWER_ROUNDS = 200
+TOLERANCE = 1e-3
+MAX_GRADIENT_ENTRIES = 2**24  # of gradients that the exact route keeps at once
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LayerAmplification:
+    """A of one layer over inputs; rounds and residual |J^T J v - A^2 v| / A^2 are None where it is exact."""
+
+    layer: int
+    output: str
+    median: float
+    max: float
+    iterations: int | None
+    residual: float | None
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """A layer by layer; the residual is no error bound, but a large one says that A is not to be read."""
+
+    rows: tuple[LayerAmplification, ...]
+    converged: bool
+
+    @property
+    def remark(self) -> str | None:
+        if self.converged:
+            return None
+        return f"amplification did not converge in {MAX_POWER_ROUNDS} rounds; see its residual"
+
+
+def amplification(
+    model: str | os.PathLike[str] | Any,
+    inputs: Any,
+    output: str = "logits",
+    method: str = "auto",
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+    blocks: Sequence[Any] | None = None,
+    progress: Progress = no_progress,
+) -> Amplification:
+    """A_l of every block l on every input; `seed` draws the first v of power iteration.
+
+    >>> import torch
+    >>> maps = [torch.nn.Linear(2, 2, bias=False) for _ in range(2)]
+    >>> chain = torch.nn.Sequential(*maps, torch.nn.Flatten())
+    >>> for layer, weight in enumerate(([[3.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 4.0]])):
+    ...     _ = chain[layer].weight.data.copy_(torch.tensor(weight))
+    >>> found = amplification(chain, torch.tensor([[[1.0, 1.0]]]), blocks=chain[:2])
+    >>> [round(row.median, 12) for row in found.rows]
+    [6.0, 4.0]
+    """
+    given = as_inputs(inputs)
+    network = open_classifier(model, given, blocks)
+    return network_amplification(network, given, output, method, positions, seed, tolerance, progress)
+
+
+def network_amplification(
+    network: Classifier,
+    inputs: ModelInputs,
+    output: str = "logits",
+    method: str = "auto",
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+    progress: Progress = no_progress,
+) -> Amplification:
+    """`amplification` of an opened network."""
+    check_value("output", output, str, choices=OUTPUTS)
+    check_value("method", method, str, choices=METHODS)
+    exact = method != "power" and output == "logits" and network.classes <= MAX_EXACT_CLASSES
+    if method == "exact" and not exact:
+        raise BadSetting("method", f"exact is for logits of at most {MAX_EXACT_CLASSES} classes; take power")
+    layers = max(1, len(network.blocks))
+    values = np.zeros((layers, len(inputs)))
+    rounds, residual, converged, done = np.zeros(layers, dtype=int), np.zeros(layers), True, 0
+    most = (
+        MAX_GRADIENT_ENTRIES // (network.classes * layers * _width(network, inputs))
+        if exact
+        else BATCH_TOKENS
+    )
+    for batch in batches(inputs, network, positions, seed, token_limit=max(1, most)):
+        with _twice_differentiable(network):
+            out, states = _graph(network, batch, output)
+            if exact:
+                found = _exact_norms(out, states)
+            else:
+                found, used, left, enough = _power_iteration(out, states, batch, seed, tolerance)
+                rounds, residual = np.maximum(rounds, used), np.maximum(residual, left)
+                converged = converged and enough
+        values[:, batch.places] = found
+        done += len(batch.places)
+        progress(done, len(inputs))
+    rows = tuple(
+        LayerAmplification(
+            layer=layer,
+            output=output,
+            median=float(np.median(own)),
+            max=float(own.max()),
+            iterations=None if exact else int(rounds[layer]),
+            residual=None if exact else float(residual[layer]),
+            values=tuple(own.tolist()),
+        )
+        for layer, own in enumerate(values)
+    )
+    return Amplification(rows, converged)
+
+
+def _width(network: Classifier, inputs: ModelInputs) -> int:
+    if network.is_hugging_face:
+        return int(network.module.config.hidden_size)
+    first = inputs.sequences[0]
+    return int(first.shape[-1]) if first.ndim > 1 else 1
+
+
+def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[Any]]:
+    """`out` (B x ...) and what each block reads, from one forward pass."""
+    states: list[Any] = []
+    last: list[Any] = []
+
+    def enter(number: int, given: Any) -> Any:
+        states.append(given if states else given.detach().requires_grad_())
+        return states[-1]
+
+    def leave(module: Any, words: Any, result: Any) -> None:
+        last.append(result[0] if isinstance(result, tuple) else result)
+
+    if output == "tokens" and not network.blocks:
+        raise InputError(f"{network.name}: no list of its blocks is known; give blocks=, or take logits")
+    hooks = [network.blocks[-1].register_forward_hook(leave)] if output == "tokens" else []
+    with temporary_hooks(hooks):
+        logits = network.logits(batch, enter)
+    return (last[0].where(batch.visible[..., None], 0.0) if last else logits), states
+
+
+def _exact_norms(out: Any, states: Sequence[Any]) -> Array:
+    """Layers x inputs: the root of the top eigenvalue of J J^T, from all K rows of J."""
+    import torch
+
+    rows: list[list[Any]] = [[] for _ in states]
+    for k in range(out.shape[1]):
+        for own, gradient in zip(rows, _gradients(out[:, k].sum(), states), strict=True):
+            own.append(gradient.flatten(1))
+    grams = [torch.einsum("kbi,jbi->bkj", stacked, stacked) for stacked in map(torch.stack, rows)]
+    found = [torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0).sqrt() for gram in grams]
+    return np.stack([one.numpy() for one in found])
+
+
+def _power_iteration(
+    out: Any, states: Sequence[Any], batch: Batch, seed: int, tolerance: float
+) -> tuple[Array, list[int], list[float], bool]:
+    """Layers x inputs; rounds and the largest residual of each layer; whether every row settled."""
+    import torch
+
+    found, rounds, worst, enough = [], [], [], True
+    cotangent = torch.zeros_like(out, requires_grad=True)
+    for state in states:
+        (backward,) = torch.autograd.grad(out, state, cotangent, create_graph=True)
+        generator = torch.Generator().manual_seed(seed)
+        v = torch.randn(state.shape, generator=generator, dtype=state.dtype)
+        v = _unit_vectors(v.where(batch.visible[..., None], 0.0))
+        before = torch.zeros(len(v), dtype=v.dtype)
+        count, settled = 0, False
+        while not settled and count < MAX_POWER_ROUNDS:
+            count += 1
+            (forward,) = torch.autograd.grad(backward, cotangent, v, retain_graph=True)
+            (image,) = torch.autograd.grad(out, state, forward, retain_graph=True)
+            size = image.flatten(1).norm(dim=1)
+            left = (image - _per_input(size, v) * v).flatten(1).norm(dim=1) / size.clamp(min=1e-300)
+            value = size.sqrt()
+            settled = bool(((value - before).abs() <= tolerance * value).all())
+            before, v = value, _unit_vectors(image)
+        found.append(value.detach().numpy())
+        rounds.append(count)
+        worst.append(float(left.max()))
+        enough = enough and settled
+    return np.stack(found), rounds, worst, enough
+
+
+def _gradients(scalar: Any, states: Sequence[Any]) -> Any:
+    import torch
+
+    return torch.autograd.grad(scalar, states, retain_graph=True)
+
+
+def _unit_vectors(v: Any) -> Any:
+    return v / _per_input(v.flatten(1).norm(dim=1).clamp(min=1e-300), v)
+
+
+def _per_input(values: Any, like: Any) -> Any:
+    return values.reshape(-1, *[1] * (like.ndim - 1))
+
+
+@contextmanager
+def _twice_differentiable(network: Classifier) -> Iterator[None]:
+    """Plain kernels of attention where torch chooses; one line for what still has no second derivative."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    except (NotImplementedError, RuntimeError) as error:
+        if "derivative" not in str(error) and "not implemented" not in str(error):
+            raise
+        raise InputError(
+            f"{network.name}: its attention has no second derivative (a flash kernel); load it with "
+            "attn_implementation='eager', which gives the same values"
+        ) from error

@@ -1,0 +1,174 @@
+"""The parts of one forward pass as affine maps of its hidden states, every input-dependent factor frozen.
+
+A block takes X (s x D, one row a token) to `linear(X) + offset`. The factors that depend on the input -
+attention probabilities, the scales of norms, the slopes of activations - are those of one measured
+pass, so at the measured X the map gives what the network gives (TensorLens, arXiv 2601.17958).
+
+| symbol | here | shape |
+|---|---|---|
+| A_h | `Attention.probabilities` | H x s x s |
+| W_V, b_V of all heads side by side | `Attention.value, value_bias` | D x H d, H d |
+| W_O, b_O | `Attention.output, output_bias` | H d x D, D |
+| g, b, 1/sigma_i | `Norm.gain, shift, scales` | D, D, s |
+| W_in, b_in, W_out, b_out | `FeedForward.inner, inner_bias, outer, outer_bias` | D x F, F, F x D, D |
+| diag D_i | `FeedForward.slopes` | s x F |
+
+Matrices act on row vectors. `linear` and `transpose` take any leading axes: (..., s, D) to (..., s, D).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class FrozenBlock(Protocol):
+    """An affine map of hidden states."""
+
+    def linear(self, x: Array) -> Array:
+        """The linear part, (..., s, D) to (..., s, D)."""
+
+    def transpose(self, y: Array) -> Array:
+        """The adjoint of the linear part."""
+
+    @property
+    def offset(self) -> Array:
+        """The constant part, s x D."""
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenAttention:
+    """X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O, so T = sum_h (W_V W_O)_h^T kron A_h."""
+
+    probabilities: Array
+    value: Array
+    value_bias: Array
+    output: Array
+    output_bias: Array
+
+    def linear(self, x: Array) -> Array:
+        return self._mix(x @ self.value, self.probabilities) @ self.output
+
+    def transpose(self, y: Array) -> Array:
+        return self._mix(y @ self.output.T, self.probabilities.swapaxes(-1, -2)) @ self.value.T
+
+    @property
+    def offset(self) -> Array:
+        tokens = self.probabilities.shape[-1]
+        values = np.broadcast_to(self.value_bias, (tokens, self.value_bias.size))
+        offset: Array = self._mix(values, self.probabilities) @ self.output + self.output_bias
+        return offset
+
+    def _mix(self, values: Array, weights: Array) -> Array:
+        """Each head's columns of (..., s, H d), mixed over tokens by its own s x s weights."""
+        by_head = values.reshape(*values.shape[:-1], len(weights), -1).swapaxes(-2, -3)
+        return (weights @ by_head).swapaxes(-2, -3).reshape(values.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenNorm:
+    """x_i -> g * (x_i - mean x_i) / sigma_i + b; RMSNorm does not take the mean off.
+
+    T = (diag(g) (I - 11^T/D)) kron diag(1/sigma_i), with the measured sigma_i (their epsilon included).
+    """
+
+    gain: Array
+    shift: Array
+    scales: Array
+    centred: bool
+
+    def linear(self, x: Array) -> Array:
+        return self._centre(x) * self.scales[:, None] * self.gain
+
+    def transpose(self, y: Array) -> Array:
+        return self._centre(y * self.gain) * self.scales[:, None]
+
+    @property
+    def offset(self) -> Array:
+        return np.broadcast_to(self.shift, (self.scales.size, self.shift.size))
+
+    def _centre(self, x: Array) -> Array:
+        centred: Array = x - x.mean(axis=-1, keepdims=True) if self.centred else x
+        return centred
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenFeedForward:
+    """x_i -> (D_i (x_i W_in + b_in)) W_out + b_out, so T = sum_i (W_in D_i W_out)^T kron e_i e_i^T.
+
+    D_i holds phi(z)/z at the measured z = x_i W_in + b_in, or the measured gate of a gated block.
+    """
+
+    inner: Array
+    inner_bias: Array
+    slopes: Array
+    outer: Array
+    outer_bias: Array
+
+    def linear(self, x: Array) -> Array:
+        return ((x @ self.inner) * self.slopes) @ self.outer
+
+    def transpose(self, y: Array) -> Array:
+        return ((y @ self.outer.T) * self.slopes) @ self.inner.T
+
+    @property
+    def offset(self) -> Array:
+        return (self.inner_bias * self.slopes) @ self.outer + self.outer_bias
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Blocks one after another: T <- T_2 T_1, c <- T_2 c_1 + c_2."""
+
+    blocks: tuple[FrozenBlock, ...]
+
+    def linear(self, x: Array) -> Array:
+        for block in self.blocks:
+            x = block.linear(x)
+        return x
+
+    def transpose(self, y: Array) -> Array:
+        for block in reversed(self.blocks):
+            y = block.transpose(y)
+        return y
+
+    @property
+    def offset(self) -> Array:
+        first, *rest = self.blocks
+        offset = first.offset
+        for block in rest:
+            offset = block.linear(offset) + block.offset
+        return offset
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """A branch added to its own input: T = I + T_branch."""
+
+    branch: FrozenBlock
+
+    def linear(self, x: Array) -> Array:
+        return x + self.branch.linear(x)
+
+    def transpose(self, y: Array) -> Array:
+        return y + self.branch.transpose(y)
+
+    @property
+    def offset(self) -> Array:
+        return self.branch.offset
+
+
+def attentions(block: FrozenBlock) -> Iterator[FrozenAttention]:
+    """Every attention block inside, first to last."""
+    if isinstance(block, FrozenAttention):
+        yield block
+    for inner in block.blocks if isinstance(block, Chain) else ():
+        yield from attentions(inner)
+    if isinstance(block, Residual):
+        yield from attentions(block.branch)

@@ -1,0 +1,316 @@
+"""A network with logits and its inputs, in batches: what margins, condition and amplification run.
+
+| given | inputs | h0 |
+|---|---|---|
+| a directory, or a model of `transformers` | lists of token ids, or a tensor of them | what block 0 reads |
+| a torch module | a tensor of floats, n x T x N | the tensor; with `blocks`, what `blocks[0]` reads |
+| a torch module and its `blocks` | a tensor of ids, n x T | what `blocks[0]` reads |
+
+Logits of shape (n, K) are a classifier's; of shape (n, T, K) a causal language model's, read at one position
+of each input. Everything runs in float64, on a copy where the model has another precision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from copy import deepcopy
+from dataclasses import dataclass
+from inspect import signature
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.forward.families import FAMILIES
+from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.analysis.forward.load import load_classifier, normalise_in_float64
+from attnlaw.analysis.forward.trace import max_input_tokens
+from attnlaw.checkpoints.inputs import POSITIONS, RawInput, check_ids
+from attnlaw.core.errors import BadSetting, InputError, require_extra
+from attnlaw.core.settings import check_value
+
+BATCH_TOKENS = 2048  # of a batch: memory does not grow with the number of inputs
+UNSUPPORTED_HEADS = {
+    "ForMaskedLM": "a masked language model",
+    "ForTokenClassification": "a classifier of tokens",
+    "ForMultipleChoice": "a model of multiple choice",
+    "ForQuestionAnswering": "a model of question answering",
+}
+BlockInputHook = Callable[
+    [int, Any], Any
+]  # from the number of a block and what it reads to what it shall read
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some inputs, padded on the right: ids (B x T) or floats (B x T x N), and which tokens count.
+
+    `visible` are the tokens up to the position that is read, all of them for a classifier.
+    """
+
+    places: list[int]
+    tensor: Any
+    mask: Any
+    visible: Any
+    positions: Any
+
+    @property
+    def tokens(self) -> Any:
+        """Visible tokens of each input."""
+        return self.visible.sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A network with logits in float64, for evaluation, its parameters frozen."""
+
+    name: str
+    module: Any
+    blocks: tuple[Any, ...]
+    is_hugging_face: bool
+    causal: bool
+    classes: int
+
+    def logits(self, batch: Batch, enter: BlockInputHook | None = None) -> Any:
+        """Logits (B x K), at the position that is read; `enter` may swap what each block reads."""
+        import torch
+
+        if enter is not None and not self.blocks:
+            return self._select_logits(batch, self.module(enter(0, batch.tensor)))
+        with _hook_block_inputs(self.blocks, enter):
+            if not self.is_hugging_face:
+                return self._select_logits(batch, self.module(batch.tensor))
+            given = {"input_ids": batch.tensor, "attention_mask": batch.mask.to(torch.int64)}
+            if "use_cache" in signature(self.module.forward).parameters:
+                given["use_cache"] = False
+            return self._select_logits(batch, self.module(**given).logits)
+
+    def _select_logits(self, batch: Batch, logits: Any) -> Any:
+        import torch
+
+        read = logits[torch.arange(len(logits)), batch.positions] if self.causal else logits
+        lost = ~torch.isfinite(read).all(dim=1)
+        if lost.any():
+            number = batch.places[int(lost.nonzero()[0, 0])]
+            raise InputError(
+                f"{self.name}: the logits of input {number} (from 0) are not finite; "
+                "leave it out, or use an earlier checkpoint"
+            )
+        return read
+
+
+@dataclass(frozen=True, eq=False)
+class ModelInputs:
+    """Inputs of a network: one tensor each, of ids (T) or floats (T x N)."""
+
+    sequences: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def sha256(self) -> str:
+        """Of ids as decimal numbers with commas, a line each; of floats, of their bytes."""
+        digest = hashlib.sha256()
+        for one in self.sequences:
+            if one.is_floating_point():
+                digest.update(one.double().contiguous().numpy().tobytes())
+            else:
+                digest.update((",".join(map(str, one.tolist())) + "\n").encode())
+        return digest.hexdigest()
+
+    @property
+    def duplicate_count(self) -> int:
+        """Inputs that are equal to an earlier one."""
+        return len(self) - len({(tuple(one.shape), one.numpy().tobytes()) for one in self.sequences})
+
+
+def open_classifier(
+    model: str | os.PathLike[str] | Any, inputs: ModelInputs, blocks: Sequence[Any] | None = None
+) -> Classifier:
+    """The network of a directory or a torch module, tried on the first input."""
+    import torch
+
+    if isinstance(model, str | os.PathLike):
+        name, module = str(model), load_classifier(model)[1]
+    else:
+        name, (module, blocks) = type(model).__name__, _copy_in_float64(model, blocks)
+    hugging = hasattr(module, "base_model_prefix")
+    if hugging:
+        _require_head(name, module)
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    found = _find_blocks(module) if blocks is None else tuple(blocks)
+    if not found and not inputs.sequences[0].is_floating_point():
+        raise InputError(
+            f"{name}: no list of its blocks is known; give blocks=, or a tensor of floats, n x T x N"
+        )
+    network = Classifier(name, module, found, hugging, causal=False, classes=0)
+    first = next(batches(inputs, network, "last", 0, token_limit=1))
+    if hugging:
+        _require_valid_ids(inputs, module.config)
+    with torch.no_grad():
+        logits = network.logits(first)
+    if logits.ndim not in (2, 3) or len(logits) != 1 or logits.shape[-1] < 2:
+        raise InputError(
+            f"{name}: its output for one input has the shape {tuple(logits.shape)}, expected (1, K) of a "
+            "classifier or (1, T, K) of a causal language model, with at least two classes"
+        )
+    return Classifier(name, module, found, hugging, causal=logits.ndim == 3, classes=int(logits.shape[-1]))
+
+
+def as_inputs(inputs: Any) -> ModelInputs:
+    """Inputs from a tensor, from lists of ids, or from `input_ids` with `attention_mask`.
+
+    Padding is cut off by the mask, so it may stand on either side.
+    """
+    with require_extra("a forward pass", "lens"):
+        import torch
+    if isinstance(inputs, ModelInputs):
+        return inputs
+    if isinstance(inputs, Mapping):
+        ids = torch.as_tensor(inputs["input_ids"])
+        mask = torch.as_tensor(inputs.get("attention_mask", torch.ones_like(ids))).bool()
+        return ModelInputs(tuple(row[kept] for row, kept in zip(ids, mask, strict=True)))
+    if isinstance(inputs, torch.Tensor):
+        expected = 3 if inputs.is_floating_point() else 2
+        if inputs.ndim != expected or 0 in inputs.shape:
+            raise InputError(
+                f"inputs: the shape is {tuple(inputs.shape)}, expected n x T of ids or n x T x N of floats"
+            )
+        return ModelInputs(tuple(inputs.detach().cpu()))
+    rows = [check_ids(one) for one in inputs]
+    if not rows or not all(rows):
+        raise BadSetting("inputs", "has no tokens; give at least one list of ids, and an id in each")
+    return ModelInputs(tuple(torch.tensor(row) for row in rows))
+
+
+def batches(
+    inputs: ModelInputs,
+    network: Classifier,
+    positions: str | Sequence[int],
+    seed: int,
+    token_limit: int = BATCH_TOKENS,
+) -> Iterator[Batch]:
+    """All inputs in batches of at most `most` tokens (or one input), those of similar length together."""
+    read = choose_positions([len(one) for one in inputs.sequences], network, positions, seed)
+    order = sorted(range(len(inputs)), key=lambda place: len(inputs.sequences[place]))
+    own: list[int] = []
+    for place in order:
+        length = len(inputs.sequences[place])
+        mixed = own and not network.is_hugging_face and len(inputs.sequences[own[0]]) != length
+        if own and (mixed or (len(own) + 1) * length > token_limit):
+            yield _batch(inputs, network, own, read)
+            own = []
+        own.append(place)
+    yield _batch(inputs, network, own, read)
+
+
+def choose_positions(
+    lengths: Sequence[int], network: Classifier, positions: str | Sequence[int], seed: int
+) -> NDArray[np.int64]:
+    """The position that is read of each input: its last, one drawn from its second half, or as given."""
+    ends = np.asarray(lengths) - 1
+    if not network.causal:
+        return ends
+    if not isinstance(positions, str):
+        given = np.asarray(positions)
+        if given.shape != ends.shape or (given < 0).any() or (given > ends).any():
+            raise BadSetting("positions", "expected one for each input, inside it, counted from 0")
+        return given
+    if check_value("positions", positions, str, choices=POSITIONS) == "last":
+        return ends
+    generator = np.random.default_rng(seed)
+    return np.array([generator.integers(ceil(length / 2), length) if length > 1 else 0 for length in lengths])
+
+
+def _batch(inputs: ModelInputs, network: Classifier, places: list[int], read_at: NDArray[np.int64]) -> Batch:
+    import torch
+
+    chosen = [inputs.sequences[place] for place in places]
+    config = network.module.config if network.is_hugging_face else None
+    padding = 0 if config is None else getattr(config, "pad_token_id", None) or 0
+    tensor = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True, padding_value=padding)
+    if tensor.is_floating_point():
+        tensor = tensor.double()
+    places_of_tokens = torch.arange(tensor.shape[1])
+    mask = places_of_tokens < torch.tensor([len(one) for one in chosen])[:, None]
+    positions = torch.from_numpy(read_at[places])
+    return Batch(places, tensor, mask, mask & (places_of_tokens <= positions[:, None]), positions)
+
+
+def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> AbstractContextManager[None]:
+    """Let `enter` see, and swap, what each block reads: its first argument, or `hidden_states`."""
+
+    def hook(number: int) -> Callable[[Any, Any, Any], Any]:
+        def swap(module: Any, words: Any, named: Any) -> Any:
+            assert enter is not None
+            if words:
+                return (enter(number, words[0]), *words[1:]), named
+            return words, {**named, "hidden_states": enter(number, named["hidden_states"])}
+
+        return swap
+
+    entered = () if enter is None else blocks
+    return temporary_hooks(
+        block.register_forward_pre_hook(hook(number), with_kwargs=True)
+        for number, block in enumerate(entered)
+    )
+
+
+def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
+    """The module in float64 for evaluation, a copy of it; and its blocks in the copy."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(
+            f"a model is the name of a directory or a torch module, found {type(model).__name__}"
+        )
+    # One copy of both, so that the blocks are still parts of the module.
+    module, own = deepcopy((model, None if blocks is None else list(blocks)))
+    module = module.to("cpu").double().eval()
+    if hasattr(module, "base_model_prefix"):
+        normalise_in_float64(module)
+    return module, own
+
+
+def _find_blocks(module: Any) -> tuple[Any, ...]:
+    """The list of as many modules as a model of `transformers` has layers."""
+    import torch
+
+    layers = getattr(getattr(module, "config", None), "num_hidden_layers", None)
+    lists = (one for one in module.modules() if isinstance(one, torch.nn.ModuleList) and len(one) == layers)
+    return tuple(next(lists, ()))
+
+
+def _require_head(name: str, module: Any) -> None:
+    config, kind = module.config, type(module).__name__
+    refused = next((words for ending, words in UNSUPPORTED_HEADS.items() if kind.endswith(ending)), None)
+    if refused is None and getattr(config, "is_encoder_decoder", False):
+        refused = "an encoder-decoder"
+    if refused is None and module.base_model is module:
+        refused = "a model without a head"
+    labelled = kind.endswith("ForSequenceClassification")
+    if refused is None and labelled and config.problem_type == "multi_label_classification":
+        refused = "a classifier with several labels at once"
+    if refused is None and labelled and config.num_labels == 1:
+        refused = "a regression, of one label"
+    if refused is not None:
+        raise InputError(
+            f"{name}: {kind} is {refused}; margins are read from a sequence classifier of two or more "
+            "classes or from a causal language model"
+        )
+
+
+def _require_valid_ids(inputs: ModelInputs, config: Any) -> None:
+    """Ids inside the vocabulary, no more of them than the model has positions."""
+    known = config.model_type in FAMILIES
+    positions = max_input_tokens(config.model_type, config) if known else max(map(len, inputs.sequences))
+    for number, one in enumerate(inputs.sequences):
+        RawInput("inputs", place=f"inputs, number {number}").require_inside(
+            one.tolist(), config.vocab_size, positions
+        )

@@ -1,0 +1,251 @@
+"""Where a margin could be lost: the condition of every linear map of a network, on inputs without labels.
+
+For a map y = z W with Z its input and G = dm/dy, over the visible tokens,
+
+    kappa_W(x) = |W|_op |Z|_F |G|_F / m.
+
+A change |dW|_op <= eps |W|_op moves the margin m by at most eps kappa_W m, to first order: 1/kappa is the
+relative error of the weight that could flip the input. Totals grow with depth, so shares are what to compare;
+D ranks models, kappa tells where.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.analysis.forward.classifier import (
+    Batch,
+    Classifier,
+    ModelInputs,
+    as_inputs,
+    batches,
+    open_classifier,
+)
+from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.analysis.forward.margins import MARGINS
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.settings import check_value
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MapCondition:
+    """One map: its block (None: outside), its name there, its norm, medians of kappa and of its share."""
+
+    layer: int | None
+    kind: str
+    name: str
+    norm: float
+    kappa: float
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Medians over inputs, of sums over the maps of each layer and each kind: they do not add up.
+
+    `values` are the sums over all maps for each input. An input of margin 0 has infinite kappa (`ties` counts
+    them) and stands last in every median.
+    """
+
+    rows: tuple[MapCondition, ...]
+    total: float
+    by_layer: tuple[float, ...]
+    by_kind: dict[str, float]
+    values: tuple[float, ...]
+    ties: int
+
+    @property
+    def worst_layer(self) -> int | None:
+        """The layer that has most."""
+        return int(np.argmax(self.by_layer)) if self.by_layer else None
+
+    @property
+    def places(self) -> list[tuple[int | None, str, float]]:
+        """Layer, name and kappa of every layer, then of every map outside of layers."""
+        layers = [(layer, str(layer), kappa) for layer, kappa in enumerate(self.by_layer)]
+        return [*layers, *((None, row.name, row.kappa) for row in self.rows if row.layer is None)]
+
+    @property
+    def worst_place(self) -> str:
+        """The layer that has most, or the map outside of blocks that has more."""
+        layer, name, _ = max(self.places, key=lambda place: place[2])
+        return name if layer is None else f"layer {name}"
+
+
+@dataclass(frozen=True, eq=False)
+class _LinearMap:
+    """A linear map of a network, and |Z|_F |G|_F of every input, summed over its applications."""
+
+    name: str
+    layer: int | None
+    kind: str
+    module: Any
+    norm_products: Array = field(repr=False)
+
+
+def condition(
+    model: str | os.PathLike[str] | Any,
+    inputs: Any,
+    margin: str = "hard",
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    blocks: Sequence[Any] | None = None,
+    progress: Progress = no_progress,
+) -> Condition:
+    """kappa of every linear map (`nn.Linear`, `Conv1D`) by one forward and one backward pass a batch.
+
+    >>> import torch
+    >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 2, bias=False))
+    >>> _ = head[1].weight.data.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    >>> found = condition(head, torch.tensor([[[3.0, 1.0]]]))
+    >>> round(found.total, 7), found.rows[0].kind
+    (1.0540926, '1')
+    """
+    given = as_inputs(inputs)
+    network = open_classifier(model, given, blocks)
+    return network_condition(network, given, margin, positions, seed, progress)
+
+
+def network_condition(
+    network: Classifier,
+    inputs: ModelInputs,
+    margin: str = "hard",
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Condition:
+    """`condition` of an opened network."""
+    check_value("margin", margin, str, choices=MARGINS)
+    maps = _find_linear_maps(network, len(inputs))
+    margins = np.zeros(len(inputs))
+    done = 0
+    for batch in batches(inputs, network, positions, seed):
+        with _accumulate_norm_products(maps, batch):
+            m = MARGINS[margin](network.logits(batch))
+            m.sum().backward()
+        margins[batch.places] = m.detach()
+        done += len(batch.places)
+        progress(done, len(inputs))
+    norms = np.array([_spectral_norm(one.module) for one in maps])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kappa = np.stack([one.norm_products for one in maps]) * norms[:, None] / np.abs(margins)
+        kappa[:, margins == 0] = np.inf
+        shares = kappa / kappa.sum(axis=0)
+    return _summarise(maps, norms, kappa, shares, len(network.blocks))
+
+
+def _summarise(
+    maps: Sequence[_LinearMap], norms: Array, kappa: Array, shares: Array, layers: int
+) -> Condition:
+    def median(chosen: Callable[[_LinearMap], bool]) -> float:
+        return float(np.median(kappa[[chosen(one) for one in maps]].sum(axis=0)))
+
+    finite = np.isfinite(kappa).all(axis=0)
+    rows = tuple(
+        MapCondition(
+            one.layer,
+            one.kind,
+            one.name,
+            float(norms[i]),
+            float(np.median(kappa[i])),
+            float(np.median(shares[i, finite])) if finite.any() else None,
+        )
+        for i, one in enumerate(maps)
+    )
+    return Condition(
+        rows=rows,
+        total=median(lambda one: True),
+        by_layer=tuple(median(lambda one, layer=i: one.layer == layer) for i in range(layers)),  # type: ignore[misc]
+        by_kind={kind: median(lambda one, kind=kind: one.kind == kind) for kind in _kinds(maps)},  # type: ignore[misc]
+        values=tuple(kappa.sum(axis=0).tolist()),
+        ties=int((~finite).sum()),
+    )
+
+
+def _kinds(maps: Sequence[_LinearMap]) -> list[str]:
+    return list(dict.fromkeys(one.kind for one in maps))
+
+
+def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
+    """The linear maps of a network; the kind of one is its name inside its block."""
+    import torch
+
+    places = {block: number for number, block in enumerate(network.blocks)}
+    found: list[_LinearMap] = []
+    stack: list[tuple[str, Any, int | None, str]] = [("", network.module, None, "")]
+    while stack:
+        name, module, layer, inside = stack.pop()
+        if isinstance(module, torch.nn.MultiheadAttention):
+            raise InputError(
+                f"{network.name}: {name} is an nn.MultiheadAttention, whose projections no hook sees, so its "
+                "kappa cannot be measured; write them as nn.Linear, or ask for margins alone"
+            )
+        if isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D":
+            found.append(_LinearMap(name, layer, inside or name, module, np.zeros(inputs)))
+        for part, child in reversed(list(module.named_children())):
+            whole = f"{name}.{part}" if name else part
+            if child in places:
+                stack.append((whole, child, places[child], ""))
+            else:
+                own = f"{inside}.{part}" if inside else part
+                stack.append((whole, child, layer, own if layer is not None else ""))
+    if not found:
+        raise InputError(f"{network.name}: has no nn.Linear or Conv1D, so no kappa; ask for margins alone")
+    return found
+
+
+def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> AbstractContextManager[None]:
+    """Add |Z|_F |G|_F of every application of every map to its `sizes` in the passes inside.
+
+    The first map has no gradient to hand on, so an output that carries none becomes the start of one.
+    """
+
+    def watch(one: _LinearMap) -> Callable[[Any, Any, Any], Any]:
+        def remember(module: Any, inputs: Any, output: Any) -> Any:
+            z = _visible_norms(inputs[0].detach(), batch)
+            result = output if output.requires_grad else output.detach().requires_grad_()
+
+            def add(gradient: Any) -> None:
+                one.norm_products[batch.places] += (z * _visible_norms(gradient, batch)).numpy()
+
+            result.register_hook(add)
+            return result
+
+        return remember
+
+    return temporary_hooks(one.module.register_forward_hook(watch(one)) for one in maps)
+
+
+def _visible_norms(tensor: Any, batch: Batch) -> Any:
+    """The Frobenius norm for each input, over its visible tokens where the tensor has tokens."""
+    count, length = batch.visible.shape
+    if tensor.ndim == 2 and len(tensor) == count * length:
+        tensor = tensor.reshape(count, length, -1)
+    if tensor.ndim > 2 and tensor.shape[1] == length:
+        visible = batch.visible.reshape(count, length, *[1] * (tensor.ndim - 2))
+        tensor = tensor.where(visible, 0.0)
+    if len(tensor) != count:
+        raise InputError(
+            f"a linear map was given {len(tensor)} rows for {count} inputs; its condition is that of maps "
+            "that are applied input by input"
+        )
+    return tensor.flatten(1).norm(dim=1)
+
+
+def _spectral_norm(module: Any) -> float:
+    """The largest singular value of its weight, from the Gram matrix of the shorter side."""
+    import torch
+
+    weight = module.weight.detach()
+    short = weight if weight.shape[0] <= weight.shape[1] else weight.T
+    return float(torch.linalg.eigvalsh(short @ short.T)[-1].clamp(min=0).sqrt())

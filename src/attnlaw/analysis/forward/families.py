@@ -1,0 +1,258 @@
+"""The table of families: how the modules of a Hugging Face model make up a chain of affine blocks.
+
+Post-norm (BERT): X -> norm(X + attention(X)) -> norm(X + feed_forward(X)).
+Pre-norm (GPT-2, LLaMA): X -> X + attention(norm(X)) -> X + feed_forward(norm(X)), one norm at the end.
+
+A gated feed-forward block (LLaMA), x -> (phi(x W_gate) * x W_in) W_out, is linear in the second factor
+once the first is frozen: D_i = diag(phi(x_i W_gate)). This choice extends arXiv 2601.17958; freezing the
+other factor and phi's slope would be as exact and give another operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.forward.blocks import (
+    Array,
+    Chain,
+    FrozenAttention,
+    FrozenBlock,
+    FrozenFeedForward,
+    FrozenNorm,
+    Residual,
+)
+from attnlaw.analysis.forward.scores import FrozenScores
+from attnlaw.core.errors import InputError
+
+# What one forward pass showed, torch tensors: for every module without children its input and its output, for
+# every attention module the mask that it was given and None.
+ModuleTensors = Mapping[Any, tuple[Any, Any]]
+# Weight of shape (in, out) and bias of an affine module.
+Affine = tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockModules:
+    """Modules of one block: its attention, one that reads what queries are made of, its output map.
+
+    `feed_forward_modules` are those of feed-forward, by the kind that an audit calls them.
+    """
+
+    attention: Any
+    query_module: Any
+    output: Any
+    feed_forward_modules: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FamilyReader:
+    """Names of the classes in `transformers`, and the functions that read the blocks and scores of a pass.
+
+    `find_modules` names the modules of a block.
+
+    `positions_after_padding`: its positions start after the padding token's. `classifier` and `causal` are
+    its classes
+    with a head, None where there is none that margins are read from; `labels` the classifier's last tensor.
+    """
+
+    config: str
+    model: str
+    read_blocks: Callable[[Any, ModuleTensors, Sequence[Array]], Iterator[FrozenBlock]]
+    read_scores: Callable[[Any, ModuleTensors], Iterator[FrozenScores]]
+    find_modules: Callable[[Any], BlockModules]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    positions_after_padding: bool = False
+    classifier: str | None = None
+    labels: str = "classifier.weight"
+    causal: str | None = None
+
+
+def _bert_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]) -> Iterator[FrozenBlock]:
+    for layer, weights in zip(model.encoder.layer, probabilities, strict=True):
+        attention, inner = layer.attention, layer.intermediate
+        yield Residual(_attention(weights, _affine(attention.self.value), _affine(attention.output.dense)))
+        yield _norm(attention.output.LayerNorm, seen)
+        yield Residual(_feed_forward(inner.dense, inner.intermediate_act_fn, layer.output.dense, seen))
+        yield _norm(layer.output.LayerNorm, seen)
+
+
+def _gpt2_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]) -> Iterator[FrozenBlock]:
+    for layer, weights in zip(model.h, probabilities, strict=True):
+        fused, bias = _affine(layer.attn.c_attn)
+        third = fused.shape[1] // 3
+        value = fused[:, 2 * third :], bias[2 * third :]
+        attention = _attention(weights, value, _affine(layer.attn.c_proj))
+        yield Residual(Chain((_norm(layer.ln_1, seen), attention)))
+        feed_forward = _feed_forward(layer.mlp.c_fc, layer.mlp.act, layer.mlp.c_proj, seen)
+        yield Residual(Chain((_norm(layer.ln_2, seen), feed_forward)))
+    yield _norm(model.ln_f, seen)
+
+
+def _llama_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]) -> Iterator[FrozenBlock]:
+    for layer, weights in zip(model.layers, probabilities, strict=True):
+        value, output = _affine(layer.self_attn.v_proj), _affine(layer.self_attn.o_proj)
+        attention = _attention(weights, _repeat_value_heads(value, output, len(weights)), output)
+        yield Residual(Chain((_norm(layer.input_layernorm, seen), attention)))
+        gate = _first_in_batch(layer.mlp.act_fn(seen[layer.mlp.gate_proj][1]))
+        feed_forward = FrozenFeedForward(*_affine(layer.mlp.up_proj), gate, *_affine(layer.mlp.down_proj))
+        yield Residual(Chain((_norm(layer.post_attention_layernorm, seen), feed_forward)))
+    yield _norm(model.norm, seen)
+
+
+def _bert_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
+    for layer in model.encoder.layer:
+        own = layer.attention.self
+        heads = own.num_attention_heads
+        yield _scores(own, own.query, _affine(own.query), _affine(own.key), (heads, heads), seen)
+
+
+def _gpt2_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
+    for layer in model.h:
+        own = layer.attn
+        fused, bias = _affine(own.c_attn)
+        width = fused.shape[1] // 3
+        query, key = ((fused[:, part], bias[part]) for part in (slice(0, width), slice(width, 2 * width)))
+        yield _scores(own, own.c_attn, query, key, (own.num_heads, own.num_heads), seen)
+
+
+def _llama_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
+    cos, sin = (part[0].numpy() for part in seen[model.rotary_emb][1])
+    for layer in model.layers:
+        own = layer.self_attn
+        query, key = _affine(own.q_proj), _affine(own.k_proj)
+        heads = query[1].size // own.head_dim, key[1].size // own.head_dim
+        yield _scores(own, own.q_proj, query, key, heads, seen, (cos, sin))
+
+
+def _bert_modules(block: Any) -> BlockModules:
+    own = block.attention.self
+    maps = {"ffn_in": block.intermediate.dense, "ffn_out": block.output.dense}
+    return BlockModules(own, own.query, block.attention.output.dense, maps)
+
+
+def _gpt2_modules(block: Any) -> BlockModules:
+    maps = {"ffn_in": block.mlp.c_fc, "ffn_out": block.mlp.c_proj}
+    return BlockModules(block.attn, block.attn.c_attn, block.attn.c_proj, maps)
+
+
+def _llama_modules(block: Any) -> BlockModules:
+    own, mlp = block.self_attn, block.mlp
+    maps = {"ffn_in": mlp.up_proj, "ffn_gate": mlp.gate_proj, "ffn_out": mlp.down_proj}
+    return BlockModules(own, own.q_proj, own.o_proj, maps)
+
+
+_ENCODER = {"add_pooling_layer": False}
+# A new family with one of these shapes is a line here; `bert` and `gpt2` stand in checkpoints of old too.
+FAMILIES: dict[str, FamilyReader] = {
+    "bert": FamilyReader(
+        *("BertConfig", "BertModel", _bert_blocks, _bert_scores, _bert_modules, _ENCODER),
+        classifier="BertForSequenceClassification",
+    ),
+    "roberta": FamilyReader(
+        *("RobertaConfig", "RobertaModel", _bert_blocks, _bert_scores, _bert_modules, _ENCODER),
+        positions_after_padding=True,
+        classifier="RobertaForSequenceClassification",
+        labels="classifier.out_proj.weight",
+    ),
+    "gpt2": FamilyReader(
+        "GPT2Config", "GPT2Model", _gpt2_blocks, _gpt2_scores, _gpt2_modules, causal="GPT2LMHeadModel"
+    ),
+    "llama": FamilyReader(
+        "LlamaConfig", "LlamaModel", _llama_blocks, _llama_scores, _llama_modules, causal="LlamaForCausalLM"
+    ),
+    "mistral": FamilyReader(
+        "MistralConfig",
+        "MistralModel",
+        _llama_blocks,
+        _llama_scores,
+        _llama_modules,
+        causal="MistralForCausalLM",
+    ),
+    "qwen2": FamilyReader(
+        "Qwen2Config", "Qwen2Model", _llama_blocks, _llama_scores, _llama_modules, causal="Qwen2ForCausalLM"
+    ),
+}
+
+
+def _first_in_batch(tensor: Any) -> Array:
+    """A tensor of a batch of one as float64, the batch dropped."""
+    array: Array = tensor.detach().numpy()[0]
+    return array
+
+
+def _affine(module: Any) -> Affine:
+    """Weight (in, out) and bias of a Linear (stored out x in) or a Conv1D (stored in x out)."""
+    weight = module.weight.detach().numpy()
+    weight = weight if type(module).__name__ == "Conv1D" else weight.T
+    bias = np.zeros(weight.shape[1]) if module.bias is None else module.bias.detach().numpy()
+    return weight, bias
+
+
+def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
+    """Values with each key/value head repeated for all the query heads that read it."""
+    head_size = output[0].shape[0] // heads
+    groups = value[1].size // head_size
+
+    def repeat(columns: Array) -> Array:
+        by_head = columns.reshape(*columns.shape[:-1], groups, head_size)
+        return np.repeat(by_head, heads // groups, axis=-2).reshape(*columns.shape[:-1], -1)
+
+    return repeat(value[0]), repeat(value[1])
+
+
+def _attention(probabilities: Array, value: Affine, output: Affine) -> FrozenAttention:
+    return FrozenAttention(probabilities, *value, *output)
+
+
+def _scores(
+    module: Any,
+    reads: Any,
+    query: Affine,
+    key: Affine,
+    heads: tuple[int, int],
+    seen: ModuleTensors,
+    rotary: tuple[Array, Array] | None = None,
+) -> FrozenScores:
+    """The scores of an attention module; `reads` is one of its modules that its inputs go into."""
+    inputs = _first_in_batch(seen[reads][0])
+    mask = seen[module][0]
+    shape = len(inputs), len(inputs)
+    # A masked score has the least number of its type added.
+    allowed = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask[0, 0].numpy() == 0, shape)
+    return FrozenScores(inputs, *query, *key, *heads, float(module.scaling), allowed, rotary)
+
+
+def _norm(module: Any, seen: ModuleTensors) -> FrozenNorm:
+    """A LayerNorm or an RMSNorm at the scales of its measured input."""
+    x = _first_in_batch(seen[module][0])
+    centred = type(module).__name__ == "LayerNorm"
+    variance = x.var(axis=-1) if centred else (x**2).mean(axis=-1)
+    gain = module.weight.detach().numpy()
+    shift = module.bias.detach().numpy() if centred else np.zeros_like(gain)
+    return FrozenNorm(gain, shift, 1 / np.sqrt(variance + module.eps), centred)
+
+
+def _feed_forward(inner: Any, activation: Any, outer: Any, seen: ModuleTensors) -> FrozenFeedForward:
+    slopes = _first_in_batch(_slopes(activation, seen[inner][1]))
+    return FrozenFeedForward(*_affine(inner), slopes, *_affine(outer))
+
+
+def _slopes(activation: Any, z: Any) -> Any:
+    """phi(z)/z, with phi'(0) at z = 0; phi(0) = 0 is needed, or no slope could give phi there."""
+    import torch
+
+    zero = torch.zeros((), dtype=z.dtype, requires_grad=True)
+    at_zero = activation(zero)
+    if at_zero.item() != 0:
+        raise InputError(
+            f"the activation {type(activation).__name__} is {at_zero.item():.4g} at 0, expected 0: it is no "
+            "input-dependent multiple of its input; the lens reads GELU, ReLU, SiLU, tanh and their like"
+        )
+    (at_origin,) = torch.autograd.grad(at_zero, zero)
+    # Divide by 1 where z is 0, so that neither branch of `where` is undefined.
+    safe = torch.where(z == 0, 1.0, z)
+    return torch.where(z == 0, at_origin, activation(z) / safe)

@@ -1,0 +1,148 @@
+"""What is worth a sentence about heads on one input.
+
+A rule is a record of the table RULES: when it holds, what it says, and by what its heads are ranked. All are
+descriptions of this input. None says that a head is good or bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from attnlaw.analysis.forward.heads import Head
+
+MIN_ROW_SHARE = 0.75  # of rows whose largest weight sits at one place
+MIN_COLUMN_SHARE = 0.5  # of all weight in one column
+MAX_SHARE_OF_NULL, MAX_SHARE_OF_RANDOM = (
+    0.1,
+    0.5,
+)  # of the Gaussian null's participation number, and of that of random weights
+
+MIN_ALIGNMENT = 5.0  # times the spread of logits that isotropic tokens would have
+
+
+@dataclass(frozen=True)
+class HeadRule:
+    """`holds` for a head, `describe` so with the labels of tokens; the largest `size` is told first."""
+
+    name: str
+    meaning: str
+    holds: Callable[[Head], bool]
+    size: Callable[[Head], float]
+    describe: Callable[[Head, Sequence[str]], str]
+
+
+@dataclass(frozen=True)
+class HeadFinding:
+    """A rule that holds for a head, in one sentence; `meaning` is when the rule holds."""
+
+    rule: str
+    layer: int
+    head: int
+    size: float
+    sentence: str
+    meaning: str
+
+
+def _column_sentence(head: Head, labels: Sequence[str]) -> str:
+    where = f"{labels[head.top_column]} at {head.top_column}"
+    return (
+        f"attends one column in {head.top_column_rows:.0%} of rows: {where}, "
+        f"{head.largest_column_mean:.0%} of all weight"
+    )
+
+
+def _offset_sentence(head: Head, labels: Sequence[str]) -> str:
+    steps = abs(head.top_offset)
+    way = "before" if head.top_offset < 0 else "after"
+    where = f"{steps} token{'s' if steps > 1 else ''} {way}" if steps else "the token itself"
+    return f"looks at {where} in {head.top_offset_rows:.0%} of rows"
+
+
+def _few_directions_sentence(head: Head, labels: Sequence[str]) -> str:
+    found = head.participation
+    assert found is not None
+    return (
+        f"has {found.value:.1f} directions, where random heads as sharp have {found.null.value:.0f} "
+        f"and random weights on these tokens {found.random.value:.0f}"
+    )
+
+
+def _sharp_sentence(head: Head, labels: Sequence[str]) -> str:
+    return (
+        f"is sharp: beta {head.beta:.1f} is above beta_c {head.beta_c:.1f}, "
+        f"a row attends {head.perplexity:.1f} tokens"
+    )
+
+
+def _aligned_sentence(head: Head, labels: Sequence[str]) -> str:
+    return (
+        f"has tokens that line up with it: its logits spread {head.spread_over_typical or 0:.1f} times "
+        "as far as those of isotropic tokens"
+    )
+
+
+def _has_few_directions(head: Head) -> bool:
+    found = head.participation
+    return (
+        found is not None
+        and found.value < MAX_SHARE_OF_NULL * found.null.value
+        and found.value < MAX_SHARE_OF_RANDOM * found.random.value
+    )
+
+
+RULES = (
+    HeadRule(
+        "one-column",
+        f"one column has the largest weight of {MIN_ROW_SHARE:.0%} of rows or more, "
+        f"and {MIN_COLUMN_SHARE:.0%} of all weight",
+        lambda head: (
+            head.top_column_rows >= MIN_ROW_SHARE
+            and head.sink == head.top_column
+            and head.largest_column_mean >= MIN_COLUMN_SHARE
+        ),
+        lambda head: head.top_column_rows,
+        _column_sentence,
+    ),
+    HeadRule(
+        "one-offset",
+        f"the largest weight of {MIN_ROW_SHARE:.0%} of rows or more is at one distance "
+        "from the row's own token",
+        lambda head: head.top_offset_rows >= MIN_ROW_SHARE,
+        lambda head: head.top_offset_rows,
+        _offset_sentence,
+    ),
+    HeadRule(
+        "few-directions",
+        f"the participation number is below {MAX_SHARE_OF_NULL:.0%} of the Gaussian null's "
+        f"and {MAX_SHARE_OF_RANDOM:.0%} of that of random weights on the same tokens",
+        _has_few_directions,
+        lambda head: head.participation.null.value / head.participation.value if head.participation else 0.0,
+        _few_directions_sentence,
+    ),
+    HeadRule(
+        "sharp",
+        "beta is above beta_c, where Gaussian logits attend a few tokens however many there are",
+        lambda head: head.beta > head.beta_c,
+        lambda head: head.beta / head.beta_c,
+        _sharp_sentence,
+    ),
+    HeadRule(
+        "aligned",
+        f"beta is {MIN_ALIGNMENT:g} times or more what isotropic tokens would give, by its weights",
+        lambda head: (head.spread_over_typical or 0) >= MIN_ALIGNMENT,
+        lambda head: head.spread_over_typical or 0,
+        _aligned_sentence,
+    ),
+)
+
+
+def head_findings(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadFinding, ...]:
+    """Every rule that holds for a head, rule by rule, the clearest heads first."""
+    found = []
+    for rule in RULES:
+        held = sorted((head for head in heads if rule.holds(head)), key=rule.size, reverse=True)
+        for one in held:
+            sentence = f"head {one.layer}.{one.head} {rule.describe(one, labels)}"
+            found.append(HeadFinding(rule.name, one.layer, one.head, rule.size(one), sentence, rule.meaning))
+    return tuple(found)

@@ -1,0 +1,217 @@
+"""One call: a model and an input to the exact affine map of the pass, its heads, and what they show."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median_high
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.forward.blocks import Array, attentions
+from attnlaw.analysis.forward.entrywise import HeadErrors, measure_head_errors
+from attnlaw.analysis.forward.findings import HeadFinding, head_findings
+from attnlaw.analysis.forward.heads import Head, measure_heads
+from attnlaw.analysis.forward.load import load_base_model
+from attnlaw.analysis.forward.operator import Operator, TopSingularValues, top_singular_values
+from attnlaw.analysis.forward.token_maps import TokenMap, rollout, token_map
+from attnlaw.analysis.forward.trace import Trace, max_input_tokens, trace_forward
+from attnlaw.checkpoints.inputs import RawInput, check_ids, read_input
+from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.tokenizer import open_tokenizer
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.result import DisplayMixin
+from attnlaw.theory.bounds.logits import Logits, logit_bounds
+
+TOLERANCE = 1e-10
+SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models to float32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lens(DisplayMixin, verb="lens"):
+    """The operator of one forward pass: `vec F(X) = T(X) vec X + c(X)`, exact at this X and nowhere else.
+
+    `reconstruction_error` is |T vec X + c - vec F(X)| / |F(X)|, F from the network itself;
+    `offset_share` is |c| / |F(X)|, what the biases give, and may exceed 1 where T X and c cancel.
+    `score_error` is the largest difference between the network's attention and that of the scores that
+    `heads` are measured on. `spectrum` and `token_map`, `heads`, or `entrywise` are None where they were not
+    asked for.
+    """
+
+    model: str
+    family: str
+    ids: tuple[int, ...]
+    labels: tuple[str, ...]
+    layers: int
+    operator: Operator
+    reconstruction_error: float
+    offset_share: float
+    rollout: Array
+    score_error: float
+    spectrum: TopSingularValues | None = None
+    token_map: TokenMap | None = None
+    heads: tuple[Head, ...] | None = None
+    entrywise: tuple[HeadErrors, ...] | None = None
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
+
+    @property
+    def hidden_size(self) -> int:
+        return self.operator.width
+
+    @property
+    def singular_values(self) -> list[float] | None:
+        """The largest ones of T, descending; None where Lanczos did not converge."""
+        if self.spectrum is None or self.spectrum.values is None:
+            return None
+        return list(self.spectrum.values)
+
+    @property
+    def singular_values_residual(self) -> float | None:
+        return None if self.spectrum is None else self.spectrum.residual
+
+    @property
+    def probes(self) -> int | None:
+        """Random probes per token behind the norms of the map; None where these are exact."""
+        return None if self.token_map is None else self.token_map.probes
+
+    @property
+    def head_count(self) -> int | None:
+        return self._count_heads(lambda head: True)
+
+    @property
+    def median_beta(self) -> float | None:
+        return float(np.median([head.beta for head in self.heads])) if self.heads else None
+
+    @property
+    def heads_below_beta_2(self) -> int | None:
+        return self._count_heads(lambda head: head.beta < head.beta_2)
+
+    @property
+    def heads_above_beta_c(self) -> int | None:
+        return self._count_heads(lambda head: head.beta > head.beta_c)
+
+    @property
+    def median_rank_within(self) -> int | None:
+        """The rank that keeps every weight within 0.01 in half of the heads."""
+        return median_high(one.rank_within for one in self.entrywise) if self.entrywise else None
+
+    @property
+    def largest_rank_within(self) -> int | None:
+        return max(one.rank_within for one in self.entrywise) if self.entrywise else None
+
+    @property
+    def findings(self) -> tuple[HeadFinding, ...]:
+        """A sentence for every rule that holds for a head."""
+        return head_findings(self.heads or (), self.labels)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether T and c, and the scores, rebuild what the network computes; singular values were found."""
+        if self.reconstruction_error > TOLERANCE or self.score_error > SCORE_TOLERANCE:
+            return Outcome.INEXACT
+        lost = self.spectrum is not None and self.spectrum.remark is not None
+        return Outcome.NOT_CONVERGED if lost else Outcome.DONE
+
+    @property
+    def remark(self) -> str | None:
+        if self.reconstruction_error > TOLERANCE:
+            return (
+                f"reconstruction error {self.reconstruction_error:.1e} is above {TOLERANCE:.0e}: do not read "
+                "the map; the model computes something that its blocks do not show"
+            )
+        if self.score_error > SCORE_TOLERANCE:
+            return (
+                f"attention rebuilt from scores misses the network's by {self.score_error:.1e}: do not read "
+                "the heads; the model scores by something that its queries and keys do not show"
+            )
+        return None if self.spectrum is None else self.spectrum.remark
+
+    def _count_heads(self, holds: Callable[[Head], bool]) -> int | None:
+        return None if self.heads is None else sum(map(holds, self.heads))
+
+    def token_map_rows(self) -> list[dict[str, Any]]:
+        """One row per pair of tokens: positions, ids, labels, norm with error, share of the row, rollout."""
+        if self.token_map is None:
+            return []
+        shares = self.token_map.shares
+        return [
+            {
+                "output": i,
+                "output_id": self.ids[i],
+                "output_token": self.labels[i],
+                "input": j,
+                "input_id": self.ids[j],
+                "input_token": self.labels[j],
+                "norm": Estimate(float(self.token_map.norms[i, j]), float(self.token_map.errors[i, j])),
+                "share": float(shares[i, j]),
+                "rollout": float(self.rollout[i, j]),
+            }
+            for i in range(self.tokens)
+            for j in range(self.tokens)
+        ]
+
+
+def linearise(
+    source: str | os.PathLike[str],
+    given: RawInput | Sequence[int],
+    top: int = 8,
+    seed: int = 0,
+    progress: Progress = no_progress,
+    only: str | None = None,
+    entrywise: Sequence[int] | None = None,
+) -> Lens:
+    """The exact input-dependent affine map of a model's forward pass (arXiv 2601.17958), and its heads.
+
+    `source` is the local directory of a Hugging Face encoder or decoder (BERT, RoBERTa, GPT-2, LLaMA,
+    Mistral, Qwen 2), run in float64; `given` its input, or token ids. `top` singular values come by Lanczos;
+    `seed` draws the probes of the token map where it is estimated, and the nulls of heads. T is not the
+    Jacobian: it carries no derivative of the attention probabilities, norms and slopes, which are frozen.
+    `only` "heads" goes without singular values and token map, "operator" without heads, "entrywise" without
+    both. `entrywise` are ranks at which the attention of every head is cut off.
+    """
+    asked = given if isinstance(given, RawInput) else RawInput("ids", ids=check_ids(given))
+    kind, model = load_base_model(source)
+    tokenizer = open_tokenizer(source, model.config.vocab_size)
+    read = read_input(asked, tokenizer, max_input_tokens(kind, model.config))
+    passed = trace_forward(kind, model, read.ids)
+    operator = passed.operator
+    found = tuple(attentions(passed.chain))
+    return Lens(
+        model=str(source),
+        family=kind,
+        ids=read.ids,
+        labels=read.labels,
+        layers=len(found),
+        operator=operator,
+        reconstruction_error=passed.reconstruction_error,
+        offset_share=float(np.linalg.norm(operator.offset) / np.linalg.norm(passed.output)),
+        rollout=rollout(found),
+        score_error=_score_error(passed),
+        spectrum=top_singular_values(operator, top) if only in (None, "operator") else None,
+        token_map=token_map(operator, seed, progress) if only in (None, "operator") else None,
+        heads=measure_heads(passed.scores, _logit_bounds_by_head(source), seed, progress)
+        if only in (None, "heads")
+        else None,
+        entrywise=None if entrywise is None else measure_head_errors(found, entrywise, progress),
+    )
+
+
+def _logit_bounds_by_head(source: str | os.PathLike[str]) -> dict[tuple[int, int], Logits]:
+    """What the weights tell of the logits of self-attention, by layer and head."""
+    found = logit_bounds(open_model(source)).items()
+    return {(place.layer or 0, place.head or 0): one for place, one in found if place.kind == "qk"}
+
+
+def _score_error(passed: Trace) -> float:
+    """The largest difference of a probability between the network's attention and that of its scores."""
+    return max(
+        float(np.abs(scores.attention(scores.logits(head)) - block.probabilities[head]).max())
+        for scores, block in zip(passed.scores, attentions(passed.chain), strict=True)
+        for head in range(scores.heads)
+    )

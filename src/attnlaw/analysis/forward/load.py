@@ -1,0 +1,253 @@
+"""A Hugging Face model from a local directory, in float64: nothing is downloaded, no code in it is run.
+
+The config is read here and handed to a class of `transformers` that is named in the table of families;
+the weights come through attnlaw's own readers (safetensors, or pickles with `weights_only=True`).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.forward.families import FAMILIES, FamilyReader
+from attnlaw.checkpoints.config import read_config
+from attnlaw.checkpoints.directories import single_model_path
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.tensors import require_finite, require_real
+from attnlaw.core.errors import InputError, as_input_error, require_extra
+from attnlaw.core.files import require_valid_path
+
+# Keys that the code of these models reads, though they are no parameters of every config's class.
+EXTRA_CONFIG_KEYS = (
+    "head_dim",
+    "is_causal",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+    "rope_scaling",
+    "rope_theta",
+)
+# A parameter that changes numbers behind our back: attention in float32.
+IGNORED_CONFIG_KEY = "reorder_and_upcast_attn"
+
+
+def load_base_model(path: str | os.PathLike[str]) -> tuple[str, Any]:
+    """The model type and the model (`BertModel`, `GPT2Model`, ...) in float64, for evaluation."""
+    return _load(path, lambda reader, named, checkpoint: (reader, {}))
+
+
+def load_classifier(path: str | os.PathLike[str]) -> tuple[str, Any]:
+    """The model type and the model with its head (a classifier's, or a causal language model's)."""
+    return _load(path, _choose_head)
+
+
+# From a reader, the classes that config.json names and the checkpoint: what is built, what its config adds.
+ChooseModel = Callable[[FamilyReader, list[str], Model], tuple[FamilyReader, dict[str, Any]]]
+
+
+def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
+    transformers = import_transformers()
+    folder = single_model_path(require_valid_path(Path(path)))
+    if not (folder / "config.json").is_file():
+        there = "a file, not a directory" if folder.exists() else "no such directory"
+        found = "holds no config.json" if folder.is_dir() else there
+        raise InputError(
+            f"{folder}: {found}; give the local directory of a Hugging Face model, "
+            "with config.json and weights"
+        )
+    values = dict(read_config(folder / "config.json").values)
+    checkpoint = open_model(folder)
+    kind = str(values.pop("model_type", None) or checkpoint.family)
+    if kind not in FAMILIES:
+        raise InputError(
+            f"{folder}: the lens does not know models of type {kind!r}; known: {', '.join(FAMILIES)}"
+        )
+    if values.get("per_layer_config"):
+        raise InputError(
+            f"{folder / 'config.json'}: its layers have configs of their own (per_layer_config), which the "
+            "lens does not read; give a model whose layers are alike"
+        )
+    reader, added = choose(FAMILIES[kind], list(values.get("architectures") or []), checkpoint)
+    build = _builder(transformers, reader, values, added, len(checkpoint.layers), folder)
+    _require_matching_shapes(build("meta"), checkpoint)  # shapes alone: a wrong size must not fill the memory
+    model = build("cpu")
+    _copy_weights(model, checkpoint)
+    return kind, model.eval()
+
+
+def import_transformers() -> Any:
+    with require_extra("the lens", "lens"):
+        import torch  # noqa: F401
+        import transformers
+    return transformers
+
+
+def _import_classes(transformers: Any, reader: FamilyReader) -> tuple[Any, Any]:
+    """The config's and the model's class; transformers imports their modules only now."""
+    try:
+        return getattr(transformers, reader.config), getattr(transformers, reader.model)
+    except (ImportError, AttributeError) as error:
+        reason = str(error.__cause__ or error).strip().splitlines()[0]
+        raise InputError(
+            f"transformers {transformers.__version__} cannot import {reader.model} ({reason}); "
+            "repair or uninstall the package that this names"
+        ) from error
+
+
+def _builder(
+    transformers: Any,
+    reader: FamilyReader,
+    values: dict[str, Any],
+    added: dict[str, Any],
+    layers: int,
+    folder: Path,
+) -> Callable[[str], Any]:
+    """A function from a device to the model there, with fresh weights, in float64 throughout."""
+    import torch
+
+    make_config, make_model = _import_classes(transformers, reader)
+    known = _config_keys(transformers, make_config)
+    sizes = {key: value for key, value in values.items() if key in known} | added
+
+    def build(device: str) -> Any:
+        source = f"{folder / 'config.json'}: no {reader.model} can be built from it"
+        # A library's errors are of any kind: its checks of a config have their own classes.
+        with (
+            as_input_error(source, "restore the model's config.json", Exception, last_line=True),
+            _silence_transformers(transformers),
+            torch.device(device),
+        ):
+            config = make_config(**sizes, attn_implementation="eager")
+            if config._attn_implementation != "eager":  # others are code from elsewhere, or hide the maps
+                raise ValueError(f"attention is {config._attn_implementation}, expected eager")
+            # Under another name than the checkpoint's reader knows it by, it could be any number.
+            if config.num_hidden_layers != layers:
+                raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
+            model = make_model(config, **reader.options).double()
+        normalise_in_float64(model)
+        return model
+
+    return build
+
+
+def _config_keys(transformers: Any, make_config: Any) -> set[str]:
+    """The keys that describe this family's network, by any name its class knows them under.
+
+    All others could choose code, rename attributes, or make tables of names; those that every class has
+    (dtype, labels, ...) describe no network.
+    """
+    own = set(signature(make_config.__init__).parameters)
+    common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
+    return (own - common - {IGNORED_CONFIG_KEY}) | set(make_config.attribute_map) | set(EXTRA_CONFIG_KEYS)
+
+
+@contextmanager
+def _silence_transformers(transformers: Any) -> Iterator[None]:
+    """Without lines of transformers' own: what is wrong with a config is told in one."""
+    logger = transformers.logging
+    level = logger.get_verbosity()
+    logger.set_verbosity(logger.CRITICAL)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logger.set_verbosity(level)
+
+
+def normalise_in_float64(model: Any) -> None:
+    """Put torch's RMSNorm in the place of those that transformers computes in float32 at any precision."""
+    import torch
+
+    for parent in list(model.modules()):
+        for name, module in list(parent.named_children()):
+            if type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
+                exact = torch.nn.RMSNorm(module.weight.numel(), eps=module.variance_epsilon, device="meta")
+                exact.weight = torch.nn.Parameter(module.weight.detach().double())
+                setattr(parent, name, exact)
+
+
+def _choose_head(
+    reader: FamilyReader, named: list[str], checkpoint: Model
+) -> tuple[FamilyReader, dict[str, Any]]:
+    """The class with a head that config.json names; without one, that whose tensors the checkpoint has.
+
+    The rows of a classifier decide how many labels there are; a head that is not stored is the embedding.
+    """
+    shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
+    if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
+        _require_tensor(reader.labels, shapes, source)
+        own = replace(reader, model=str(reader.classifier), options={})
+        return own, {"num_labels": shapes[reader.labels][0]}
+    if reader.causal in named or (not named and reader.causal and "lm_head.weight" in shapes):
+        tied = "lm_head.weight" not in shapes
+        return replace(reader, model=str(reader.causal), options={}), {"tie_word_embeddings": tied}
+    known = " or ".join(filter(None, (reader.classifier, reader.causal)))
+    raise InputError(
+        f"{source}: is a {named[0] if named else 'model without a head'}, and margins are read from {known}; "
+        "give the checkpoint that was saved with its head"
+    )
+
+
+def _require_tensor(name: str | None, names: Container[str], source: str) -> None:
+    if name not in names:
+        raise InputError(f"{source}: tensor {name} is missing; use a complete checkpoint")
+
+
+def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
+    """From the names of the model's tensors to those in the checkpoint; either may carry a prefix."""
+    prefix, wanted = model.base_model_prefix + ".", _required_tensors(model)
+    return {
+        next((one for one in (name, prefix + name) if one in wanted), name.removeprefix(prefix)): name
+        for name in checkpoint.tensors.shapes
+    }
+
+
+def _required_tensors(model: Any) -> dict[str, Any]:
+    """The tensors that a model needs, by name; a head that is the embedding is not one of its own."""
+    tied = getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings
+    return {name: one for name, one in model.state_dict().items() if not (tied and name == "lm_head.weight")}
+
+
+def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
+    """Every weight of the model and of the checkpoint must have its counterpart, of the same shape."""
+    source, stored, wanted = (
+        checkpoint.tensors.source,
+        _stored_names(model, checkpoint),
+        _required_tensors(model),
+    )
+    for name in stored:
+        part = name.split(".")[0]
+        if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):
+            raise InputError(
+                f"{source}: tensor {stored[name]} has no place in the model that config.json describes; "
+                "the two do not belong together"
+            )
+    for name, target in wanted.items():
+        _require_tensor(name, stored, source)
+        shape = checkpoint.tensors.shapes[stored[name]]
+        if shape != tuple(target.shape):
+            raise InputError(
+                f"{source}: tensor {stored[name]} has shape {shape}, expected {tuple(target.shape)} "
+                "from config.json; the two do not belong together"
+            )
+
+
+def _copy_weights(model: Any, checkpoint: Model) -> None:
+    """Copy the checkpoint's tensors into the model; NaN and infinity are refused by the tensor's name."""
+    import torch
+
+    source, stored = checkpoint.tensors.source, _stored_names(model, checkpoint)
+    for name, target in _required_tensors(model).items():
+        array = require_real(checkpoint.tensors.read(stored[name]), source, stored[name]).astype(np.float64)
+        require_finite(array, source, stored[name], "use an earlier checkpoint")
+        target.copy_(torch.from_numpy(array))
+    if getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings:
+        model.lm_head.weight = model.get_input_embeddings().weight

@@ -1,0 +1,343 @@
+"""The relative margin D of inputs, without labels: what ranks trained models of one task best.
+
+| symbol | here |
+|---|---|
+| z, y | logits, and the class that the model itself predicts |
+| m | `margin`: z_y - max_{k != y} z_k (hard), or - logsumexp (smooth) |
+| g | `gradient`: \\|dm/dh0\\|_F over the visible tokens, h0 what block 0 reads |
+| s | `spread`: pooled standard deviation of a token at its position |
+| D | `distance`: m / (g s sqrt(T)), T visible tokens |
+
+D is the distance to the boundary over the spread of tokens to first order only: exact for a linear readout,
+far too large where the head saturates. It ranks models of one task, trained to a similar loss, on the same
+inputs, and is no error rate. For causal language models it is an extension of which nothing is established.
+
+One backward pass serves a batch: rows do not interact, so the gradient of the sum of m holds that of each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, floor, sqrt
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.forward.classifier import (
+    Batch,
+    Classifier,
+    ModelInputs,
+    as_inputs,
+    batches,
+    open_classifier,
+)
+from attnlaw.analysis.forward.spread import HiddenSpread
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate, Range
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.settings import check_value
+from attnlaw.numerics.draws import mean_of
+
+MIN_INPUTS = 12  # inputs: fewer rank nothing
+RECOMMENDED_INPUTS = 32  # inputs: fewer rank worse
+CAUSAL_REMARK = "a causal language model: an extension, and nothing is established there"
+
+
+@dataclass(frozen=True)
+class Margin:
+    """One input: `position` is None for a classifier, `distance` where margin and gradient are both 0."""
+
+    input: int
+    tokens: int
+    position: int | None
+    predicted: int
+    margin: float
+    gradient: float
+    distance: float | None
+    confidence: float
+
+    @property
+    def status(self) -> str:
+        """ok; tie: two classes have the largest logit; flat: nothing moves the margin."""
+        if self.gradient == 0:
+            return "flat"
+        return "tie" if self.margin == 0 else "ok"
+
+
+@dataclass(frozen=True)
+class Margins:
+    """D over inputs. `mean_log` is None where a smooth margin is negative: it has no logarithm.
+
+    Inputs with m = 0 (`ties`) or g = 0 (`flat`) stand in no mean; the median ranks them, but for 0/0.
+    """
+
+    model: str
+    rows: tuple[Margin, ...]
+    mean_log: Estimate | None
+    median: Range
+    mean: float | None
+    spread: float
+    causal: bool
+    classes: int
+    inputs_sha256: str
+    repeated: int = 0
+    unknown: int = 0
+
+    @property
+    def inputs(self) -> int:
+        return len(self.rows)
+
+    @property
+    def geometric_mean(self) -> Estimate | None:
+        """exp of the mean log D, the headline; its error is that of the logarithm times the value."""
+        if self.mean_log is None:
+            return None
+        value = exp(self.mean_log.value)
+        return Estimate(value, value * (self.mean_log.error or 0.0))
+
+    @property
+    def ties(self) -> int:
+        return sum(row.margin == 0 for row in self.rows)
+
+    @property
+    def flat(self) -> int:
+        return sum(row.gradient == 0 for row in self.rows)
+
+    @property
+    def confidence(self) -> float:
+        """Mean of the largest probability."""
+        return float(np.mean([row.confidence for row in self.rows]))
+
+    @property
+    def remark(self) -> str | None:
+        """What a reader should know before using the numbers; None where that is nothing."""
+        counted = {
+            f"{self.ties} ties (margin 0)": self.ties,
+            f"{self.flat} flat (gradient 0)": self.flat,
+            f"{self.repeated} repeated inputs": self.repeated,
+            f"{self.unknown} unknown tokens": self.unknown,
+            f"{self.inputs} inputs, and {RECOMMENDED_INPUTS} or more rank better": self.inputs
+            < RECOMMENDED_INPUTS,
+            CAUSAL_REMARK: self.causal,
+            "a negative smooth margin has no logarithm": self.mean_log is None,
+        }
+        return "; ".join(words for words, count in counted.items() if count) or None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of log D of one model minus log D of another over the inputs that both have, with its error."""
+
+    log_ratio: Estimate
+    inputs: int
+
+    @property
+    def sentence(self) -> str:
+        """What the pair says, in words."""
+        value, error = self.log_ratio.value, self.log_ratio.error or 0.0
+        if abs(value) < 2 * error or value == 0:
+            return "these inputs do not tell the two apart"
+        word = "larger" if value > 0 else "smaller"
+        return f"D is {exp(abs(value)):.3g} times {word} than the other's, by {abs(value) / error:.1f} errors"
+
+
+def measure_margins(
+    model: str | os.PathLike[str] | Any,
+    inputs: Any,
+    margin: str = "hard",
+    at: int = 0,
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    blocks: Sequence[Any] | None = None,
+    progress: Progress = no_progress,
+) -> Margins:
+    """D of every input with the model's own predictions: no label is used.
+
+    `model` is a directory (BERT and RoBERTa with a classifier, GPT-2 and LLaMA-like language models) or a
+    torch module; `inputs` lists of ids, or a tensor (`attnlaw.analysis.forward.classifier`). `at` takes what
+    that block
+    reads for h0; `positions` and `seed` choose the token of a causal model. At least 12 inputs, held out from
+    training.
+
+    >>> import torch
+    >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))
+    >>> found = measure_margins(head, torch.randn(40, 1, 2, generator=torch.manual_seed(0)))
+    >>> found.inputs, found.ties, found.remark
+    (40, 0, None)
+    """
+    given = as_inputs(inputs)
+    _require_enough(given)
+    return network_margins(
+        open_classifier(model, given, blocks), given, margin, at, positions, seed, progress
+    )
+
+
+def network_margins(
+    network: Classifier,
+    inputs: ModelInputs,
+    margin: str,
+    at: int,
+    positions: str | Sequence[int],
+    seed: int,
+    progress: Progress,
+) -> Margins:
+    """`measure_margins` of an opened network."""
+    _require_enough(inputs)
+    found = relative_margins(network, inputs, margin, at, positions, seed, progress)
+    usable = sum(row.status == "ok" for row in found.rows)
+    if usable < MIN_INPUTS:
+        raise InputError(
+            f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0, and {usable} "
+            f"are left of the {MIN_INPUTS} that are needed; give other inputs"
+        )
+    return found
+
+
+def _require_enough(inputs: ModelInputs) -> None:
+    if len(inputs) < MIN_INPUTS:
+        raise InputError(
+            f"inputs: found {len(inputs)}, and margins need at least {MIN_INPUTS}; give more, 200 if you can"
+        )
+
+
+def relative_margins(
+    network: Classifier,
+    inputs: ModelInputs,
+    margin: str = "hard",
+    at: int = 0,
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Margins:
+    """D of inputs of an opened network, however few they are."""
+    check_value("margin", margin, str, choices=MARGINS)
+    check_value("at", at, int, minimum=0, maximum=max(0, len(network.blocks) - 1))
+    spread, rows, done = HiddenSpread(), [], 0
+    for batch in batches(inputs, network, positions, seed):
+        rows += _measure_batch(network, batch, margin, at, spread)
+        done += len(batch.places)
+        progress(done, len(inputs))
+    s = spread.value()
+    rows.sort(key=lambda row: row["input"])
+    found = tuple(Margin(**row, distance=_distance(row, s)) for row in rows)
+    return Margins(
+        model=network.name,
+        rows=found,
+        mean_log=_mean_log(found),
+        median=median_with_interval([row.distance for row in found if row.distance is not None]),
+        mean=_mean([row.distance for row in found if row.status == "ok"]),
+        spread=s,
+        causal=network.causal,
+        classes=network.classes,
+        inputs_sha256=inputs.sha256,
+        repeated=inputs.duplicate_count,
+    )
+
+
+def compare_margins(a: Margins, b: Margins) -> Difference:
+    """The mean of log D of `a` minus that of `b`, input by input, with its standard error.
+
+    Each model has its own spread s, whose error is left out.
+    """
+    if a.inputs_sha256 != b.inputs_sha256 or [r.position for r in a.rows] != [r.position for r in b.rows]:
+        raise InputError("the two were measured on different inputs or positions; measure both on the same")
+    if a.classes != b.classes:
+        raise InputError(f"one has {a.classes} classes, the other {b.classes}; compare models of one task")
+    first, second = _log_distances(a.rows), _log_distances(b.rows)
+    pairs = [first[key] - second[key] for key in first if key in second]
+    if len(pairs) < MIN_INPUTS:
+        raise InputError(
+            f"{len(pairs)} inputs have D in both, and {MIN_INPUTS} are needed; give other inputs"
+        )
+    return Difference(mean_of(pairs), len(pairs))
+
+
+def hard_margin(logits: Any) -> Any:
+    """z_y - max over k != y of z_k; of ties the first counts."""
+    top, predicted = logits.max(dim=1)
+    return top - _without_predicted(logits, predicted).max(dim=1).values
+
+
+def smooth_margin(logits: Any) -> Any:
+    """z_y - log sum over k != y of exp z_k, which may be negative."""
+    top, predicted = logits.max(dim=1)
+    return top - _without_predicted(logits, predicted).logsumexp(dim=1)
+
+
+MARGINS = {"hard": hard_margin, "smooth": smooth_margin}
+
+
+def median_with_interval(values: Sequence[float]) -> Range:
+    """The median with the values at the ranks floor(n/2 - sqrt n) and, from above, the same; each may be inf.
+
+    >>> median_with_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 8.0, 7.0])
+    Range(value=4.5, low=1.0, high=8.0)
+    """
+    ranked, n = sorted(values), len(values)
+    if n == 0:
+        return Range(None, None, None)
+    lower, upper = ranked[(n - 1) // 2], ranked[n // 2]
+    middle = lower if lower == upper else (lower + upper) / 2
+    a = floor(n / 2 - sqrt(n))
+    return Range(middle, ranked[a - 1], ranked[n - a]) if a >= 1 else Range(middle, None, None)
+
+
+def _measure_batch(
+    network: Classifier, batch: Batch, margin: str, at: int, spread: HiddenSpread
+) -> list[dict[str, Any]]:
+    """One forward and one backward pass; `spread` is told what the block reads."""
+    import torch
+
+    leaves = []
+
+    def enter(number: int, states: Any) -> Any:
+        if number != at:
+            return states
+        leaves.append(states.detach().requires_grad_())
+        return leaves[0]
+
+    logits = network.logits(batch, enter)
+    m = MARGINS[margin](logits)
+    (gradient,) = torch.autograd.grad(m.sum(), leaves[0])
+    if gradient[~batch.visible].any():
+        raise InputError(
+            f"{network.name}: tokens that it should not see move its margins (padding, or later tokens); "
+            "give a model that follows attention_mask, or inputs of one length"
+        )
+    spread.add(leaves[0].detach(), batch.mask)
+    g = gradient.flatten(1).norm(dim=1)
+    confidence, predicted = logits.detach().softmax(dim=1).max(dim=1)
+    columns = (batch.places, batch.tokens, batch.positions, predicted, m.detach(), g, confidence)
+    names = ("input", "tokens", "position", "predicted", "margin", "gradient", "confidence")
+    lists = [column if isinstance(column, list) else column.tolist() for column in columns]
+    found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return found if network.causal else [row | {"position": None} for row in found]
+
+
+def _without_predicted(logits: Any, predicted: Any) -> Any:
+    return logits.scatter(1, predicted[:, None], -float("inf"))
+
+
+def _distance(row: dict[str, Any], spread: float) -> float | None:
+    if row["gradient"] == 0:
+        return None if row["margin"] == 0 else float("inf") * np.sign(row["margin"])
+    return float(row["margin"] / (row["gradient"] * spread * sqrt(row["tokens"])))
+
+
+def _log_distances(rows: Sequence[Margin]) -> dict[int, float]:
+    """log D by input, of those that have one."""
+    known = ((row.input, row.distance) for row in rows if row.status == "ok")
+    return {place: float(np.log(distance)) for place, distance in known if distance and distance > 0}
+
+
+def _mean_log(rows: Sequence[Margin]) -> Estimate | None:
+    if any(row.margin < 0 for row in rows):
+        return None
+    logs = list(_log_distances(rows).values())
+    return mean_of(logs) if logs else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    return float(np.mean(np.array(values))) if values else None

@@ -1,0 +1,142 @@
+"""One model on many inputs: margins, and where asked for condition, amplification and measured scales."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnlaw.analysis.forward.amplification import Amplification, network_amplification
+from attnlaw.analysis.forward.classifier import Classifier, ModelInputs, as_inputs, open_classifier
+from attnlaw.analysis.forward.condition import Condition, network_condition
+from attnlaw.analysis.forward.load import load_classifier
+from attnlaw.analysis.forward.margins import Difference, Margins, compare_margins, network_margins
+from attnlaw.analysis.forward.scales import MatrixScale, matrix_scales
+from attnlaw.analysis.forward.trace import max_input_tokens
+from attnlaw.analysis.forward.worst_case import log10_worst_case
+from attnlaw.checkpoints.inputs import RawInput, read_input
+from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.tokenizer import Tokenizer, open_tokenizer
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.result import DisplayMixin
+from attnlaw.spectra.measure import Selection, measure
+
+
+@dataclass(frozen=True, repr=False)
+class MarginMeasurement(DisplayMixin, verb="margins"):
+    """Margins of one model.
+
+    `difference` compares it with the first model; `comparison_problem` says why there is none.
+    """
+
+    margins: Margins
+    condition: Condition | None = None
+    amplification: Amplification | None = None
+    log10_worst_case: tuple[float, ...] | None = None
+    matrices: tuple[MatrixScale, ...] | None = None
+    compared_with: str | None = None
+    difference: Difference | None = None
+    comparison_problem: str | None = None
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """By name, as the verb declares them."""
+        own = self.margins
+        return {
+            "geometric_mean": own.geometric_mean,
+            "mean_log": own.mean_log,
+            "median": own.median,
+            "mean": own.mean,
+            "spread": own.spread,
+            "inputs": own.inputs,
+            "ties": own.ties,
+            "flat": own.flat,
+            "confidence": own.confidence,
+            "extension": own.causal,
+            "total_kappa": self.condition and self.condition.total,
+            "kappa_layer": self.condition and self.condition.worst_layer,
+            "compared_with": self.compared_with,
+            "log_ratio": self.difference and self.difference.log_ratio,
+            "comparison": self.difference.sentence if self.difference else self.comparison_problem,
+            "inputs_sha256": own.inputs_sha256,
+        }
+
+    @property
+    def outcome(self) -> Outcome:
+        lost = self.amplification is not None and not self.amplification.converged
+        return Outcome.NOT_CONVERGED if lost else Outcome.DONE
+
+    @property
+    def remark(self) -> str | None:
+        more = self.amplification.remark if self.amplification else None
+        return "; ".join(filter(None, (self.margins.remark, more))) or None
+
+    def compare_to(self, first: MarginMeasurement) -> MarginMeasurement:
+        """The same, compared with another model's on the same inputs."""
+        name = first.margins.model
+        try:
+            return replace(self, compared_with=name, difference=compare_margins(self.margins, first.margins))
+        except InputError as error:
+            return replace(self, compared_with=name, comparison_problem=f"not compared: {error}")
+
+
+def measure_model(
+    source: str,
+    raw_inputs: Sequence[RawInput],
+    at: int = 0,
+    positions: str = "last",
+    seed: int = 0,
+    kappa: bool = False,
+    amplification: bool = False,
+    progress: Progress = no_progress,
+) -> MarginMeasurement:
+    """Margins of a model in a directory on inputs as they were given, and what else is asked for."""
+    kind, module = load_classifier(source)
+    tokenizer = open_tokenizer(source, module.config.vocab_size)
+    read = [read_input(one, tokenizer, max_input_tokens(kind, module.config)).ids for one in raw_inputs]
+    inputs = as_inputs(read)
+    network = replace(open_classifier(module, inputs), name=source)
+    found = network_margins(network, inputs, "hard", at, positions, seed, progress)
+    unknown = _unknown_token_id(tokenizer)
+    count = sum(row.count(unknown) for row in read) if unknown is not None else 0
+    whole = MarginMeasurement(
+        margins=replace(found, unknown=count),
+        condition=network_condition(network, inputs, "hard", positions, seed, progress) if kappa else None,
+    )
+    return (
+        _add_amplification(whole, source, network, inputs, positions, seed, progress)
+        if amplification
+        else whole
+    )
+
+
+def _add_amplification(
+    found: MarginMeasurement,
+    source: str,
+    network: Classifier,
+    inputs: ModelInputs,
+    positions: str,
+    seed: int,
+    progress: Progress,
+) -> MarginMeasurement:
+    """The same with amplification by layer and scales by matrix, measured and by the weights alone."""
+    spectra: Any = measure(open_model(source), Selection())
+    worst = log10_worst_case(spectra)
+    return replace(
+        found,
+        amplification=network_amplification(
+            network, inputs, positions=positions, seed=seed, progress=progress
+        ),
+        log10_worst_case=None if worst is None else tuple(worst),
+        matrices=matrix_scales(network, spectra, inputs, positions, seed, progress),
+    )
+
+
+def _unknown_token_id(tokenizer: Tokenizer) -> int | None:
+    """The id of a token that stands for what the tokenizer does not know."""
+    if tokenizer.library_tokenizer is None:
+        return None
+    token = getattr(tokenizer.library_tokenizer.model, "unk_token", None)
+    return None if token is None else tokenizer.library_tokenizer.token_to_id(token)

@@ -1,0 +1,110 @@
+"""The operator T(X) of a forward pass, `vec F(X) = T(X) vec X + c(X)`, without forming it.
+
+`vec` stacks columns: entry (token i, coordinate k) of an s x D matrix is entry k s + i of its vector,
+so the D x D block from token j to token i is `T[i::s, j::s]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse.linalg import ArpackError, LinearOperator, svds
+
+from attnlaw.analysis.forward.blocks import Array, FrozenBlock
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value
+
+DENSE_LIMIT = 4096
+BATCH_ENTRIES = 2**20  # numbers in one batch of hidden states: 8 MB, and some times that inside a block
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """T and c of one forward pass over `tokens` tokens of `width` coordinates."""
+
+    block: FrozenBlock
+    tokens: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        return self.tokens * self.width
+
+    def matvec(self, vector: Array) -> Array:
+        """T v, for a vector or for the columns of a matrix."""
+        return self._apply_to_states(vector, self.block.linear)
+
+    def rmatvec(self, vector: Array) -> Array:
+        """T^T v, for a vector or for the columns of a matrix."""
+        return self._apply_to_states(vector, self.block.transpose)
+
+    @property
+    def offset(self) -> Array:
+        """c, stacked like vec X."""
+        return self.block.offset.ravel(order="F")
+
+    def as_linear_operator(self) -> LinearOperator:
+        """T for scipy's iterative solvers."""
+        return LinearOperator(
+            (self.size, self.size),
+            matvec=self.matvec,
+            rmatvec=self.rmatvec,
+            matmat=self.matvec,
+            rmatmat=self.rmatvec,
+            dtype=np.float64,
+        )
+
+    def dense(self) -> Array:
+        """T as a matrix, for s D up to 4096."""
+        if self.size > DENSE_LIMIT:
+            raise InputError(
+                f"the operator is {self.size} x {self.size} ({self.tokens} tokens of width {self.width}), "
+                f"expected at most {DENSE_LIMIT}; use fewer tokens, or matvec and rmatvec"
+            )
+        step = self.batch
+        identity = np.eye(self.size)
+        parts = [self.matvec(identity[:, start : start + step]) for start in range(0, self.size, step)]
+        return np.concatenate(parts, axis=1)
+
+    @property
+    def batch(self) -> int:
+        """How many hidden states go through the blocks at once."""
+        return max(1, BATCH_ENTRIES // self.size)
+
+    def _apply_to_states(self, vector: Array, apply: Callable[[Array], Array]) -> Array:
+        shape = vector.shape
+        columns = vector.reshape(self.size, -1).T
+        states = columns.reshape(-1, self.width, self.tokens).swapaxes(-1, -2)
+        return apply(states).swapaxes(-1, -2).reshape(columns.shape).T.reshape(shape)
+
+
+@dataclass(frozen=True)
+class TopSingularValues:
+    """The largest singular values, descending; `residual` is max |T^T u - sigma v| / sigma_1.
+
+    Where Lanczos did not converge both are None, and `remark` says what to do.
+    """
+
+    values: tuple[float, ...] | None
+    residual: float | None
+    remark: str | None = None
+
+
+def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
+    """The `top` largest singular values of T by Lanczos (ARPACK on T^T T, from a fixed start).
+
+    A value sigma has a relative error of about eps (sigma_1/sigma)^2.
+    """
+    top = check_value("top", top, int, minimum=1, maximum=operator.size - 1)
+    start = np.random.default_rng(0).standard_normal(operator.size)
+    try:
+        u, values, vt = svds(operator.as_linear_operator(), k=top, v0=start, maxiter=1000, solver="arpack")
+    except ArpackError as error:  # also where it did not converge
+        remark = f"no singular values: Lanczos failed ({error}); ask for another number of them"
+        return TopSingularValues(None, None, remark)
+    order = np.argsort(-values)
+    values, u, v = values[order], u[:, order], vt[order].T
+    residual = np.linalg.norm(operator.rmatvec(u) - v * values, axis=0).max() / values[0]
+    return TopSingularValues(tuple(map(float, values)), float(residual))

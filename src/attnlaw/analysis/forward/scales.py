@@ -1,0 +1,253 @@
+"""The scale of every matrix of a network, measured on inputs, in the place of its worst case.
+
+With C(p) and scale = gamma alpha L of arXiv 2605.07297 (`theory.bounds.spectrum_adaptive`), the measured
+scale is
+
+    scale(M) = L sqrt(mean_x |dm/dM|_*^2) / median_x m
+
+with m the margin of the model's own prediction and |.|_* the nuclear norm, dual to the spectral one.
+
+| matrix | dm/dM |
+|---|---|
+| QK of a head | X^T S X / sqrt(d), S = dm / d(softmax input), X what the attention block reads |
+| VO of a head | X^T P^T O, P its attention, O = dm / d(output of the block) |
+| maps of feed-forward | Z^T G, Z what the map reads, G = dm / d(its output) |
+
+Each has at most as many directions as there are tokens: with X^T = Q R its norm is that of a core such as
+R S R^T. Under rotary positions dm/dQK is by a change of the scores that all positions share.
+
+These numbers are measured and local, no bound; their sum ranks nothing and is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from math import log
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.forward.classifier import Batch, Classifier, ModelInputs, batches
+from attnlaw.analysis.forward.families import FAMILIES, BlockModules
+from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.analysis.forward.margins import hard_margin
+from attnlaw.analysis.forward.worst_case import log_worst_scales
+from attnlaw.checkpoints.network import Network
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.numerics.logs import LN10
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.theory.bounds.directions import effective_directions
+from attnlaw.theory.bounds.spectrum_adaptive import best_index
+
+Key = tuple[int | None, str, int | None]  # layer, kind, head
+
+
+@dataclass(frozen=True)
+class MeasuredScale:
+    """A matrix at its measured scale; all None where half of the margins are 0.
+
+    No count of directions where its spectrum is approximate.
+    """
+
+    log10_scale_measured: float | None = None
+    p_measured: float | None = None
+    effective_directions: int | None = None
+
+
+@dataclass(frozen=True)
+class MatrixScale(MeasuredScale):
+    """The same with its place, its rank, and scale and index p by the worst case; None where it has none."""
+
+    layer: int | None = field(kw_only=True)
+    head: int | None = field(kw_only=True)
+    kind: str = field(kw_only=True)
+    rank: int = field(kw_only=True)
+    log10_scale: float | None = field(kw_only=True)
+    p: float | None = field(kw_only=True)
+
+
+def matrix_scales(
+    network: Classifier,
+    spectra: Network[Any],
+    inputs: ModelInputs,
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> tuple[MatrixScale, ...]:
+    """Every matrix of a network, measured beside its worst case, in the order of an audit's rows."""
+    measured = log_scales(network, inputs, positions, seed, progress)
+    leaves = [leaf for layer in spectra.layers for leaf in layer.leaves()]
+    worst: Sequence[float | None] = log_worst_scales(spectra) or [None] * len(leaves)
+    hidden_size = require_hidden_size(spectra)
+    return tuple(
+        MatrixScale(
+            **vars(measure_at_scale(spectrum, measured[place.layer, place.kind, place.head], hidden_size)),
+            layer=place.layer,
+            head=place.head,
+            kind=place.kind,
+            rank=spectrum.numerical_rank,
+            log10_scale=None if own is None else own / LN10,
+            p=None if own is None else best_index(spectrum, own, hidden_size),
+        )
+        for (place, spectrum), own in zip(leaves, worst, strict=True)
+    )
+
+
+def measure_at_scale(spectrum: Spectrum, log_scale: float | None, hidden_size: int) -> MeasuredScale:
+    """The best index p and the effective directions of a matrix at a scale."""
+    if log_scale is None:
+        return MeasuredScale()
+    exact = spectrum.multiplicities is None
+    return MeasuredScale(
+        log10_scale_measured=log_scale / LN10 if np.isfinite(log_scale) else None,
+        p_measured=best_index(spectrum, log_scale, hidden_size),
+        effective_directions=effective_directions(spectrum, log_scale, hidden_size) if exact else None,
+    )
+
+
+def log_scales(
+    network: Classifier,
+    inputs: ModelInputs,
+    positions: str | Sequence[int] = "last",
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> dict[Key, float | None]:
+    """ln of the measured scale of every matrix by its key; None where half of the margins are 0."""
+    parts = _modules_of_blocks(network)
+    squares: dict[Key, float] = {}
+    margins = np.zeros(len(inputs))
+    done = 0
+    for batch in batches(inputs, network, positions, seed):
+        margins[batch.places], norms = _margins_and_norms(network, parts, batch)
+        for key, own in norms:
+            squares[key] = squares.get(key, 0.0) + float((own**2).sum())
+        done += len(batch.places)
+        progress(done, len(inputs))
+    middle = float(np.median(margins))
+    if middle == 0:
+        return dict.fromkeys(squares)
+    with np.errstate(divide="ignore"):
+        return {
+            key: log(len(parts)) + float(np.log(total / len(inputs))) / 2 - log(middle)
+            for key, total in squares.items()
+        }
+
+
+def require_hidden_size(spectra: Network[Any]) -> int:
+    """That of all layers; an `InputError` where they differ."""
+    if spectra.hidden_size is None:
+        raise InputError("measured scales need layers of one hidden size")
+    return spectra.hidden_size
+
+
+def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
+    kind = getattr(getattr(network.module, "config", None), "model_type", None)
+    if kind not in FAMILIES:
+        raise InputError(
+            f"{network.name}: measured scales need the heads of a known family; "
+            f"give a model of type {', '.join(FAMILIES)}"
+        )
+    network.module.set_attn_implementation("eager")  # others keep their probabilities to themselves
+    return [FAMILIES[kind].find_modules(block) for block in network.blocks]
+
+
+@dataclass(eq=False)
+class _BlockRecord:
+    """What one block read and made, in one pass: tensors of the graph but for what was read."""
+
+    attention_input: Any = None
+    probabilities: Any = None
+    output: Any = None
+    maps: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def graph_tensors(self) -> list[Any]:
+        return [self.probabilities, self.output, *(made for _, made in self.maps.values())]
+
+
+def _margins_and_norms(
+    network: Classifier, parts: Sequence[BlockModules], batch: Batch
+) -> tuple[Any, Iterator[tuple[Key, Any]]]:
+    """Margins of a batch, and the nuclear norms of dm/dM for each input, matrix by matrix."""
+    import torch
+
+    def enter(number: int, states: Any) -> Any:
+        return states if number else states.detach().requires_grad_()
+
+    seen = [_BlockRecord() for _ in parts]
+    with _record_blocks(parts, seen):
+        m = hard_margin(network.logits(batch, enter))
+    gradients = torch.autograd.grad(m.sum(), [one for own in seen for one in own.graph_tensors])
+    return m.detach().numpy(), _norms_by_matrix(parts, seen, list(gradients))
+
+
+def _norms_by_matrix(
+    parts: Sequence[BlockModules], seen: Sequence[_BlockRecord], gradients: list[Any]
+) -> Iterator[tuple[Key, Any]]:
+    for layer, (part, own) in enumerate(zip(parts, seen, strict=True)):
+        to_probabilities, to_output, *to_maps = gradients[: len(own.graph_tensors)]
+        del gradients[: len(own.graph_tensors)]
+        p = own.probabilities.detach()
+        scores = p * (to_probabilities - (p * to_probabilities).sum(dim=-1, keepdim=True))
+        x = _triangular_factor(own.attention_input)[:, None]
+        qk = _nuclear_norm(x @ scores @ x.mT) * float(part.attention.scaling)
+        vo = _nuclear_norm(x @ p.mT @ _triangular_factor(to_output)[:, None].mT)
+        for head in range(p.shape[1]):
+            yield (layer, "qk", head), qk[:, head]
+            yield (layer, "vo", head), vo[:, head]
+        for (kind, (read, _)), gradient in zip(own.maps.items(), to_maps, strict=True):
+            yield (
+                (layer, kind, None),
+                _nuclear_norm(_triangular_factor(read) @ _triangular_factor(gradient).mT),
+            )
+
+
+def _triangular_factor(rows: Any) -> Any:
+    """R of X^T = Q R, for X (B x T x N): as many rows as X has directions at most."""
+    import torch
+
+    return torch.linalg.qr(rows.mT, mode="r").R
+
+
+def _nuclear_norm(cores: Any) -> Any:
+    import torch
+
+    return torch.linalg.svdvals(cores).sum(dim=-1).numpy()
+
+
+def _record_blocks(
+    parts: Sequence[BlockModules], seen: Sequence[_BlockRecord]
+) -> AbstractContextManager[None]:
+    """Note what every block reads and makes in the pass inside."""
+    hooks: list[Any] = []
+    for part, own in zip(parts, seen, strict=True):
+        hooks += [
+            part.query_module.register_forward_hook(partial(_record_input, own)),
+            part.attention.register_forward_hook(partial(_record_attention, own)),
+            part.output.register_forward_hook(partial(_record_output, own)),
+            *(
+                one.register_forward_hook(partial(_record_map, own, kind))
+                for kind, one in part.feed_forward_modules.items()
+            ),
+        ]
+    return temporary_hooks(hooks)
+
+
+def _record_input(own: _BlockRecord, module: Any, words: Any, result: Any) -> None:
+    own.attention_input = words[0].detach()
+
+
+def _record_attention(own: _BlockRecord, module: Any, words: Any, result: Any) -> None:
+    own.probabilities = result[1]
+
+
+def _record_output(own: _BlockRecord, module: Any, words: Any, result: Any) -> None:
+    own.output = result
+
+
+def _record_map(own: _BlockRecord, kind: str, module: Any, words: Any, result: Any) -> None:
+    own.maps[kind] = words[0].detach(), result

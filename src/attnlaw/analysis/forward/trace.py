@@ -1,0 +1,89 @@
+"""One forward pass, recorded: its input, its output and the blocks in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.forward.blocks import Array, Chain
+from attnlaw.analysis.forward.families import FAMILIES
+from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.analysis.forward.operator import Operator
+from attnlaw.analysis.forward.scores import FrozenScores
+from attnlaw.checkpoints.inputs import RawInput, check_ids
+from attnlaw.core.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """X as it enters the first layer (positions and the embedding's norm included), F(X), and the chain.
+
+    `scores` are those of each attention block, first to last.
+    """
+
+    states: Array
+    output: Array
+    chain: Chain
+    scores: tuple[FrozenScores, ...]
+
+    @property
+    def operator(self) -> Operator:
+        """T and c of the pass."""
+        return Operator(self.chain, *self.states.shape)
+
+    @property
+    def reconstruction_error(self) -> float:
+        """|T vec X + c - vec F(X)| / |F(X)|, F from the network itself."""
+        rebuilt = self.operator.matvec(self.states.ravel(order="F")) + self.operator.offset
+        missed = rebuilt - self.output.ravel(order="F")
+        return float(np.linalg.norm(missed) / np.linalg.norm(self.output))
+
+
+def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
+    """Run the model of type `kind` on the token ids and freeze what depends on the input.
+
+    X is `hidden_states[0]` of transformers and F(X) its `last_hidden_state`, both s x D.
+    """
+    import torch
+
+    checked = check_ids(ids)
+    RawInput("ids").require_inside(checked, model.config.vocab_size, max_input_tokens(kind, model.config))
+    seen: dict[Any, tuple[Any, Any]] = {}
+
+    def remember(module: Any, inputs: Any, output: Any) -> None:
+        seen[module] = inputs[0] if inputs else None, output
+
+    def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
+        """The mask is the only tensor of four axes that an attention module is given."""
+        given = (one for one in (*inputs, *named.values()) if getattr(one, "ndim", None) == 4)
+        seen[module] = next(given, None), None
+
+    leaves = [module for module in model.modules() if not any(module.children())]
+    hooks = [module.register_forward_hook(remember) for module in leaves]
+    scoring = [module for module in model.modules() if hasattr(module, "scaling")]
+    hooks += [module.register_forward_hook(remember_mask, with_kwargs=True) for module in scoring]
+    tokens = torch.tensor([checked])
+    with temporary_hooks(hooks), torch.no_grad():
+        result = model(
+            tokens,
+            attention_mask=torch.ones_like(tokens),
+            output_attentions=True,
+            output_hidden_states=True,
+            use_cache=False,
+        )
+    output: Array = result.last_hidden_state.numpy()[0]
+    if not np.isfinite(output).all() or not output.any():
+        raise InputError("the forward pass gives NaN, infinity or only zeros; the weights are damaged")
+    probabilities = [weights.numpy()[0] for weights in result.attentions]
+    blocks = tuple(FAMILIES[kind].read_blocks(model, seen, probabilities))
+    scores = tuple(FAMILIES[kind].read_scores(model, seen))
+    return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks), scores)
+
+
+def max_input_tokens(kind: str, config: Any) -> int:
+    """The positions of a model."""
+    longest = int(config.max_position_embeddings)
+    return longest - (config.pad_token_id + 1) if FAMILIES[kind].positions_after_padding else longest

@@ -1,0 +1,314 @@
+"""LoRA adapters (arXiv 2106.09685) in the layout of `peft`: alone, or added to their base model.
+
+A directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored (out, in),
+becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), s = lora_alpha / r, or / sqrt(r) with
+`use_rslora`. `rank_pattern` needs no reading, r is in the shapes; `alpha_pattern` overrides lora_alpha: as in
+peft, its first pattern that is the end of the module's name, from a dot on, a dot in it being any character.
+
+Some adapters change their base, too (PiSSA keeps the rest of W there): B A alone is not what they add.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.blocks import Product, View
+from attnlaw.checkpoints.config import require_value
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import MatrixLocation, Network
+from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.core.errors import InputError, printable
+from attnlaw.core.files import parse_json, read_bounded, require_valid_path
+
+KIND = "lora"
+CONFIG = "adapter_config.json"
+WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
+MODULE_NAME = re.compile(r"[A-Za-z0-9_.-]+")  # other patterns are regular expressions, which are never run
+# Ways of starting an adapter that leave the base as it is; True and False do, too.
+KEEP_BASE = ("gaussian", "eva", "orthogonal")
+SWITCHES = ("use_rslora", "fan_in_fan_out", "use_dora", "use_qalora")
+MOST_PARTS = 64  # of a module's name; no model nests its modules deeper
+MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an adapter adds to one weight: `scale * up @ down`, both by their tensors' names."""
+
+    module: str
+    down: str
+    up: str
+    scale: float
+
+    @property
+    def layer(self) -> int | None:
+        """The first number in the module's name."""
+        number = re.search(r"\.(\d{1,9})\.", f".{self.module}.")
+        return int(number[1]) if number else None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The updates of one adapter; `transposed` where its config says that weights are stored (in, out)."""
+
+    source: str
+    tensors: Tensors
+    updates: tuple[Update, ...]
+    transposed: bool
+
+    def factors(self, update: Update) -> tuple[Matrix, Matrix]:
+        """The update as a map on row vectors: (in x r, r x out), float64, the scale in the first."""
+        down, up = (
+            require_real(self.tensors.read(name), self.source, name).astype(np.float64)
+            for name in (update.down, update.up)
+        )
+        for name, matrix in ((update.down, down), (update.up, up)):
+            require_finite(matrix, self.source, name, "training diverged, use an earlier checkpoint")
+        with np.errstate(over="ignore"):
+            left = update.scale * down.T
+            largest = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
+        if not np.isfinite(largest):
+            raise InputError(
+                f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
+                "overflows; training diverged, use an earlier checkpoint"
+            )
+        return left, up.T
+
+
+@dataclass(frozen=True)
+class LowRankBlock:
+    """The update of one weight as a block of a model: one product, through r dimensions."""
+
+    adapter: Adapter
+    update: Update
+
+    def factors(self, model: Model, kind: str) -> Iterator[tuple[Matrix, Matrix]]:
+        yield self.adapter.factors(self.update)
+
+    def applied(self, model: Model, kind: str, left: Matrix, right: Matrix) -> None:
+        """An adapter does not say which norm its weights read."""
+
+    def product(self) -> Product:
+        shapes = self.adapter.tensors.shapes
+        (rank, inputs), outputs = shapes[self.update.down], shapes[self.update.up][0]
+        down, up = (
+            View(self.update.down, (inputs, rank), stored_out_in=True),
+            View(self.update.up, (rank, outputs), stored_out_in=True),
+        )
+        return Product((down, up), (inputs, outputs), rank, self)
+
+
+def adapter_model(adapter: Adapter, name: str) -> Model:
+    """An adapter by itself: no layers, one matrix for each weight that it changes, in their order."""
+    updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
+    beside = tuple(
+        (MatrixLocation(update.layer, KIND), LowRankBlock(adapter, update).product()) for update in updates
+    )
+    return Model(
+        name=printable(name),
+        family=KIND,
+        tensors=adapter.tensors,
+        network=Network((), (), (), None, beside),
+    )
+
+
+def is_adapter(path: Path) -> bool:
+    """Whether a directory holds a LoRA adapter and no model of its own."""
+    return (
+        require_valid_path(path).is_dir()
+        and (path / CONFIG).is_file()
+        and not any(path.glob("model*.safetensors*"))
+    )
+
+
+def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
+    """Read an adapter's config and names; every update checked for both factors and their rank."""
+    config = _config(path / CONFIG)
+    file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
+    if file is None:
+        raise InputError(f"{path}: has no {' or '.join(WEIGHTS)}; copy or download the adapter again")
+    tensors = open_file(file)
+    pairs: dict[str, dict[str, str]] = {}
+    for name in tensors.shapes:
+        if hit := LOW_RANK.fullmatch(name):
+            other = pairs.setdefault(hit[1], {}).setdefault(hit[2], name)
+            if other != name:
+                raise InputError(f"{file}: {other} and {name} are one matrix; keep one adapter in a file")
+        elif len(tensors.shapes[name]) > 1:
+            raise InputError(
+                f"{file}: tensor {name} is no lora_A or lora_B matrix; merge the adapter into its base model "
+                "(merge_and_unload in peft) and audit the result"
+            )
+    updates = tuple(_update(module, pair, tensors, config) for module, pair in pairs.items())
+    if not updates:
+        raise InputError(f"{file}: holds no lora_A and lora_B; give a LoRA adapter")
+    return Adapter(str(path), tensors, updates, bool(config.get("fan_in_fan_out")))
+
+
+def _config(path: Path) -> Mapping[str, Any]:
+    data = read_bounded(path, megabytes=4, remedy=f"give a directory with {CONFIG}")
+    config = parse_json(data, path, "copy or download the adapter again")
+    if not isinstance(config, Mapping) or str(config.get("peft_type", "LORA")) != "LORA":
+        kind = config.get("peft_type") if isinstance(config, Mapping) else type(config).__name__
+        raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")
+    for key in SWITCHES:
+        value = config.get(key)
+        require_value(str(path), key, value, isinstance(value, bool | None), "true or false")
+    for key in ("use_dora", "use_qalora", "layer_replication", "init_lora_weights"):
+        value = config.get(key)
+        if value and not (key == "init_lora_weights" and (value is True or value in KEEP_BASE)):
+            raise InputError(
+                f"{path}: {key} is {value!r:.80}: such an adapter changes its base; merge it into its base "
+                "model first (merge_and_unload in peft)"
+            )
+    patterns = config.get("alpha_pattern") or {}
+    require_value(str(path), "alpha_pattern", patterns, isinstance(patterns, Mapping), "a table")
+    for pattern in patterns:
+        if not MODULE_NAME.fullmatch(pattern):
+            raise InputError(
+                f"{path}: alpha_pattern has the regular expression {pattern!r:.80}, expected module names "
+                "(letters, digits, _ . -); write them out, or merge the adapter into its base model"
+            )
+    for alpha in (config.get("lora_alpha"), *patterns.values()):
+        plain = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+        require_value(str(path), "lora_alpha", alpha, plain and abs(alpha) < MOST_ALPHA, "a number")
+    return config
+
+
+def _update(module: str, pair: Mapping[str, str], tensors: Tensors, config: Mapping[str, Any]) -> Update:
+    if set(pair) != {"A", "B"}:
+        raise InputError(
+            f"{tensors.source}: {module} has only lora_{next(iter(pair))}, expected lora_A and lora_B; "
+            "copy or download the adapter again"
+        )
+    down, up = tensors.shapes[pair["A"]], tensors.shapes[pair["B"]]
+    if len(down) != 2 or len(up) != 2 or down[0] != up[1] or 0 in (*down, *up):
+        raise InputError(
+            f"{tensors.source}: {module} has lora_A {list(down)} and lora_B {list(up)}, expected r x in and "
+            "out x r; copy or download the adapter again"
+        )
+    patterns = config.get("alpha_pattern") or {}
+    alpha = next((patterns[key] for key in patterns if _ends_with_pattern(key, module)), config["lora_alpha"])
+    rank = down[0]
+    return Update(module, pair["A"], pair["B"], alpha / (sqrt(rank) if config.get("use_rslora") else rank))
+
+
+def _ends_with_pattern(pattern: str, module: str) -> bool:
+    before, end = module[: -len(pattern)], module[-len(pattern) :]
+    return (
+        len(end) == len(pattern)
+        and (not before or before.endswith("."))
+        and all(wanted in (".", found) for wanted, found in zip(pattern, end, strict=True))
+    )
+
+
+class AdaptedTensors(Tensors):
+    """The tensors of a base model, each with what the adapter adds to it, formed when it is read."""
+
+    def __init__(self, model: Model, adapter: Adapter) -> None:
+        base = model.tensors
+        self.source = f"{base.source} + {adapter.source}"
+        self.shapes, self.metadata = base.shapes, base.metadata
+        self._base, self._adapter = base, adapter
+        self._stored_in_out = _stored_in_out(model)
+        self._updates: dict[str, Update] = {}
+        targets = _targets(base, adapter)
+        for update in adapter.updates:
+            target = targets[update.module]
+            self._require_shape(update, target)
+            other = self._updates.setdefault(target, update)
+            if other is not update:
+                raise InputError(
+                    f"{adapter.source}: its updates of {other.module} and {update.module} are both of "
+                    f"{target} in {base.source}; keep one of them"
+                )
+
+    def dtype(self, name: str) -> str:
+        return self._base.dtype(name)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        stored = self._base.read(name, member)
+        if name not in self._updates:
+            return stored
+        left, right = self._adapter.factors(self._updates[name])
+        added = left @ right
+        real = require_real(stored, self._base.source, name).astype(np.float64)
+        with np.errstate(over="ignore"):  # what is not finite is refused where it is used
+            return real + (added if self._is_in_out(name) else added.T)
+
+    def _is_in_out(self, name: str) -> bool:
+        return self._stored_in_out.get(name, self._adapter.transposed)
+
+    def _require_shape(self, update: Update, target: str) -> None:
+        shapes = self._adapter.tensors.shapes
+        shape = [shapes[update.up][0], shapes[update.down][1]]
+        expected = shape[::-1] if self._is_in_out(target) else shape
+        if list(self.shapes[target]) != expected:
+            raise InputError(
+                f"{self._adapter.source}: its update of {update.module} has shape {expected}, but {target} "
+                f"in {self._base.source} has {list(self.shapes[target])}; give the base model that it was "
+                "trained on"
+            )
+
+
+def _stored_in_out(model: Model) -> dict[str, bool]:
+    """Whether each tensor that the model reads is stored (in, out): by its layer, not the adapter's config.
+
+    peft sets `fan_in_fan_out` by the last layer it met, so that in a model of both kinds it is right for one.
+    """
+    views = [view for layer in model.layers for view in layer.views]
+    if model.unembedding_view:
+        views.append(model.unembedding_view)
+    found = {}
+    for view in views:
+        part: View | None = view
+        while part:
+            found[part.tensor] = not part.stored_out_in
+            part = part.after
+    return found
+
+
+def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
+    """The base model's tensor that each update belongs to, by module; its prefix may be longer or shorter."""
+    fitting: dict[str, list[str]] = {f"{update.module}.weight": [] for update in adapter.updates}
+    for name in base.shapes:
+        for ending in _endings(name):
+            if ending in fitting:
+                fitting[ending].append(name)
+    found = {}
+    for wanted, longer in fitting.items():
+        shorter = [ending for ending in _endings(wanted) if ending in base.shapes and ending != wanted]
+        hits = [wanted] if wanted in base.shapes else longer + shorter
+        module = wanted.removesuffix(".weight")
+        if len(hits) != 1:
+            count = f"{len(hits)} tensors" if hits else "no tensor"
+            raise InputError(
+                f"{adapter.source}: its update of {module} fits {count} of {base.source}; "
+                "give the base model that the adapter was trained on"
+            )
+        found[module] = hits[0]
+    return found
+
+
+def _endings(name: str) -> Iterator[str]:
+    """The name from each of its dots on, and the whole of it.
+
+    >>> list(_endings("model.layers.0"))
+    ['0', 'layers.0', 'model.layers.0']
+    """
+    dot = len(name)
+    for _ in range(MOST_PARTS):
+        dot = name.rfind(".", 0, dot)
+        yield name[dot + 1 :]
+        if dot < 0:
+            return

@@ -1,0 +1,208 @@
+"""One attention block from its tensors: the number of heads, grouped keys and values, latent maps.
+
+| letter | meaning | from |
+|---|---|---|
+| H, G | query heads, key/value heads | config or `--heads`; shape of the key |
+| d_v | value head size | inputs of the output map / H |
+| d | query head size | outputs of the query map / H (d_v but for latent attention) |
+
+Latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values are `x A B_k` and `x A B_v` with a narrow
+A, each head's key is its own part beside a rotary part `x A_r` that all heads share, and queries may be
+`x A_q B_q`. QK of a head is `(query) (own key, shared key)^T`: thin factors as ever. The norm between A
+and B is no part of the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from attnlaw.checkpoints.assembly.scores import build_scores
+from attnlaw.checkpoints.assembly.shapes import Shapes
+from attnlaw.checkpoints.blocks import Attention, View
+from attnlaw.checkpoints.families import LayerTable, Roles
+from attnlaw.checkpoints.norms import Norm
+from attnlaw.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class BlockLocation:
+    """Where a block stands: the prefix of its layer, its depth, the layer whose keys and values it reads."""
+
+    prefix: str
+    depth: int
+    source: str
+    source_depth: int
+    cross: bool = False
+
+
+def build_attention(shapes: Shapes, place: BlockLocation, given_heads: int | None) -> Attention:
+    """One block of a layer, and how it scores."""
+    stack = shapes.stack
+    roles = stack.cross if place.cross else stack.attention
+    output = place.prefix + roles["output"]
+    width = shapes.matrix(output)[0]  # heads * head size, however query, key and value are stored
+    heads = _head_count(shapes, output, width, stack.heads, given_heads)
+    if any("latent" in keys.split(",") for keys in roles):
+        block = _build_latent(shapes, place.prefix, stack, heads, width)
+    else:
+        block = _build_plain(shapes, place, roles, heads, width)
+    return replace(block, scores=build_scores(shapes, place.prefix, place.source, block, place.depth))
+
+
+def _build_plain(shapes: Shapes, place: BlockLocation, roles: Roles, heads: int, width: int) -> Attention:
+    """The maps of a block, and how they split into heads."""
+    stack, prefix, cross = shapes.stack, place.prefix, place.cross
+    output = prefix + roles["output"]
+    size = width // heads
+    kv_heads = _key_value_heads(shapes, place.source, roles, heads, size)
+    sizes = {"query": width, "gate": width, "key": kv_heads * size, "value": kv_heads * size}
+    gated = any("gate" in keys.split(",") for keys in roles)
+    runs = stack.runs or (1 if not stack.interleaved else heads if gated else kv_heads)
+    views: dict[str, View] = {}
+    for at, own in _roles_by_layer(shapes, place, roles):
+        views |= shapes.views(at, own, sizes, runs, biases=stack.biases)
+    views.setdefault("value", views["key"])
+    if not cross:
+        shapes.check_config(views["key"].tensor, "key/value heads", kv_heads, "num_key_value_heads")
+    shapes.check_config(output, "inputs per head", size, "head_dim")
+    for role in ("query",) if cross else ("query", "key", "value"):
+        _check_inputs(shapes, views[role], views["output"])
+    query, key, value = (views[role] for role in ("query", "key", "value"))
+    return Attention(
+        query,
+        key,
+        value,
+        views["output"],
+        heads,
+        kv_heads,
+        cross,
+        source=None if place.source == prefix else place.source_depth,
+        gate=views.get("gate"),
+        value_norm=None if cross else _inner_norm(shapes, prefix, "value"),
+        output_norm=None
+        if cross
+        else shapes.require_norm_fits(_inner_norm(shapes, prefix, "output"), views["output"]),
+    )
+
+
+def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
+    name = shapes.stack.inner_norms.get(role)
+    return None if name is None else shapes.norm(name and prefix + name)
+
+
+def _roles_by_layer(shapes: Shapes, place: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
+    """The roles of the block's own layer, and those of the layer whose keys and values it reads.
+
+    Gemma 4 has no values where `attention_k_eq_v` makes them the keys.
+    """
+    if shapes.config.values.get("attention_k_eq_v") is True and place.source + roles["value"] not in shapes:
+        roles = {role: name for role, name in roles.items() if role != "value"}
+    if place.source == place.prefix:
+        yield place.prefix, roles
+        return
+    yield place.prefix, {role: name for role, name in roles.items() if role not in ("key", "value")}
+    yield place.source, {role: name for role, name in roles.items() if role in ("key", "value")}
+
+
+def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, width: int) -> Attention:
+    """Sizes by elimination: the narrow width from `key,value`, the shared key's from what is left of A."""
+    roles = stack.attention
+    norms = {role: shapes.norm(prefix + name) for role, name in stack.inner_norms.items()}
+    narrow, pairs = shapes.matrix(prefix + roles["key,value"])
+    own = pairs - width
+    shared = shapes.matrix(prefix + roles["latent,shared_key"])[1] - narrow
+    sizes = {
+        "key": own,
+        "value": width,
+        "latent": narrow,
+        "shared_key": shared,
+        "query": own + heads * shared,
+    }
+    if own < heads or own % heads or shared < 1:
+        raise InputError(
+            f"{shapes.tensors.source}: tensors {prefix}* do not fit together as latent attention of "
+            f"{heads} heads; {shapes.remedy}"
+        )
+    views = shapes.views(prefix, roles, sizes)
+    pair = {
+        "key": replace(views["key"], start=0, block=own // heads),
+        "value": replace(views["value"], start=own // heads, block=width // heads),
+    }
+    hidden = views["latent"].shape[0]
+    for role, view in pair.items():
+        pair[role] = replace(
+            view,
+            shape=(hidden, view.shape[1]),
+            stride=pairs // heads,
+            after=views["latent"],
+            norm=shapes.require_norm_fits(norms.get("latent"), view),
+        )
+    query = views["query"]
+    if "query_latent" in views:
+        first = views["query_latent"]
+        shapes.check_layer(query, "inputs", query.shape[0], first.shape[1])
+        inner = shapes.require_norm_fits(norms.get("query_latent"), query)
+        query = replace(query, shape=(first.shape[0], query.shape[1]), after=first, norm=inner)
+    for view, key in ((pair["key"], "qk_nope_head_dim"), (pair["value"], "v_head_dim")):
+        shapes.check_config(view.tensor, "outputs per head", view.shape[1] // heads, key)
+    shapes.check_config(views["shared_key"].tensor, "shared outputs", shared, "qk_rope_head_dim")
+    for view in (query, pair["key"]):
+        _check_inputs(shapes, view, views["output"])
+    return Attention(
+        query=query,
+        key=pair["key"],
+        value=pair["value"],
+        output=views["output"],
+        heads=heads,
+        kv_heads=heads,
+        shared_key=views["shared_key"],
+    )
+
+
+def _check_inputs(shapes: Shapes, view: View, output: View) -> None:
+    shapes.check_config(view.tensor, "inputs", view.shape[0], shapes.family.hidden_size)
+    shapes.check_layer(view, "inputs", view.shape[0], output.shape[1])
+
+
+def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | None) -> int:
+    declared = shapes.config.size(key)
+    if given and declared not in (None, given):
+        raise InputError(
+            f"--heads {given}: {shapes.config.source} says {declared} ({key}); leave --heads out"
+        )
+    heads = given or declared
+    default_size = shapes.family.default_head_size
+    if heads is None and default_size and width % default_size == 0:
+        heads = width // default_size
+    if heads is None:
+        shown = f"shapes cannot say ({output} has {width} inputs for all heads)"
+        if not shapes.config.values:
+            raise InputError(
+                f"{shapes.tensors.source}: how many attention heads? There is no {shapes.config.source}, and "
+                f"{shown}; put the model's config.json there, or pass --heads H"
+            )
+        raise InputError(
+            f"{shapes.tensors.source}: how many attention heads? {shapes.config.source} has no {key}, and "
+            f"{shown}; pass --heads H"
+        )
+    if width % heads:
+        raise InputError(
+            f"{shapes.tensors.source}: tensor {output} has {width} inputs, not divisible by {heads} heads; "
+            "correct the number of heads (--heads or config.json)"
+        )
+    return heads
+
+
+def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size: int) -> int:
+    """Number of key heads, as many as value heads, whether stored alone or fused."""
+    parts, name = next((keys.split(","), name) for keys, name in roles.items() if "key" in keys.split(","))
+    outputs = shapes.matrix(prefix + name)[1]
+    width = (outputs - ("query" in parts) * heads * size) // (2 if "value" in parts else 1)
+    kv_heads = width // size
+    if kv_heads < 1 or kv_heads * size != width or heads % kv_heads:
+        raise InputError(
+            f"{shapes.tensors.source}: tensor {prefix + name} has {outputs} outputs, which hold no "
+            f"key heads for {heads} query heads of size {size}; {shapes.remedy}"
+        )
+    return kv_heads

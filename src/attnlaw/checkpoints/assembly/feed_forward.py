@@ -1,0 +1,91 @@
+"""The feed-forward block of one layer from its tensors: plain, gated, or a mixture of experts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnlaw.checkpoints.assembly.shapes import Shapes
+from attnlaw.checkpoints.blocks import FeedForward
+from attnlaw.checkpoints.families import LayerTable, Roles
+from attnlaw.checkpoints.norms import NO_NORM
+from attnlaw.core.errors import InputError
+
+EXPERT = "{expert}"
+
+
+def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
+    """The block that every token passes, or None where none of its tensors is there.
+
+    Beside `experts` its width is its own; alone, it is the one that the config declares.
+    """
+    roles = _stored_roles(shapes, prefix, stack.feed_forward)
+    if roles is None:
+        return None
+    return _block(shapes, prefix, roles, None if experts else stack.inner_size)
+
+
+def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedForward, ...]:
+    """The experts that a router chooses from: each its own tensors, or members of stacked tensors."""
+    roles = _stored_roles(shapes, prefix, stack.experts)
+    if roles is None:
+        return ()
+    count = _count(shapes, prefix, roles)
+    if any(EXPERT in name for name in roles.values()):
+        return tuple(_block(shapes, prefix, _of_expert(roles, number)) for number in range(count))
+    experts = tuple(_block(shapes, prefix, roles, member=number) for number in range(count))
+    first = experts[0]
+    for view in (view for view in (first.inner, first.gate, first.outer) if view):
+        shapes.check_layer(view, "experts", shapes.tensors.shapes[view.tensor][0], count)
+    return experts
+
+
+def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
+    """The error of a layer without feed-forward tensors in a stack whose other layers have them."""
+    names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
+    return InputError(
+        f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}"
+    )
+
+
+def _stored_roles(shapes: Shapes, prefix: str, ways: Sequence[Roles]) -> Roles | None:
+    """The way that names the most tensors of this layer; None where none is there."""
+    counts = [sum(prefix + name in shapes for name in _of_expert(roles, number=0).values()) for roles in ways]
+    return ways[counts.index(max(counts))] if any(counts) else None
+
+
+def _of_expert(roles: Roles, number: int) -> Roles:
+    return {role: name.replace(EXPERT, str(number)) for role, name in roles.items()}
+
+
+def _count(shapes: Shapes, prefix: str, roles: Roles) -> int:
+    """How many experts the tensors hold, numbered or stacked; refused where the config says otherwise."""
+    first = prefix + next(iter(roles.values()))
+    if EXPERT in first:
+        count = 0
+        while any(prefix + name in shapes for name in _of_expert(roles, count).values()):
+            count += 1
+    else:
+        shapes.matrix(first, stacked=True)
+        count = shapes.tensors.shapes[first][0]
+    for key in ("num_local_experts", "num_experts", "n_routed_experts"):
+        shapes.check_config(first, "experts", count, key)
+    return count
+
+
+def _block(
+    shapes: Shapes, prefix: str, roles: Roles, inner_size: str | None = None, member: int | None = None
+) -> FeedForward:
+    width = shapes.matrix(prefix + roles["out"], stacked=member is not None)[0]
+    views = shapes.views(prefix, roles, {"in": width, "gate": width}, member=member)
+    if inner_size is not None:
+        shapes.check_config(views["out"].tensor, "inputs", width, inner_size)
+    shapes.check_config(views["in"].tensor, "inputs", views["in"].shape[0], shapes.family.hidden_size)
+    shapes.check_layer(views["in"], "inputs", views["in"].shape[0], views["out"].shape[1])
+    between = shapes.stack.inner_norms.get("out")
+    norm = shapes.norm(prefix + between) if between else None
+    return FeedForward(
+        inner=views["in"],
+        outer=views["out"],
+        gate=views.get("gate"),
+        outer_norm=shapes.require_norm_fits(norm, views["out"]) or NO_NORM,
+    )

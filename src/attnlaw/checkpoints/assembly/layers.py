@@ -1,0 +1,249 @@
+"""From a matched family to a `Model`: layers in order, their depth checked, and what to know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention
+from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing_block_error
+from attnlaw.checkpoints.assembly.head_axis import with_joined_heads
+from attnlaw.checkpoints.assembly.layer_sizes import key_source, layer_config
+from attnlaw.checkpoints.assembly.match import (
+    Match,
+    MatchedStack,
+    foreign_model_type,
+    match_family,
+    model_type_of,
+)
+from attnlaw.checkpoints.assembly.norms import StackNorms, stack_norms
+from attnlaw.checkpoints.assembly.remarks import (
+    extensions,
+    format_ranges,
+    matrices_left_out,
+    missing_from_network,
+    model_warnings,
+    unread_layers,
+)
+from attnlaw.checkpoints.assembly.shapes import Shapes
+from attnlaw.checkpoints.blocks import (
+    FeedForward,
+    Product,
+    StoredLayer,
+    View,
+    attention_widths,
+    build_network,
+)
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.families import Family
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import Tower
+from attnlaw.checkpoints.norms import NO_NORM, Norm
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError, printable
+
+MOST_DEPTH = 1000  # of layers that share their weights, so that files do not bound their number
+
+
+def build_model(
+    name: str,
+    tensors: Tensors,
+    config: Config,
+    heads: int | None,
+    families: Sequence[Family],
+    map_file: str | None = None,
+) -> Model:
+    """Read names, shapes and sizes (no weights) into a `Model` of one of the families.
+
+    `described` is the file of a user's own family.
+    """
+    match = match_family(tensors, config, families, map_file)
+    family = match.family
+    tensors = with_joined_heads(tensors, match)
+    stranger = foreign_model_type(family, config, families)
+    shapes_of = [
+        Shapes(tensors, config.section(found.stack.config), family, found.stack, stranger, map_file)
+        for found in match.stacks
+    ]
+    for shapes, stack in zip(shapes_of, match.stacks, strict=True):
+        _check_depth(shapes, stack)
+    applications = _applications(match, config)
+    layers: list[StoredLayer] = []
+    towers: list[Tower] = []
+    others: list[int] = []
+    memory: Norm | None = None
+    for shapes, stack in zip(shapes_of, match.stacks, strict=True):
+        label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
+        order = applications if family.shared_layers else range(len(stack.layers))
+        norms = stack_norms(shapes, stack, order)
+        first = len(layers) + len(others)
+        own = _build_layers(shapes, stack, heads, label and printable(label), first, norms, memory)
+        if family.towers:
+            places = tuple(range(len(layers), len(layers) + len(own)))
+            towers.append(Tower(label or "", places, attention_widths(own), _activation(shapes)))
+        layers += own
+        others += sorted({*range(first, first + len(own) + len(stack.linear))} - {one.index for one in own})
+        memory = norms.last
+    left_out = matrices_left_out(match, layers, tensors)
+    unread = unread_layers(match, layers, tensors, config)
+    obstacle = missing_from_network(match, layers, tensors, others, left_out, unread)
+    embedding = _find_view(tensors, family.embedding, stored_out_in=False)
+    unembedding = _find_view(tensors, family.unembedding, stored_out_in=True)
+    return Model(
+        name=printable(name),
+        family=printable(model_type_of(family, config)),
+        tensors=tensors,
+        network=build_network(
+            layers,
+            applications,
+            _activation(shapes_of[0]),
+            {
+                "embedding": None if embedding is None else Product.of(embedding, NO_NORM),
+                "unembedding": None if unembedding is None else Product.of(unembedding, None),
+            },
+            obstacle,
+            towers,
+            others,
+        ),
+        layers=tuple(layers),
+        embedding_view=embedding,
+        unembedding_view=unembedding,
+        extensions=extensions(match, layers, config, obstacle is None),
+        warnings=model_warnings(match, layers, tensors, config, left_out, unread, others, stranger),
+        config=config,
+    )
+
+
+def _activation(shapes: Shapes) -> str:
+    """As the config names it; T5 writes "gated-gelu"."""
+    found = shapes.config.text(*shapes.family.activation) or shapes.family.default_activation
+    return printable(found.removeprefix("gated-"))
+
+
+def _build_layers(
+    shapes: Shapes,
+    matched: MatchedStack,
+    heads: int | None,
+    label: str | None,
+    first: int,
+    norms: StackNorms,
+    memory: Norm | None,
+) -> list[StoredLayer]:
+    """The layers of one stack; `memory` is the norm that ends the stack before it."""
+    stack = matched.stack
+    has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
+    layers = []
+    prefixes = dict(zip(matched.numbers, matched.layers, strict=True))
+    fed = dict(zip(matched.numbers, norms.layers, strict=True))
+    for number, prefix in prefixes.items():
+        own = replace(shapes, config=layer_config(shapes.config, number, stack.inner_size))
+        source = key_source(shapes.config, number)
+        place = BlockLocation(prefix, number, prefixes.get(source, prefix), first + source)
+        experts = build_experts(own, prefix, stack)
+        blocks = StoredLayer(
+            index=first + number,
+            attention=build_attention(own, place, heads),
+            cross=build_attention(own, replace(place, cross=True), heads) if has_cross else None,
+            feed_forward=build_feed_forward(own, prefix, stack, bool(experts)),
+            stack=label,
+            experts=experts,
+            router_sum=_router_sum(own, len(experts)),
+        )
+        earlier = fed.get(source, fed[number])["attention"]
+        layers.append(_attach_norms(own, blocks, fed[number], memory, earlier))
+    having = [bool(layer.feed_forward or layer.experts) for layer in layers]
+    if any(having) and not all(having):
+        raise missing_block_error(shapes, matched.layers[having.index(False)], stack)
+    return layers
+
+
+def _attach_norms(
+    shapes: Shapes,
+    layer: StoredLayer,
+    norms: Mapping[str, Norm | None],
+    memory: Norm | None,
+    earlier: Norm | None,
+) -> StoredLayer:
+    """The layer with the norm that each of its blocks reads; keys and values of other layers read others."""
+
+    def reading(block: FeedForward, norm: Norm | None) -> FeedForward:
+        return replace(block, norm=shapes.require_norm_fits(norm, block.inner))
+
+    routed = norms["experts"] or norms["feed_forward"]
+    own, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
+    return replace(
+        layer,
+        attention=replace(
+            own,
+            norm=shapes.require_norm_fits(norms["attention"], own.query),
+            memory_norm=None if own.source is None else shapes.require_norm_fits(earlier, own.key),
+        ),
+        cross=cross
+        and replace(
+            cross,
+            norm=shapes.require_norm_fits(norms["cross"], cross.query),
+            memory_norm=shapes.require_norm_fits(memory, cross.key),
+        ),
+        feed_forward=feed_forward and reading(feed_forward, norms["feed_forward"]),
+        experts=tuple(reading(expert, routed) for expert in layer.experts),
+    )
+
+
+def _router_sum(shapes: Shapes, experts: int) -> float:
+    """The most that a router's weights add up to: a softmax to one, plain sigmoids to one per expert."""
+    config = shapes.config
+    scale = config.number("routed_scaling_factor") or 1.0
+    chosen = min(config.size("num_experts_per_tok") or experts, experts)
+    if shapes.is_among(shapes.family.scaled_experts):
+        return float(max(chosen, 1))
+    sigmoid_type = shapes.is_among(shapes.family.sigmoid_routers)
+    sigmoids = sigmoid_type or config.text("scoring_func") == "sigmoid"
+    if not experts or not sigmoids or config.values.get("norm_topk_prob", True):
+        return scale
+    return scale * chosen
+
+
+def _find_view(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:
+    """The first matrix whose name ends in one of `names`."""
+    for ending in names:
+        for name, shape in tensors.shapes.items():
+            if (name == ending or name.endswith("." + ending)) and len(shape) == 2:
+                return View(name, shape[::-1] if stored_out_in else shape, stored_out_in)
+    return None
+
+
+def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
+    if not matched.positions[0]:
+        return
+    positions = sorted((*matched.positions, *matched.linear))
+    found = [max(axis) + 1 for axis in zip(*positions, strict=True)]
+    keys = matched.stack.depth
+    expected = [shapes.config.size(key) or top for key, top in zip(keys, found, strict=True)]
+    if found != expected or len(positions) != prod(expected):
+        count = " x ".join(map(str, expected))
+        raise InputError(
+            f"{shapes.tensors.source}: expected {count} layers, found layers {format_ranges(positions)}; "
+            + (
+                shapes.foreign_remedy
+                or "the checkpoint is incomplete or its config.json belongs to another model"
+            )
+        )
+
+
+def _applications(match: Match, config: Config) -> tuple[int, ...]:
+    """The layer used at each depth; ALBERT's depth i uses group int(i / (L / G)), all its inner layers."""
+    positions, layers = match.stacks[0].positions, sum(len(stack.layers) for stack in match.stacks)
+    depth = config.size("num_hidden_layers")
+    if len(positions[0]) < 2 or depth is None:
+        return tuple(range(layers))
+    if depth > MOST_DEPTH:
+        raise InputError(
+            f"{config.source}: num_hidden_layers is {depth}, expected at most {MOST_DEPTH}; correct it"
+        )
+    groups = len({group for group, _ in positions})
+    inner = layers // groups
+    # The float quotient is the model's own rule; where G does not divide L its rounding matters.
+    return tuple(
+        int(step / (depth / groups)) * inner + member for step in range(depth) for member in range(inner)
+    )

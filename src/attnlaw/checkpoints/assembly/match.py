@@ -1,0 +1,278 @@
+"""From tensor names to layers: find the family whose names are there, under any prefix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.families import Family, LayerTable
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+
+Position = tuple[int, ...]
+NUMBER = "[0-9]{1,9}"
+# Prefixes of layers beside a language model: those that predict further tokens, towers of images and sounds.
+SIDE_PREFIX = re.compile(r"(^|[._])(mtp|vision|visual|audio)[._]")
+# Ways of quantising to float8, which is read; codes of other kinds among them are refused by their names.
+FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
+
+
+@dataclass(frozen=True)
+class MatchedStack:
+    """A stack found in a checkpoint: the full layer prefixes in order, and the stack's table.
+
+    `linear` are the positions of layers between them that have linear attention. `predicting` counts the
+    layers after the last that only predict further tokens; both are left out.
+    """
+
+    stack: LayerTable
+    prefix: str
+    layers: tuple[str, ...]
+    positions: tuple[Position, ...]
+    linear: tuple[Position, ...] = ()
+    predicting: int = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The number of each layer, counted through all of its stack."""
+        order = {position: number for number, position in enumerate(sorted((*self.positions, *self.linear)))}
+        return tuple(order[position] for position in self.positions)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A family and the stacks of it that a checkpoint holds."""
+
+    family: Family
+    stacks: tuple[MatchedStack, ...]
+
+
+def match_family(
+    tensors: Tensors, config: Config, families: Sequence[Family], map_file: str | None = None
+) -> Match:
+    """The family that names the most tensors of those whose attention is there whole.
+
+    The families that config.json names come first, and then one tensor of theirs suffices, so that an
+    incomplete checkpoint is called incomplete and not unknown. `described` is the file of a user's own.
+    """
+    refuse_unreadable(tensors, config)
+    named = config.text("model_type")
+    declared = [family for family in families if set(config.model_types) & set(family.model_types)]
+    for group, whole in ((declared, True), (declared, False), (families, True)):
+        matches = [
+            Match(family, stacks) for family in group if (stacks := _family_stacks(family, tensors, whole))
+        ]
+        if matches:
+            best = max(
+                matches,
+                key=lambda match: (
+                    _named_tensors(match, tensors),
+                    _is_oriented(match, tensors),
+                    _whole_feed_forward(match, tensors),
+                ),
+            )
+            break
+    else:
+        raise InputError(
+            _unknown_message(tensors, named, families)
+            if map_file is None
+            else _misnamed_message(tensors, families[0], map_file)
+        )
+    other = declared and best.family.name not in {family.name for family in declared}
+    if other and config.source != tensors.source:  # a file that names its own architecture is not wrong in it
+        raise InputError(
+            f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
+            f"{named} (model_type); give the config.json that belongs to these weights"
+        )
+    ordered = _order_stacks(best.family, best.stacks, tensors)
+    return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
+
+
+def _without_prediction(found: MatchedStack, config: Config) -> MatchedStack:
+    """The stack up to the declared depth, where the config says that prediction layers follow."""
+    depth = config.size(*found.stack.depth)
+    if not config.values.get("num_nextn_predict_layers") or depth is None:
+        return found
+    kept = max(1, sum(position < (depth,) for position in found.positions))
+    return replace(
+        found,
+        layers=found.layers[:kept],
+        positions=found.positions[:kept],
+        predicting=len(found.layers) - kept,
+    )
+
+
+def _family_stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[MatchedStack, ...]:
+    return tuple(found for stack in family.stacks for found in _find_stacks(stack, tensors, whole))
+
+
+def _named_tensors(match: Match, tensors: Tensors) -> int:
+    """How many tensors of its layers, and embeddings, a family names (of experts the first's)."""
+    names = {at + name for found in match.stacks for at in found.layers for name in found.stack.names}
+    linear = sum(len(found.linear) for found in match.stacks)  # each by one name at least
+    endings = (*match.family.embedding, *match.family.unembedding)
+    return linear + sum(name in names or name.endswith(endings) for name in tensors.shapes)
+
+
+def _is_oriented(match: Match, tensors: Tensors) -> bool:
+    """Whether the first query reads as many numbers as the output map writes, in the family's orientation."""
+    found = match.stacks[0]
+    inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
+    query = next(name for roles, name in found.stack.attention.items() if "query" in roles.split(","))
+    sides = [
+        tensors.shapes.get(found.layers[0] + name, ()) for name in (query, found.stack.attention["output"])
+    ]
+    return all(len(shape) == 2 for shape in sides) and sides[0][inputs] == sides[1][outputs]
+
+
+def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
+    """Whether the first layer has all tensors of a way to store its feed-forward block, or of none any."""
+    found = match.stacks[0]
+    ways = [
+        [found.layers[0] + name.replace("{expert}", "0") in tensors.shapes for name in roles.values()]
+        for roles in (*found.stack.feed_forward, *found.stack.experts)
+    ]
+    return any(all(way) for way in ways) or not any(any(way) for way in ways)
+
+
+def _unknown_message(tensors: Tensors, named: str | None, families: Sequence[Family]) -> str:
+    names = {family.name for family in families}
+    known = f"any of the {len(names)} known families" if len(names) > 1 else f"the family {min(names)}"
+    kind = f" (model_type {named})" if named else ""
+    example = next(iter(tensors.shapes), "none")
+    return (
+        f"{tensors.source}: unknown architecture{kind}: its tensor names (first: {example}) do not fit "
+        f"{known}; describe them with --map"
+    )
+
+
+def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
+    """The first name in a user's own file that no tensor has."""
+    for stack in family.stacks:
+        for name in stack.attention.values():
+            if not any(map(_pattern(stack, [name]).fullmatch, tensors.shapes)):
+                return (
+                    f"{described}: no tensor of {tensors.source} is called {stack.layer}{name} "
+                    f"(its first: {next(iter(tensors.shapes), 'none')}); correct the name"
+                )
+    return f"{tensors.source}: no layer has all attention tensors of {described}; save it whole"
+
+
+def model_type_of(family: Family, config: Config) -> str:
+    """What to call a model: by the type that is the family's, by that of its config, or by the family."""
+    own = (name for name in config.model_types if name in family.model_types)
+    return next(own, None) or config.text("model_type") or family.name
+
+
+def foreign_model_type(family: Family, config: Config, families: Sequence[Family]) -> str | None:
+    """The type of a model that is not the family's, so that only its names are known.
+
+    What a user's own map says is known.
+    """
+    if len(families) == 1 or set(config.model_types) & set(family.model_types):
+        return None
+    return config.text("model_type")
+
+
+def refuse_unreadable(tensors: Tensors, config: Config) -> None:
+    """Adapters and quantised weights look like models; their tensors are not the model's matrices."""
+    names = tensors.shapes
+    if _first(names, r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a|oft_R)\b"):
+        raise InputError(
+            f"{tensors.source}: a LoRA adapter, not a whole model; audit its directory by itself, or its "
+            "base model with --adapter"
+        )
+    coded = _first(
+        names,
+        r"\.(qweight|qzeros|g_idx|SCB|weight_packed|weight_scale|weight_scale_inv)$"
+        r"|weight\.(absmax|quant_map|quant_state)",
+    )
+    declared = config.values.get("quantization_config")
+    method = declared.get("quant_method") if isinstance(declared, dict) else declared
+    if coded or (declared is not None and method not in FLOAT8):
+        what = f"tensor {coded}" if coded else f"quantization_config in {config.source}"
+        raise InputError(
+            f"{tensors.source}: a quantised checkpoint ({what}); dequantise it, or use the original weights"
+        )
+
+
+def _first(names: Iterable[str], pattern: str) -> str | None:
+    return next((name for name in names if re.search(pattern, name)), None)
+
+
+def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:
+    """Every prefix under which attention tensors of the stack are there, each with its layers in order.
+
+    With `whole`, some layer must have them all: families share some names, but not all of them.
+    """
+    pattern = _pattern(stack, stack.attention.values())
+    found: dict[str, dict[Position, str]] = {}
+    for name in tensors.shapes:
+        if hit := pattern.fullmatch(name):
+            prefix, *position, tensor = hit.groups()
+            at = name.removesuffix(tensor)
+            other = found.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
+            if other != at:
+                raise InputError(f"{tensors.source}: {other} and {at} are one layer; keep one of them")
+    linear = _linear_positions(stack, tensors)
+    return [
+        MatchedStack(
+            stack,
+            prefix,
+            tuple(layers[key] for key in sorted(layers)),
+            tuple(sorted(layers)),
+            tuple(sorted(linear.get(prefix, set()) - layers.keys())),
+        )
+        for prefix, layers in found.items()
+        if not whole
+        or any(
+            all(at + name in tensors.shapes for name in stack.attention.values()) for at in layers.values()
+        )
+    ]
+
+
+def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
+    """By prefix, the positions of layers that have a tensor by which linear attention is known."""
+    found: dict[str, set[Position]] = {}
+    if stack.linear:
+        pattern = _pattern(stack, stack.linear)
+        for hit in filter(None, map(pattern.fullmatch, tensors.shapes)):
+            prefix, *position, _ = hit.groups()
+            found.setdefault(prefix, set()).add(tuple(map(int, position)))
+    return found
+
+
+def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
+    """Names of these tensors of any layer: the prefix, the layer's numbers, the tensor."""
+    layer = re.escape(stack.layer)
+    for placeholder in ("group", "layer"):
+        layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
+    return re.compile(rf"((?:.*\.)?){layer}({'|'.join(map(re.escape, tensors))})", re.DOTALL)
+
+
+def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
+    """Whether its first layer has cross attention."""
+    return any(stack.layers[0] + name in tensors.shapes for name in stack.stack.cross.values())
+
+
+def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
+    """The stacks in the order in which data pass them: encoders before decoders."""
+    if not family.separate_prefixes:
+        stacks = [stack for stack in stacks if not SIDE_PREFIX.search(stack.prefix)] or stacks
+    prefixes = sorted({stack.prefix for stack in stacks})
+    if not family.separate_prefixes and len(prefixes) > 1:
+        raise InputError(
+            f"{tensors.source}: holds several models (tensor prefixes {', '.join(map(repr, prefixes))}); "
+            "save the one to audit in a file of its own"
+        )
+    if not family.separate_prefixes:
+        return stacks
+
+    def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
+        return is_decoder(stack, tensors), [
+            (int(part) if re.fullmatch(NUMBER, part) else -1, part) for part in stack.prefix.split(".")
+        ]
+
+    return sorted(stacks, key=order)

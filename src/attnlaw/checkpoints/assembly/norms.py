@@ -1,0 +1,92 @@
+"""Which norm feeds each block of a stack.
+
+| layers | a block reads |
+|---|---|
+| pre-norm | what its own norm makes of the stream, or, without one, what stands before the first layer |
+| post-norm | the norm of the sum before it: of the block before, or what stands before the first layer |
+| norms after the blocks only | the stream itself: no norm |
+
+Where a table says nothing of norms, a layer has none of the ways it knows, or the model's type is not the
+family's, they are not known: None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnlaw.checkpoints.assembly.match import MatchedStack
+from attnlaw.checkpoints.assembly.shapes import Shapes
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.families import Family, Roles
+from attnlaw.checkpoints.norms import NO_NORM, Norm
+
+BLOCK_ORDER = ("attention", "cross", "feed_forward")
+BLOCKS = (*BLOCK_ORDER, "experts")  # which have the norm of the feed-forward block unless they have their own
+
+
+@dataclass(frozen=True)
+class StackNorms:
+    """The norm that feeds each block of each layer, by the block's name, and what the stack ends in."""
+
+    layers: tuple[dict[str, Norm | None], ...]
+    last: Norm | None
+
+
+def is_pre_norm(family: Family, config: Config) -> bool:
+    """Whether the norm of a block stands before it; OPT, wav2vec2 and torch's layers say so themselves."""
+    for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
+        if isinstance(declared := config.values.get(key), bool):
+            return declared
+    return family.pre_norm
+
+
+def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> StackNorms:
+    """The norms of one stack, from the names of its table; its layers are applied in this order.
+
+    A layer that is applied several times reads what it reads at the last: only the first may differ.
+    """
+    stack = found.stack
+    first, last = (
+        None if name is None else shapes.norm(name and found.prefix + name)
+        for name in (stack.first_norm, stack.last_norm)
+    )
+    before = is_pre_norm(shapes.family, shapes.config)
+    layers: dict[int, dict[str, Norm | None]] = {}
+    fed: Norm | None = first if first and _has_stream_width(shapes, first, found) else NO_NORM
+    for number in order:
+        at = found.layers[number]
+        way = None if shapes.foreign_type else _stored_norms(shapes, at, stack.norms)
+        if way is None:
+            fed, layers[number] = None, dict.fromkeys(BLOCKS)
+        elif before:
+            layers[number] = {"experts": _block_norm(shapes, at, way, "experts")}
+            for block in BLOCK_ORDER:
+                layers[number][block] = _block_norm(shapes, at, way, block) or fed or NO_NORM
+                fed = NO_NORM  # the first block has added to the stream
+        else:
+            layers[number] = {"experts": None}
+            for block in BLOCK_ORDER:
+                layers[number][block] = fed
+                fed = _block_norm(shapes, at, way, block) or fed
+    in_place = tuple(layers[number] for number in range(len(found.layers)))
+    return StackNorms(in_place, last or (None if before else fed))
+
+
+def _has_stream_width(shapes: Shapes, norm: Norm, found: MatchedStack) -> bool:
+    """Whether a norm of embeddings has the stream's width; narrower ones pass another map first."""
+    width = shapes.matrix(found.layers[0] + found.stack.attention["output"])[1]
+    return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
+
+
+def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
+    """The first way whose norms are all there."""
+    return next((way for way in ways if all(_has_norm(shapes, at, name) for name in way.values())), None)
+
+
+def _has_norm(shapes: Shapes, at: str, name: str) -> bool:
+    return not name or shapes.norm(at + name) is not None
+
+
+def _block_norm(shapes: Shapes, at: str, way: Roles, block: str) -> Norm | None:
+    return shapes.norm(at + way[block] if way[block] else "") if block in way else None

@@ -1,0 +1,275 @@
+"""What a reader must know beyond the matrices: departures from the plain encoder, and what was left out."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnlaw.checkpoints.assembly.match import NUMBER, Match, is_decoder
+from attnlaw.checkpoints.assembly.norms import is_pre_norm
+from attnlaw.checkpoints.assembly.scores import clip_of, is_rotary
+from attnlaw.checkpoints.blocks import StoredLayer
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.families import LayerTable
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import printable
+
+# Types in which rounding stays far below the bulk of a trained spectrum.
+WIDE = ("float16", "float32", "float64", "bfloat16")
+MOST_NAMES = 8  # in one warning
+TOWERS = ("vision", "audio")
+NUMBERED = re.compile(rf"((?:[^.]+\.)*?){NUMBER}\.", re.DOTALL)  # up to the first number in a name
+ATTENTION = re.compile("attn|attention|[._](qkv|query|q_proj|q_lin)[._]", re.IGNORECASE)
+NORM = re.compile(r"norm|(^|[._])ln([._]|$)", re.IGNORECASE)
+
+
+def extensions(
+    match: Match, layers: Sequence[StoredLayer], config: Config, complete: bool
+) -> tuple[str, ...]:
+    """What goes beyond the plain post-norm encoder that the bounds were stated for."""
+    family = match.family
+    beside = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
+    blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
+    present = {
+        "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
+        "gated feed-forward": any(block.gate for layer in layers for block in layer.feed_forwards),
+        "mixture of experts": any(layer.experts for layer in layers),
+        "latent attention": any(block.shared_key for block in blocks),
+        "gated attention": any(block.gate for block in blocks),
+        "attention sinks": any(block.scores.sinks for block in blocks),
+        "keys as values": any(block.key == block.value for block in blocks),
+        "norms inside blocks": any(block.value_norm or block.output_norm for block in blocks),
+        "cross attention": any(layer.cross for layer in layers),
+        "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
+        "parallel attention and feed-forward": any(map(_parallel, layers)) or beside,
+        "shared layers": family.shared_layers,
+        "pre-norm": is_pre_norm(family, config),
+        "rotary positions": is_rotary(family, config),
+    }
+    return tuple(name for name, there in present.items() if there)
+
+
+def _parallel(layer: StoredLayer) -> bool:
+    """Whether attention and feed-forward read one norm of the stream, as parallel ones do."""
+    norm = layer.attention.norm
+    return bool(layer.feed_forward and norm and norm.gain and norm == layer.feed_forward.norm)
+
+
+@dataclass(frozen=True)
+class UnreadLayers:
+    """Layers beside those that were read: the common part of their names, and how many matrices.
+
+    `of_network`: data that pass the layers that were read pass these, too.
+    """
+
+    name: str
+    matrices: int
+    of_network: bool
+
+
+def missing_from_network(
+    match: Match,
+    layers: Sequence[StoredLayer],
+    tensors: Tensors,
+    others: Sequence[int],
+    left_out: Sequence[str],
+    unread: Sequence[UnreadLayers],
+) -> str | None:
+    """What data pass and formulas of whole networks do not know; None where there is nothing."""
+    if others:
+        return _linear_warning(others)
+    # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
+    whole = not left_out or all(layer.feed_forwards for layer in layers)
+    if not whole or any(part.of_network for part in unread):
+        return "layers, or feed-forward matrices of layers, could not be read"
+    if any(layer.attention.gate for layer in layers):
+        return "gates multiply what heads mix, which no formula here knows"
+    if earlier := sorted({layer.attention.source for layer in layers if layer.attention.source is not None}):
+        return f"layers read keys and values of the layers {format_ranges([(one,) for one in earlier])}"
+    names = (name for at in match.stacks for name in at.stack.unread if at.layers[0] + name in tensors.shapes)
+    return next((f"layers have blocks that no formula here knows (tensor {name})" for name in names), None)
+
+
+def _linear_warning(others: Sequence[int]) -> str:
+    if len(others) == 1:
+        return f"layer {others[0]} uses linear attention and is not audited"
+    return f"layers {format_ranges([(one,) for one in others])} use linear attention and are not audited"
+
+
+def unread_layers(
+    match: Match, layers: Sequence[StoredLayer], tensors: Tensors, config: Config
+) -> list[UnreadLayers]:
+    """Stacks of layers with attention that no table of the family names."""
+    read = tuple(at for stack in match.stacks for at in stack.layers)
+    known = {name for layer in layers for view in layer.views for name in view.tensors}
+    inside = {*_names_with_prefix(read, list(tensors.shapes))} | known
+    found: dict[str, list[str]] = {}
+    for name, shape in tensors.shapes.items():
+        if name not in inside and len(shape) in (2, 3) and (hit := NUMBERED.match(name)):
+            found.setdefault(hit[1], []).append(name)
+    beside = any(f"{tower}_config" in config for tower in TOWERS)  # of a language model
+    later = {stack.prefix + stack.stack.layer.partition("{")[0] for stack in match.stacks}
+    return [
+        UnreadLayers(at.strip("."), len(names), not beside and "mtp" not in at)
+        for at, names in found.items()
+        if at not in later and any(ATTENTION.search(name) for name in names)
+    ]
+
+
+def model_warnings(
+    match: Match,
+    layers: Sequence[StoredLayer],
+    tensors: Tensors,
+    config: Config,
+    left_out: Sequence[str],
+    unread: Sequence[UnreadLayers],
+    others: Sequence[int],
+    foreign_type: str | None,
+) -> tuple[str, ...]:
+    """What makes the numbers mean less than they seem to, one sentence each."""
+    found = [_linear_warning(others)] if others else []
+    found += _attention_warnings(layers)
+    if any(layer.attention.scores.query_norm for layer in layers):
+        found.append(
+            "queries and keys are normalised before their product: QK is the map of the weights, "
+            "not the scores of the model"
+        )
+    if clip := clip_of(config):
+        found.append(
+            f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps"
+        )
+    if any(layer.attention.scores.cap for layer in layers):
+        found.append("scores are soft-capped after QK (attn_logit_softcapping)")
+    if match.family.shared_layers and "num_hidden_layers" not in config:
+        found.append(
+            f"{config.source} does not say how often the shared layers are applied: each is counted once"
+        )
+    if foreign_type:
+        found.append(
+            f"model type {foreign_type} is not in the table: read as {match.family.name} by its names"
+        )
+    for tower in TOWERS:
+        if f"{tower}_config" in config and not match.family.towers:
+            found.append(f"only the language model was read: the {tower} tower was left out")
+    for part in unread[:MOST_NAMES]:
+        found.append(f"layers left unread: {part.name}, matrices: {part.matrices}")
+    if names := _unread_norms(match, tensors) if not foreign_type else []:
+        found.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
+    missing = [stack.name for stack in match.family.stacks if stack.name and not _has_stack(match, stack)]
+    if missing and not unread and not foreign_type and config.model_types:
+        found.append(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
+    if (
+        match.family.activation
+        and config.text(*match.family.activation) is None
+        and any(layer.feed_forwards for layer in layers)
+    ):
+        found.append(f"activation not stated: {match.family.default_activation} assumed")
+    codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
+    if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
+        found.append(
+            f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
+            "spectrum, so small singular values and ranks are the code's, not the model's"
+        )
+    if any(code.startswith("float8") and not code.endswith("with scales") for code in codes):
+        found.append("float8 weights without scales beside them: read as they are stored")
+    if order := _order_by_name(match, tensors):
+        found.append(
+            f"read as one network in the order of these names: {', '.join(order)}; if they are not one, "
+            "save each in a file of its own"
+        )
+    if extra := sum(stack.predicting for stack in match.stacks):
+        found.append(f"layers that only predict further tokens were left out: {extra}")
+    if left_out:
+        found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
+    return tuple(printable(text) for text in found)
+
+
+def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
+    """What stands between the maps of attention, and is no part of QK and VO."""
+    blocks = [layer.attention for layer in layers]
+    sources = [(block.source,) for block in blocks if block.source is not None]
+    said = {
+        "softmax has one more score in every head that no token has (sinks): the weights of tokens add up to "
+        "less than one, QK and VO are without it": any(block.scores.sinks for block in blocks),
+        "what heads mix is multiplied by a gate, a sigmoid of the stream, before the output map: VO is the "
+        "map of an open gate": any(block.gate for block in blocks),
+        "values are normalised before heads mix them: VO is the map of the weights, not what a head "
+        "adds": any(block.value_norm for block in blocks),
+        "a norm stands between the heads and their output map: VO is the map of the weights, without its "
+        "gain": any(block.output_norm for block in blocks),
+        f"layers read keys and values of earlier layers ({format_ranges(sorted({*sources}))}): QK and VO are "
+        "maps between two streams": bool(sources),
+        "scores grow with the position in layers without rotary positions (attn_temperature_tuning), which "
+        "is no part of QK": any(block.scores.growing for block in blocks),
+    }
+    return [text for text, there in said.items() if there]
+
+
+def _has_stack(match: Match, stack: LayerTable) -> bool:
+    return any(found.stack == stack for found in match.stacks)
+
+
+def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
+    """Gains of norms in a layer that its family's table does not name."""
+    known = {
+        at + name
+        for found in match.stacks
+        for at in found.layers
+        for roles in (*found.stack.norms, found.stack.inner_norms)
+        for name in roles.values()
+    }
+    gains = []
+    for name, shape in tensors.shapes.items():
+        module, _, kind = name.rpartition(".")
+        words = [part for part in module.split(".") if not part.isdecimal()]
+        if len(shape) == 1 and kind in ("weight", "gamma") and words and NORM.search(words[-1]):
+            gains += [name] if module not in known else []
+    return _names_with_prefix([layer for stack in match.stacks for layer in stack.layers], gains)
+
+
+def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
+    """The prefixes in order, where more than numbers tells encoders (or decoders) from each other."""
+    parts = {
+        (is_decoder(stack, tensors), re.sub(rf"(?<![^.]){NUMBER}(?=\.)", "", stack.prefix))
+        for stack in match.stacks
+    }
+    if len(parts) == len({decoder for decoder, _ in parts}):
+        return []
+    names = [stack.prefix.strip(".") or "(no prefix)" for stack in match.stacks]
+    return [*names[:MOST_NAMES], *(["..."] if len(names) > MOST_NAMES else [])]
+
+
+def matrices_left_out(match: Match, layers: Sequence[StoredLayer], tensors: Tensors) -> list[str]:
+    """Matrices (or stacks of them, or of biases) in a layer that its family's table does not name."""
+    views = [view for layer in layers for view in layer.views]
+    known = {name for view in views for name in (*view.tensors, view.bias)}
+    known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
+    matrices = [name for name, shape in tensors.shapes.items() if len(shape) in (2, 3) and name not in known]
+    return _names_with_prefix([layer for stack in match.stacks for layer in stack.layers], matrices)
+
+
+def _names_with_prefix(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The names that begin with one of the prefixes, each held against one of them only.
+
+    Where no prefix begins with another, only the last one that is not behind a name in order can begin it.
+    """
+    roots: list[str] = []
+    for prefix in sorted(prefixes):
+        if not roots or not prefix.startswith(roots[-1]):
+            roots.append(prefix)
+    return [name for name in names if (at := bisect_right(roots, name)) and name.startswith(roots[at - 1])]
+
+
+def format_ranges(positions: Sequence[tuple[int, ...]]) -> str:
+    """0-3, 5 for layers 0, 1, 2, 3, 5; 0.0, 1.0 for layer 0 of the groups 0 and 1."""
+    if positions and len(positions[0]) > 1:
+        return ", ".join(".".join(map(str, position)) for position in positions)
+    runs: list[list[int]] = []
+    for (number,) in sorted(positions):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -1,0 +1,170 @@
+"""Shapes of named tensors as maps, held against the config and against each other in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from attnlaw.checkpoints.blocks import View
+from attnlaw.checkpoints.config import Config
+from attnlaw.checkpoints.families import Family, LayerTable, Roles
+from attnlaw.checkpoints.norms import Norm
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the builders of attention and feed-forward blocks read: shapes, never weights.
+
+    `foreign_type` is a model type that is not the family's, and is read by its names alone; `map_file` is the
+    file of a user's own family.
+    """
+
+    tensors: Tensors
+    config: Config
+    family: Family
+    stack: LayerTable
+    foreign_type: str | None = None
+    map_file: str | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tensors.shapes
+
+    def matrix(self, name: str, stacked: bool = False) -> tuple[int, int]:
+        """(inputs, outputs) of a matrix, or of the members of a stack of matrices."""
+        shape = self.tensors.shapes.get(name)
+        if shape is None:
+            raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
+        if len(shape) != 2 + stacked or 0 in shape:
+            wanted = "a stack of matrices" if stacked else "a matrix"
+            self._refuse(name, f"shape {list(shape)}", wanted, "save the unsharded, unflattened weights")
+        return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
+
+    def stored_out_in(self, name: str) -> bool:
+        """Whether a tensor is stored (out, in): as the family's are, unless it is one of the turned ones."""
+        return self.family.stored_out_in != name.endswith(self.stack.turned)
+
+    def views(
+        self,
+        prefix: str,
+        roles: Roles,
+        sizes: Mapping[str, int],
+        runs: int = 1,
+        member: int | None = None,
+        biases: Roles | None = None,
+    ) -> dict[str, View]:
+        """One `View` per role; fused parts lie one after the other along the output axis.
+
+        With several `runs`, the output axis of a fused tensor is that many runs of all its parts, as many as
+        outputs of a part where these alternate. `biases` are those that do not stand beside their weights.
+        """
+        views = {}
+        for keys, name in roles.items():
+            inputs, outputs = self.matrix(prefix + name, stacked=member is not None)
+            parts = keys.split(",")
+            several = runs if len(parts) > 1 else 1
+            if name in self.stack.alternating:
+                several = outputs // len(parts)
+            start = 0
+            for role in parts:
+                size = sizes.get(role, outputs)
+                turned = self.stored_out_in(prefix + name)
+                view = View(prefix + name, (inputs, size), turned, start, member=member)
+                own = None if biases is None or role not in biases else prefix + biases[role]
+                bias = self._bias(prefix + name, outputs, stacked=member is not None, given=own)
+                view = replace(view, bias=bias)
+                if several > 1:
+                    view = replace(view, block=size // several, stride=outputs // several)
+                views[role] = view
+                start += size // several
+            self.check_layer(views[role], "outputs", outputs, start * several)
+        return views
+
+    def _bias(self, name: str, outputs: int, stacked: bool, given: str | None) -> str | None:
+        """The tensor of a map's bias, where there is one."""
+        bias = given or name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
+        shape = self.tensors.shapes.get(bias)
+        if shape is None:
+            return None
+        if len(shape) != 1 + stacked or shape[-1] != outputs:
+            self._refuse(bias, f"shape {list(shape)}", f"{outputs} entries, one for each output of {name}")
+        return bias
+
+    def norm(self, name: str, size: int | None = None) -> Norm | None:
+        """The norm of that name, without tensors if the name is empty; None where it is not there.
+
+        Of the heads' norms, `size` numbers are those of all heads together.
+        """
+        config, family = self.config, self.family
+        epsilon = next((config.number(key) for key in family.epsilon if key in config), None)
+        offset = float(self.is_among(family.offset_gains))
+        kind, epsilon = family.norm, epsilon or family.default_epsilon
+        if not name:
+            return Norm(kind, epsilon=epsilon)
+        gain, bias = (
+            next((name + end for end in ends if name + end in self), None)
+            for ends in ((".weight", ".gamma"), (".bias", ".beta"))
+        )
+        if gain is None:
+            return None
+        joint = size is not None and self.tensors.shapes[gain] == (size,)
+        return Norm(kind, gain, bias, epsilon, offset, joint)
+
+    def is_among(self, model_types: Sequence[str]) -> bool:
+        """Whether the config names one of these types; where it names none, the family's name counts."""
+        return any(name in model_types for name in self.config.model_types or (self.family.name,))
+
+    def require_norm_fits(self, norm: Norm | None, view: View) -> Norm | None:
+        """The norm, if it gives what the map reads."""
+        for name in (norm.gain, norm.bias) if norm else ():
+            if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
+                wanted = f"[{view.shape[0]}], the inputs of {view.tensors[0]}"
+                self._refuse(name, f"shape {list(shape)}", wanted)
+        return norm
+
+    def check_config(self, name: str, what: str, found: int, key: str) -> None:
+        """Refuse a shape that contradicts the size that the config declares under `key`, if any."""
+        declared = self.config.size(key)
+        if declared not in (None, found):
+            raise InputError(
+                f"{self.tensors.source}: tensor {name} has {found} {what}, but {self.config.source} says "
+                f"{declared} ({key}); {self.remedy}"
+            )
+
+    def check_layer(self, view: View, what: str, found: int, expected: int) -> None:
+        """Refuse a shape that contradicts the other tensors of its layer."""
+        if found != expected:
+            self._refuse(view.tensor, f"{found} {what}", f"{expected} from the rest of its layer")
+
+    def _refuse(self, name: str, found: str, expected: str, remedy: str | None = None) -> NoReturn:
+        raise InputError(
+            f"{self.tensors.source}: tensor {name} has {found}, expected {expected}; {remedy or self.remedy}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to do about shapes that do not fit."""
+        if self.map_file is not None:
+            return f"check stored_out_in and the order of the parts in {self.map_file}"
+        return self.foreign_remedy or (
+            "save or download the weights again, with the config.json that belongs to them"
+        )
+
+    @property
+    def missing_remedy(self) -> str:
+        """What to do about tensors that are not there."""
+        if self.map_file is not None:
+            return f"correct its name in {self.map_file}, or save the checkpoint whole"
+        return self.foreign_remedy or "the checkpoint is incomplete, save or download it again"
+
+    @property
+    def foreign_remedy(self) -> str | None:
+        """What to do where a model is not what its names make of it; None where it is in the table."""
+        if self.foreign_type is None:
+            return None
+        return (
+            f"unsupported layout: model type {self.foreign_type} is in no table and is not stored as "
+            f"{self.family.name} is; describe it with --map"
+        )

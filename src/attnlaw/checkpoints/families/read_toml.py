@@ -1,0 +1,229 @@
+"""A family from a TOML file: the keys are the fields of `Family`, of `LayerTable` under `[[stacks]]`, and of
+`Initialiser` under `[init.TYPE]`.
+
+    name = "mine"
+
+    [[stacks]]
+    layer = "blocks.{layer}."
+    attention = { "query,key,value" = "attn.qkv.weight", output = "attn.proj.weight" }
+    feed_forward = [{ in = "mlp.up.weight", out = "mlp.down.weight" }]
+
+Only `name` and, in every stack, `layer` and `attention` must be there, and of these what a shipped file has
+that this one is `like`. Names are matched under any prefix.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+from attnlaw.checkpoints import families
+from attnlaw.checkpoints.families import Family, Initialiser, LayerTable, Roles
+from attnlaw.checkpoints.norms import LAYER, RMS
+from attnlaw.core.errors import InputError
+from attnlaw.core.files import parse_toml, read_bounded
+
+PLAIN_ROLES = {"query", "key", "value", "output"}
+LATENT = {*PLAIN_ROLES, "latent", "shared_key"}
+# Sets of roles that make a whole table.
+COMPLETE_ROLES: dict[str, tuple[set[str], ...]] = {
+    "attention": (PLAIN_ROLES, {*PLAIN_ROLES, "gate"}, LATENT, {*LATENT, "query_latent"}),
+    "cross": (PLAIN_ROLES, set()),
+    "feed_forward": ({"in", "out"}, {"gate", "in", "out"}),
+    "experts": ({"in", "out"}, {"gate", "in", "out"}),
+}
+BLOCKS = ("attention", "cross", "feed_forward", "experts")
+NOT_INHERITED = ("name", "model_types", "priority", "init")  # keys that no file takes from another
+# Roles of which a table may have any.
+OPTIONAL_ROLES: dict[str, set[str]] = {
+    "norms": {*BLOCKS, *(f"after_{block}" for block in BLOCKS)},
+    "inner_norms": {"query", "key", "value", "query_latent", "latent", "output", "out"},
+    "biases": {*PLAIN_ROLES},
+}
+Fits = Callable[[Any], bool]
+Record = TypeVar("Record", Family, LayerTable, Initialiser)
+
+
+class FieldKind(NamedTuple):
+    """What values a field takes: in words for messages, and as a test of what TOML gives."""
+
+    expected: str
+    fits: Fits
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, float) and value > 0
+
+
+def _is_roles(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+def _list_of(fits: Fits) -> Fits:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+STACKS = FieldKind("tables [[stacks]]", _list_of(lambda value: isinstance(value, dict)))
+INIT = FieldKind(
+    "tables [init.TYPE]",
+    lambda value: isinstance(value, dict) and all(isinstance(one, dict) for one in value.values()),
+)
+# By the type that the field of a record declares.
+KINDS: dict[Any, FieldKind] = {
+    str: FieldKind("text", _is_text),
+    str | None: FieldKind("text or false", lambda value: _is_text(value) or value is False),
+    bool: FieldKind("true or false", lambda value: isinstance(value, bool)),
+    int: FieldKind("a whole number", _is_whole),
+    float: FieldKind("a positive number", _is_positive),
+    float | None: FieldKind("a positive number", _is_positive),
+    int | None: FieldKind("a positive whole number", lambda value: _is_whole(value) and value > 0),
+    tuple[str, ...]: FieldKind("a list of texts", _list_of(_is_text)),
+    Roles: FieldKind("a table of tensor names by role", _is_roles),
+    tuple[Roles, ...]: FieldKind("a list of tables of tensor names by role", _list_of(_is_roles)),
+    tuple[LayerTable, ...]: STACKS,
+    Mapping[str, Initialiser]: INIT,
+    Mapping[str, Any]: FieldKind(
+        "a table of values by key of config.json", lambda value: isinstance(value, dict)
+    ),
+}
+FIELDS: dict[type[Any], dict[str, FieldKind]] = {
+    record: {name: KINDS[declared] for name, declared in get_type_hints(record).items()}
+    for record in (Family, LayerTable, Initialiser)
+}
+
+
+def read_family(path: str | os.PathLike[str]) -> Family:
+    """The family that a TOML file describes; an error names the file and the key.
+
+    >>> read_family(Path(__file__).with_name("gpt_neox.toml")).stacks[0].interleaved
+    True
+    """
+    file = Path(path)
+    data = read_bounded(file, megabytes=1, remedy="give a TOML file")
+    family = _record(Family, _merge_base_file(parse_toml(data, str(file)), str(file)), str(file))
+    if not family.stacks:
+        raise InputError(f"{file}: stacks: none given; describe the layers in [[stacks]]")
+    _expect(family.norm in (LAYER, RMS), f"{file}: norm", family.norm, f"{LAYER} or {RMS}")
+    return family
+
+
+def _expect(fits: bool, place: str, found: Any, wanted: str) -> None:
+    """An `InputError` where what a key has does not fit what it should be."""
+    if not fits:
+        raise InputError(f"{place}: found {found!r:.80}, expected {wanted}")
+
+
+def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The keys of a file with those of the shipped file that it is like."""
+    like = values.get("like")
+    if not _is_text(like):
+        return dict(values)
+    shipped = _shipped_files(families.FOLDER)
+    _expect(like in shipped, f"{place}: like", like, f"a file that ships; known: {', '.join(shipped)}")
+    base = _read_shipped_file(shipped[str(like)])
+    merged = {key: value for key, value in base.items() if key not in NOT_INHERITED} | dict(values)
+    own, others = values.get("stacks", []), base["stacks"]
+    nothing: dict[str, Any] = {}
+    if STACKS.fits(own):
+        merged["stacks"] = [{**other, **mine} for mine, other in zip_longest(own, others, fillvalue=nothing)]
+    return merged
+
+
+@cache
+def _shipped_files(folder: Path) -> dict[str, Path]:
+    return {file.stem: file for file in sorted(folder.glob("*.toml"))}
+
+
+@cache
+def _read_shipped_file(file: Path) -> dict[str, Any]:
+    return _merge_base_file(parse_toml(file.read_bytes(), str(file)), str(file))
+
+
+def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Record:
+    """A `Family` or a `LayerTable` from the table at `place`, every key and type checked."""
+    kinds = FIELDS[record]
+    for key in values:
+        if key not in kinds:
+            raise InputError(f"{place}: {key}: unknown key; known: {', '.join(kinds)}")
+    for entry in fields(record):
+        if entry.name not in values and entry.default is MISSING and entry.default_factory is MISSING:
+            raise InputError(f"{place}: {entry.name}: missing; expected {kinds[entry.name].expected}")
+    return record(**{key: _value(value, kinds[key], f"{place}: {key}") for key, value in values.items()})
+
+
+def _value(value: Any, kind: FieldKind, place: str) -> Any:
+    """The value of one field, lists as tuples."""
+    _expect(kind.fits(value), place, value, kind.expected)
+    if kind is STACKS:
+        return tuple(_layer_table(part, f"{place}[{i}]") for i, part in enumerate(value))
+    if kind is INIT:
+        return {name: _initialiser(name, value, place) for name in value}
+    if value is False and kind is KINDS[str | None]:
+        return None
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialiser:
+    """The initialiser of one model type, with what it takes of the type that it is like."""
+    own = tables[name]
+    like = own.get("like")
+    is_other = like is None or (like in tables and like != name)
+    _expect(is_other, f"{place}.{name}: like", like, f"another of {', '.join(tables)}")
+    base = dict(tables[like]) if like is not None else {}
+    if "like" in base:
+        raise InputError(f"{place}.{name}: like: {like} is like another itself; name that one")
+    merged = base | own | {"defaults": {**base.get("defaults", {}), **own.get("defaults", {})}}
+    return _record(Initialiser, merged, f"{place}.{name}")
+
+
+def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
+    """Whole tables of roles, and as many keys for the depth as `layer` has numbers."""
+    table = _record(LayerTable, values, place)
+    for name, roles in _roles(table):
+        parts = [part for keys in roles for part in keys.split(",")]
+        if set(parts) not in COMPLETE_ROLES[name] or len(parts) != len(set(parts)):
+            sets = " or ".join(", ".join(sorted(whole)) for whole in COMPLETE_ROLES[name] if whole)
+            raise InputError(f"{place}: {name}: has the roles {', '.join(parts) or 'none'}; expected {sets}")
+    for name, roles in _norm_roles(table):
+        if unknown := set(roles) - OPTIONAL_ROLES[name]:
+            known = ", ".join(sorted(OPTIONAL_ROLES[name]))
+            raise InputError(f"{place}: {name}: has the role {min(unknown)}; expected some of {known}")
+    numbers = table.layer.count("{layer}") + table.layer.count("{group}")
+    if numbers != len(table.depth):
+        raise InputError(
+            f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected {len(table.depth)}, "
+            "one for each key in depth; write the index of the layer as {layer}"
+        )
+    # Digits alone do not tell where one number ends, and to try every division would take for ever.
+    between = re.split(r"\{layer\}|\{group\}", table.layer)[1:-1]
+    if any(text == "" or text.isdecimal() for text in between):
+        raise InputError(
+            f"{place}: layer: {table.layer!r} has indices without text between them; put a dot there"
+        )
+    return table
+
+
+def _norm_roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:
+    yield from (("norms", roles) for roles in table.norms)
+    yield "inner_norms", table.inner_norms
+    yield "biases", table.biases
+
+
+def _roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:
+    yield from (("attention", table.attention), ("cross", table.cross))
+    yield from (("feed_forward", roles) for roles in table.feed_forward)
+    yield from (("experts", roles) for roles in table.experts)

@@ -1,0 +1,188 @@
+"""ONNX graphs: their initialisers and constants, by the names of the parameters they were exported from.
+
+PyTorch's exporter stores the weight of a linear layer transposed, for `MatMul`, under a name such as
+`onnx::MatMul_268`; the node that uses it is called `/encoder/layer.0/attention/self/query/MatMul` after the
+module. Such an initialiser is offered as `encoder.layer.0.attention.self.query.weight`, (out, in) again.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.formats.unchanged import UnchangedFile
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+from attnlaw.core.files import links_outside
+
+MOST = 2**31  # bytes of a graph, which its format cannot exceed
+MOST_DIGITS = 19  # of an offset
+MOST_STEPS = 4  # from a product back to its weight, through copies and transposes
+
+
+class OnnxFile(Tensors):
+    """The weights of one `.onnx` file, also those it keeps in files beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = str(path)
+        self.metadata = {}
+        self._onnx, graph = _load(path)
+        self._stored = _constants(graph) | {_text(tensor.name): tensor for tensor in graph.initializer}
+        # name -> (initialiser, whether it is stored transposed)
+        self._names = (
+            {name: (name, False) for name in self._stored}
+            | _copies(graph, self._stored)
+            | _linear_layers(graph, self._stored)
+        )
+        self._places = {
+            name: _external(path, tensor)
+            for name, tensor in self._stored.items()
+            if tensor.data_location == self._onnx.TensorProto.EXTERNAL
+        }
+        self._files = {file: UnchangedFile(file) for file, _ in self._places.values()}
+        self.shapes = {name: self._shape(name) for name in self._names}
+        if branch := _branch(graph):
+            raise InputError(
+                f"{path}: keeps weights in the branches of a node {branch}; export one model without "
+                "branches (of a decoder, the one without past keys and values)"
+            )
+        if not self._stored:
+            raise InputError(f"{path}: an ONNX graph without weights; export the model with its parameters")
+
+    def dtype(self, name: str) -> str:
+        return self._type(self._names[name][0]).name
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        stored, transposed = self._names[name]
+        array = self._from_file(stored) if stored in self._places else self._from_graph(stored)
+        array = array.T if transposed else array
+        return array if member is None else array[member]
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        stored, transposed = self._names[name]
+        shape = tuple(self._stored[stored].dims)
+        return shape[::-1] if transposed else shape
+
+    def _type(self, stored: str) -> np.dtype[Any]:
+        try:
+            found: np.dtype[Any] = np.dtype(
+                self._onnx.helper.tensor_dtype_to_np_dtype(self._stored[stored].data_type)
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"{self.source}: tensor {stored} is of an unknown type; update the onnx package"
+            ) from error
+        return found
+
+    def _from_graph(self, stored: str) -> NDArray[Any]:
+        self._type(stored)
+        try:
+            array: NDArray[Any] = self._onnx.numpy_helper.to_array(self._stored[stored])
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{self.source}: tensor {stored} does not hold the numbers that its shape "
+                f"{list(self._stored[stored].dims)} announces; export it again"
+            ) from error
+        return array
+
+    def _from_file(self, stored: str) -> NDArray[Any]:
+        file, offset = self._places[stored]
+        dtype, shape = self._type(stored), tuple(self._stored[stored].dims)
+        data = self._files[file].read(offset, prod(shape) * dtype.itemsize, stored)
+        array: NDArray[Any] = data.view(dtype)
+        return array.reshape(shape)
+
+
+def _load(path: Path) -> tuple[Any, Any]:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if path.stat().st_size > MOST:
+        raise InputError(
+            f"{path}: larger than 2 GB, which no ONNX graph is; keep its weights in files beside it"
+        )
+    try:
+        return onnx, onnx.load_model(path, load_external_data=False).graph
+    except (DecodeError, ValueError) as error:
+        raise InputError(f"{path}: not a complete ONNX file; copy, download or export it again") from error
+
+
+def _text(value: str | bytes) -> str:
+    """A text of the graph; what is no UTF-8 comes as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _constants(graph: Any) -> dict[str, Any]:
+    """Matrices that are the values of `Constant` nodes, by what those give out."""
+    return {
+        _text(node.output[0]): attribute.t
+        for node in graph.node
+        if node.op_type == "Constant" and node.output
+        for attribute in node.attribute
+        if _text(attribute.name) == "value" and len(attribute.t.dims) > 0
+    }
+
+
+def _branch(graph: Any) -> str | None:
+    """The kind of a node with graphs of its own inside (`If`, `Loop`) that hold matrices."""
+    for node in graph.node:
+        for inner in (part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)):
+            held = [*inner.initializer, *_constants(inner).values()]
+            if any(len(tensor.dims) == 2 for tensor in held) or _branch(inner):
+                return _text(node.op_type)
+    return None
+
+
+def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Parameters that are equal to others, which the exporter stores once and copies by `Identity`."""
+    return {
+        _text(node.output[0]): (_text(node.input[0]), False)
+        for node in graph.node
+        if node.op_type == "Identity" and node.output and node.input and _text(node.input[0]) in stored
+    }
+
+
+def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Parameters that are named after the `MatMul` nodes which multiply by them from the right."""
+    before = {
+        _text(node.output[0]): (_text(node.input[0]), node.op_type == "Transpose")
+        for node in graph.node
+        if node.op_type in ("Identity", "Transpose") and node.output and node.input
+    }
+    found = {}
+    for node in graph.node:
+        if node.op_type != "MatMul" or len(node.input) != 2:
+            continue
+        weight, turned = _text(node.input[1]), False
+        for _ in range(MOST_STEPS):
+            if weight in before:
+                weight, once_more = before[weight]
+                turned ^= once_more
+        *module, _operation = _text(node.name).strip("/").split("/")
+        if module and weight in stored and len(stored[weight].dims) == 2:
+            found[".".join(module) + ".weight"] = (weight, not turned)
+    return found
+
+
+def _external(path: Path, tensor: Any) -> tuple[Path, int]:
+    """The file beside the graph that holds a tensor, and where it begins there; never a file elsewhere."""
+    entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
+    location = entries.get("location", "")
+    place = PurePosixPath(location.replace("\\", "/"))
+    file = path.parent / place
+    inside = location and not place.is_absolute() and not {"..", ":", "\0"} & {*place.parts, *location}
+    if not inside or links_outside(file):
+        raise InputError(
+            f"{path}: tensor {tensor.name} is kept in {location!r}, which lies outside its directory; "
+            "only files beside the graph are read"
+        )
+    offset = entries.get("offset", "0")
+    if not offset.isascii() or not offset.isdecimal() or len(offset) > MOST_DIGITS:
+        raise InputError(
+            f"{path}: tensor {tensor.name} begins at {offset!r:.40}, expected a number; export it again"
+        )
+    return file, int(offset)

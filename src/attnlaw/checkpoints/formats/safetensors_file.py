@@ -1,0 +1,112 @@
+"""Safetensors: the library checks the header, then each tensor is read by its offsets.
+
+The file is never kept mapped: pages of a memory map count as memory of the process, and an audit
+should need no more than the matrices it is working on.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from attnlaw.checkpoints.formats.unchanged import UnchangedFile
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.errors import InputError
+
+DTYPES: dict[str, Any] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+# A header of this size names 300000 tensors; the library itself would accept 100 MB.
+MOST_HEADER = 2**25
+
+
+class SafetensorsFile(Tensors):
+    """The tensors of one `.safetensors` file."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = str(path)
+        self.metadata = {}
+        self._file = UnchangedFile(path)
+        self._header, self._start = _header(path)
+        self.shapes = {name: tuple(entry["shape"]) for name, entry in self._header.items()}
+
+    def dtype(self, name: str) -> str:
+        code = self._header[name]["dtype"]
+        return np.dtype(DTYPES[code]).name if code in DTYPES else str(code)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        entry = self._header[name]
+        dtype = DTYPES.get(entry["dtype"])
+        if dtype is None:
+            raise InputError(
+                f"{self.source}: tensor {name} has dtype {entry['dtype']}, which is not supported; "
+                f"convert it to one of {', '.join(DTYPES)}"
+            )
+        tensor: NDArray[Any] = self._file.read(*self._place(name, member), name).view(dtype)
+        return tensor.reshape(entry["shape"] if member is None else entry["shape"][1:])
+
+    def prefetch(self, name: str, member: int | None = None) -> None:
+        self._file.prefetch(*self._place(name, member))
+
+    def _place(self, name: str, member: int | None) -> tuple[int, int]:
+        """Where the bytes begin, and how many they are."""
+        begin, end = self._header[name]["data_offsets"]
+        if member is None:
+            return self._start + begin, end - begin
+        size = (end - begin) // self._header[name]["shape"][0]
+        return self._start + begin + member * size, size
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header as {name: {dtype, shape, data_offsets}} and where the data start.
+
+    `safe_open` refuses a header that lies about sizes, offsets or lengths, so the plain parse is safe.
+    """
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > MOST_HEADER:
+                raise ValueError(f"a header of {length} bytes")
+            with safe_open(path, framework="np"):
+                pass
+            header = json.loads(file.read(length), object_pairs_hook=_distinct)
+    except (SafetensorError, OSError, ValueError, struct.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # permissions, not damage
+        if "os error 12" in str(error):
+            raise MemoryError from error  # older versions map the whole file: more than a limit here allows
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{path}: not a complete safetensors file ({reason}); copy or download it again"
+        ) from error
+    header.pop("__metadata__", None)
+    return header, 8 + length
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object without doubled keys: of two tensors with one name, readers would choose differently."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands there twice")
+    return found

@@ -1,0 +1,107 @@
+"""A model on a hub by its id, `owner/name` or `owner/name@revision`: config and weights, nothing else.
+
+A revision is a branch, a tag or a commit. Files go into the hub's own cache.
+
+Safetensors are preferred; pickled weights only where there are none. No code of a repository is ever run.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from attnlaw.checkpoints.formats import FORMATS
+from attnlaw.core.errors import InputError
+
+HUB_ID = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w][\w./+-]*))?")
+CONFIGS = ("config.json", "params.json")
+
+
+def is_hub_id(source: str) -> bool:
+    """Whether a text is written as an id on a hub.
+
+    >>> is_hub_id("google/bert_uncased_L-2_H-128_A-2"), is_hub_id("./model"), is_hub_id("a/b/c")
+    (True, False, False)
+    >>> is_hub_id("EleutherAI/pythia-70m@step3000")
+    True
+    """
+    return HUB_ID.fullmatch(source) is not None
+
+
+def fetch(model: str, config_only: bool = False) -> Path:
+    """The directory of a model's config and weights, downloaded where the cache does not have them."""
+    hub = _import_hub(model)
+    hit = HUB_ID.fullmatch(model)
+    assert hit is not None, f"{model} is no id on a hub"
+    repository, revision = hit.groups()
+    try:
+        found = hub.HfApi().model_info(repository, revision=revision)
+        names = [file.rfilename for file in found.siblings or ()]
+        fetched = [
+            Path(hub.hf_hub_download(repository, name, revision=revision))
+            for name in (_config_files if config_only else _files_to_fetch)(repository, names)
+        ]
+        return fetched[0].parent
+    except hub.errors.GatedRepoError as error:
+        raise InputError(
+            f"{repository}: a gated model; accept its terms on the hub and log in with: hf auth login"
+        ) from error
+    except hub.errors.RepositoryNotFoundError as error:
+        raise InputError(
+            f"{repository}: no such file or directory, and no such model on {hub.constants.ENDPOINT}; "
+            "check the path or the id"
+        ) from error
+    except hub.errors.HFValidationError as error:
+        raise InputError(
+            f"{model}: no such file or directory, and no id that a hub takes; check the path or the id"
+        ) from error
+    except hub.errors.RevisionNotFoundError as error:
+        raise InputError(
+            f"{model}: {repository} has no revision {revision} on {hub.constants.ENDPOINT}; give a branch, "
+            "a tag or a commit that it has"
+        ) from error
+    except (OSError, hub.errors.HTTPError) as error:  # offline, or a hub in trouble
+        return _cached(hub, repository, revision, error)
+
+
+def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) -> Path:
+    """What an earlier download left, where the hub cannot be asked."""
+    try:
+        return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
+    except OSError as error:
+        said = str(reason).strip().splitlines() or [type(reason).__name__]
+        model = repository if revision is None else f"{repository}@{revision}"
+        raise InputError(
+            f"{model}: no such file or directory; {hub.constants.ENDPOINT} cannot be reached "
+            f"({said[0]}) and the cache has no such model; check the path, or go online"
+        ) from error
+
+
+def _config_files(repository: str, names: list[str]) -> list[str]:
+    if "config.json" not in names:
+        raise InputError(f"{repository}: holds no config.json; choose a repository of a Transformer")
+    return ["config.json"]
+
+
+def _files_to_fetch(repository: str, names: list[str]) -> list[str]:
+    """The files to fetch: the weights, as they are preferred, and the config."""
+    for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
+        weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
+        if weights:
+            return [*weights, *(name for name in names if name in CONFIGS)]
+    raise InputError(
+        f"{repository}: holds no safetensors and no pytorch_model.bin; download a file it has and name that"
+    )
+
+
+def _import_hub(repository: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise InputError(
+            f"{repository}: no such file or directory; if it is an id on a model hub, install its client "
+            "with: pip install 'attnlaw[hub]'"
+        ) from error
+    return huggingface_hub

@@ -1,0 +1,216 @@
+"""Inputs of a model, declared once for every verb that runs one: texts, token ids, or a file of either.
+
+| setting | inputs |
+|---|---|
+| `text` | one, or several of them |
+| `file` NAME.txt | one a line |
+| `file` NAME.jsonl | one a line: an object with `ids`, or with `text`; other keys are ignored |
+| `ids` 1,2,3 | one |
+| `ids` @NAME | a list of ids a line |
+
+Empty lines are skipped. What is wrong with an input is told in one line, with its file and line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlaw.checkpoints.tokenizer import Tokenizer
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.files import read_bounded
+from attnlaw.core.settings import Settings, check_value, setting, settings_dataclass
+
+INPUT = "Input"
+LARGEST = 256  # megabytes of a file of inputs
+FROM_FILE = "@"
+# Of a causal model, the token of an input that is read.
+POSITIONS = dict.fromkeys(("last", "sample"))
+IDS_FORMAT = "whole numbers with commas, such as 1,2,3, none below 0"
+
+
+@settings_dataclass
+class InputSettings(Settings):
+    """One or several inputs of a model, by exactly one of three settings."""
+
+    text: tuple[str, ...] | None = setting(
+        None,
+        "An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several (lens "
+        "takes one).",
+        repeatable=True,
+        metavar="TEXT",
+        panel=INPUT,
+    )
+    file: str | None = setting(
+        None,
+        "Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).",
+        is_path=True,
+        excluded_by="text",
+        metavar="FILE",
+        panel=INPUT,
+    )
+    ids: tuple[int, ...] | str | None = setting(
+        None,
+        "An input, as token ids; @FILE: one list a line.",
+        excluded_by=("text", "file"),
+        metavar="1,2,3",
+        panel=INPUT,
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.text is None and self.file is None and self.ids is None:
+            raise BadSetting("text", "is missing; give it, {file} or {ids}")
+        file = self.file or ""
+        if file and not file.startswith(FROM_FILE) and Path(file).suffix not in LINES:
+            raise BadSetting("file", f"expected a name that ends in {' or '.join(LINES)}", file)
+        ids = self.ids
+        if isinstance(ids, tuple) and min(ids) < 0:
+            raise BadSetting("ids", f"expected {IDS_FORMAT}; or @FILE", ",".join(map(str, ids)))
+        if isinstance(ids, str) and not ids.startswith(FROM_FILE):
+            raise BadSetting("ids", f"expected {IDS_FORMAT}; or @FILE", ids)
+
+    @property
+    def source(self) -> str:
+        """The name of the file that the inputs come from; empty without one."""
+        return self.file or (self.ids[1:] if isinstance(self.ids, str) else "")
+
+    def to_row(self) -> dict[str, Any]:
+        """As of all settings; a file of ids stands as `@NAME` under `file`."""
+        row = super().to_row()
+        return row | {"ids": None, "file": self.ids} if isinstance(self.ids, str) else row
+
+
+@dataclass(frozen=True)
+class RawInput:
+    """An input as it was given: a text or ids, by which setting and, of several, at which line or number."""
+
+    setting: str
+    text: str | None = None
+    ids: tuple[int, ...] | None = None
+    place: str | None = None
+
+    def input_error(self, rule: str, found: object = None) -> InputError:
+        """What is wrong with it, said of its line or of its setting."""
+        if self.place is None:
+            return BadSetting(self.setting, rule, found)
+        told = "" if found is None else f"found {found}, "
+        return InputError(f"{self.place}: {told}{rule}")
+
+    def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
+        """An `InputError` where the model has no place for these ids."""
+        if not ids:
+            raise self.input_error("has no tokens; give at least one")
+        if len(ids) > positions:
+            raise self.input_error(f"has {len(ids)} tokens, and the model {positions} positions; give fewer")
+        for number in ids:
+            if number >= vocabulary:
+                raise self.input_error(f"outside the vocabulary; choose from 0 to {vocabulary - 1}", number)
+
+
+@dataclass(frozen=True)
+class Input:
+    """Token ids that a model can read, and what each stands for."""
+
+    ids: tuple[int, ...]
+    labels: tuple[str, ...]
+
+
+def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
+    """Token ids that a function was given, checked."""
+    checked: tuple[int, ...] = check_value("ids", list(ids), tuple[int, ...], minimum=0)
+    return checked
+
+
+def raw_inputs(case: InputSettings) -> list[RawInput]:
+    """The inputs of settings, before any model is opened."""
+    if case.text is not None:
+        several = len(case.text) > 1
+        return [
+            RawInput("text", text=text, place=f"text, number {number}" if several else None)
+            for number, text in enumerate(case.text, start=1)
+        ]
+    if isinstance(case.ids, tuple):
+        return [RawInput("ids", ids=case.ids)]
+    found = list(_read_input_file(case))
+    if not found:
+        raise InputError(f"{case.source}: holds no input; all lines are empty")
+    return found
+
+
+def single_input(case: InputSettings, verb: str) -> RawInput:
+    """The only input of settings, for a verb that takes one."""
+    found = raw_inputs(case)
+    if len(found) > 1:
+        told = f"holds {len(found)} inputs, and {verb} takes one; keep one"
+        raise InputError(f"{case.source}: {told} line") if case.source else BadSetting("text", told)
+    return found[0]
+
+
+def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
+    """The ids of an input for a model of so many positions, with their labels."""
+    ids = raw.ids
+    if ids is None:
+        text = raw.text or ""
+        if tokenizer.missing is not None:
+            raise raw.input_error(f"needs a tokenizer: {tokenizer.missing}")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise raw.input_error("holds half of a character; give valid Unicode") from None
+        ids = tokenizer.encode(text)
+    raw.require_inside(ids, tokenizer.vocabulary, positions)
+    return Input(ids, tokenizer.labels(ids))
+
+
+def _read_input_file(case: InputSettings) -> Iterator[RawInput]:
+    setting, path = "ids" if case.file is None else "file", Path(case.source)
+    read = _ids_line if setting == "ids" else LINES[path.suffix]
+    try:
+        lines = read_bounded(path, LARGEST).decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: no text in UTF-8 ({error.reason} at byte {error.start}); save it so"
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield read(line.removesuffix("\r"), RawInput(setting, place=f"{path}, line {number}"))
+
+
+def _text_line(line: str, given: RawInput) -> RawInput:
+    return RawInput(given.setting, text=line, place=given.place)
+
+
+def _object_line(line: str, given: RawInput) -> RawInput:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise given.input_error(f"no JSON ({error}); expected an object with text or ids") from error
+    if isinstance(found, dict) and "ids" in found:
+        return RawInput(given.setting, ids=_parse_ids(found["ids"], given), place=given.place)
+    if not isinstance(found, dict) or not isinstance(found.get("text"), str):
+        raise given.input_error('expected an object with text or ids, such as {"text": "..."}')
+    return RawInput(given.setting, text=found["text"], place=given.place)
+
+
+def _ids_line(line: str, given: RawInput) -> RawInput:
+    return RawInput(given.setting, ids=_parse_ids(line, given), place=given.place)
+
+
+def _parse_ids(found: Any, given: RawInput) -> tuple[int, ...]:
+    """A list, or a text with commas, as ids."""
+    try:
+        ids: tuple[int, ...] = check_value("ids", found, tuple[int, ...], minimum=0)
+    except BadSetting:
+        shown = str(found)
+        raise given.input_error(
+            f"expected {IDS_FORMAT}", shown if len(shown) < 60 else f"{shown[:60]}..."
+        ) from None
+    return ids
+
+
+# How a line of a file is read, by the file's ending.
+LINES = {".txt": _text_line, ".jsonl": _object_line}

@@ -1,0 +1,199 @@
+"""Open whatever holds a model: a file, a directory, an index, a hub id, a state dict or an `nn.Module`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attnlaw.checkpoints.adapters import AdaptedTensors, open_adapter
+from attnlaw.checkpoints.assembly import build_model
+from attnlaw.checkpoints.config import Config, read_config, read_params
+from attnlaw.checkpoints.directories import find_checkpoint, single_model_path
+from attnlaw.checkpoints.families import known_families
+from attnlaw.checkpoints.families.read_toml import read_family
+from attnlaw.checkpoints.formats import FORMATS
+from attnlaw.checkpoints.formats.consolidated import PARAMS, PART, ConsolidatedTensors
+from attnlaw.checkpoints.formats.sharded import ShardedTensors
+from attnlaw.checkpoints.hub import fetch, is_hub_id
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.quantization.float8 import with_scales
+from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
+from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.files import require_regular_file, require_valid_path
+
+SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several that an index joins
+POINTER = b"version https://git-lfs"
+
+ModelSource = str | os.PathLike[str] | Mapping[str, Any] | Any
+
+
+def open_model(
+    source: ModelSource,
+    heads: int | None = None,
+    name: str | None = None,
+    map: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+) -> Model:
+    """The model in a checkpoint: names, shapes and sizes now, weights when they are asked for.
+
+    `source` is a path, an id on a model hub, a mapping of names to tensors, an `nn.Module`, or a model that
+    is open already; `heads` is needed only where neither a config nor the shapes tell the number of attention
+    heads. `map` is a TOML file that describes an architecture of one's own, `adapter` a LoRA adapter to add
+    to the weights.
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    >>> model = open_model(block, heads=2)
+    >>> model.family, model.hidden_size, model.layers[0].attention.head_size
+    ('torch.nn.MultiheadAttention', 4, 2)
+    """
+    if heads is not None and heads < 1:
+        raise InputError(f"--heads {heads}: expected a number of attention heads; give 1 or more")
+    if isinstance(source, Model):
+        return source if name is None else replace(source, name=name)
+    described = None if map is None else os.fspath(map)
+    families = known_families() if described is None else (read_family(described),)
+    label, tensors, config, known_heads = _open_source(source, name)
+    tensors = with_scales(tensors, config)
+    model = build_model(label, tensors, config, heads or known_heads, families, described)
+    if adapter is None:
+        return model
+    return replace(model, tensors=AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file)))
+
+
+def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, Config, int | None]:
+    """What to call the model, its tensors, its sizes, and its heads where a module tells them."""
+    if isinstance(source, str | os.PathLike):
+        tensors, config = _open_path(local_model_path(source))
+        # A file that names its own architecture (GGUF) knows best; others only where no config.json does.
+        if tensors.metadata.get("model_type") or (tensors.metadata and not config.values):
+            config = Config(tensors.metadata, tensors.source)
+        return name or str(source), tensors, config, None
+    if isinstance(source, Mapping):
+        label = name or "state dict"
+        return label, InMemoryTensors(source, label), Config(source="config.json beside a state dict"), None
+    if hasattr(source, "state_dict"):
+        label = name or type(source).__name__
+        return label, InMemoryTensors(source.state_dict(), label), *_module_sizes(source)
+    raise InputError(
+        f"cannot read a model from {type(source).__name__}; pass a path, a state dict or an nn.Module"
+    )
+
+
+def local_model_path(source: str | os.PathLike[str]) -> Path:
+    """The path of one model: as given, inside a hub's cache, or where a hub's model was fetched."""
+    path = require_valid_path(Path(source))
+    is_file = path.suffix in {".json", *_endings()}  # a file that is missing is no reason to ask a hub
+    if path.exists() or is_file or not is_hub_id(str(source)):
+        return single_model_path(path)
+    return fetch(str(source))
+
+
+def config_path(source: str | os.PathLike[str]) -> Path:
+    """The config.json of a model: a file as given, in a folder, or fetched from a hub without its weights."""
+    path = require_valid_path(Path(source))
+    if path.exists() or path.suffix == ".json" or not is_hub_id(str(source)):
+        path = single_model_path(path)
+        return path / "config.json" if path.is_dir() else path
+    return fetch(str(source), config_only=True) / "config.json"
+
+
+def _module_sizes(module: Any) -> tuple[Config, int | None]:
+    """Sizes from a Hugging Face config, or from the torch layers inside."""
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "to_dict"):
+        return Config(config.to_dict(), f"{type(module).__name__}.config"), None
+    parts = list(module.modules())
+    counts = {part.num_heads for part in parts if isinstance(getattr(part, "num_heads", None), int)}
+    if len(counts) > 1:
+        raise InputError(
+            f"{type(module).__name__}: its attention blocks have different numbers of heads "
+            f"({', '.join(map(str, sorted(counts)))}); pass each part on its own"
+        )
+    layer = next(
+        (part for part in parts if hasattr(part, "norm_first") and hasattr(part, "activation")), None
+    )
+    values = (
+        {
+            "activation": getattr(layer.activation, "__name__", type(layer.activation).__name__.lower()),
+            "norm_first": layer.norm_first,
+        }
+        if layer is not None
+        else {}
+    )
+    return Config(values, type(module).__name__), next(iter(counts), None)
+
+
+def _open_path(path: Path) -> tuple[Tensors, Config]:
+    """The tensors of a file or directory, and the sizes in the file beside them."""
+    with (
+        as_input_error(f"{path}: cannot be read", "check its permissions"),
+        as_input_error(
+            f"{path}: does not fit into memory",
+            "use a machine with more of it",
+            MemoryError,
+            with_reason=False,
+        ),
+    ):
+        if path.exists():
+            file = find_checkpoint(path) if path.is_dir() else path
+            _refuse_shard(file)
+            return open_file(file), _sizes_beside(file)
+    raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
+
+
+def _sizes_beside(file: Path) -> Config:
+    """Meta and Mistral call the weights in their own layout consolidated, and their sizes params.json."""
+    if file.name.startswith("consolidated."):
+        return read_params(file.with_name(PARAMS))
+    return read_config(file.with_name("config.json"))
+
+
+def _refuse_shard(path: Path) -> None:
+    """Refuse one shard of several by itself: it holds some layers, or some matrices of each."""
+    hit = SHARD.search(path.name)
+    if hit is None or int(hit[1]) < 2:
+        return
+    index = next(iter(sorted(path.parent.glob("*.index.json"))), None)
+    remedy = (
+        f"give {index}, or its directory"
+        if index
+        else "download the others and their index (*.index.json) beside it, and give the directory"
+    )
+    raise InputError(f"{path}: one of {int(hit[1])} shards, not a whole model; {remedy}")
+
+
+def open_file(path: Path) -> Tensors:
+    """The tensors of one file, of the shards that an index names, or of all parts beside one of Meta's."""
+    if path.name.endswith(".index.json"):
+        return ShardedTensors(path, open_file)
+    if PART.fullmatch(path.name):
+        return ConsolidatedTensors(path.parent, _by_ending)
+    return _by_ending(path)
+
+
+def _by_ending(path: Path) -> Tensors:
+    require_regular_file(path)
+    for kind in FORMATS:
+        if path.suffix in kind.endings:
+            _refuse_pointer(path)
+            return kind.open(path)
+    raise InputError(
+        f"{path}: unknown format {path.suffix or '(no ending)'}; known: {', '.join(_endings())}, "
+        "a directory, an index"
+    )
+
+
+def _refuse_pointer(path: Path) -> None:
+    """Refuse what Git LFS keeps in the place of a file that it did not fetch."""
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise InputError(f"{path}: a Git LFS pointer, not the weights; run git lfs pull")
+
+
+def _endings() -> list[str]:
+    return [ending for kind in FORMATS for ending in kind.endings]

@@ -1,0 +1,141 @@
+"""What verbs on a checkpoint ask alike: which model, how it is opened, which of its matrices."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.checkpoints.network import GROUPS
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.files import require_valid_path
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+
+if TYPE_CHECKING:
+    from attnlaw.checkpoints.model import Model
+
+CHECKPOINT, MACHINE = "Checkpoint", "Machine"
+STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How carefully matrices are measured.
+
+    `approximate` estimates very large ones. `precision` is `storage` (float32 where weights are stored in 16
+    bits or less, and that is precise enough) or `double`. `exact`: norms of entries from every entry, also of
+    large products.
+    """
+
+    approximate: bool = False
+    precision: str = STORAGE
+    exact: bool = False
+
+
+DEFAULT_ARITHMETIC = Arithmetic()
+
+
+def model_setting(default: Any) -> Any:
+    """The words MODEL; `default` is MISSING where a verb cannot do without."""
+    return setting(
+        default,
+        "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
+        sweepable=True,
+        expand="attnlaw.checkpoints.directories:expand_run",
+        is_path=True,
+        positional=True,
+        metavar="MODEL",
+        panel=CHECKPOINT,
+    )
+
+
+@settings_dataclass
+class ModelSettings(Settings):
+    """A checkpoint, how to open it, and which of its matrices to take."""
+
+    model: Any = model_setting(MISSING)
+    layers: str | int | None = setting(
+        None, "Only these layers (as a slice).", metavar="0:4", panel=CHECKPOINT
+    )
+    only: tuple[str, ...] | None = setting(
+        None, f"Only these: {', '.join(GROUPS)}.", metavar="qk,vo,...", panel=CHECKPOINT
+    )
+    heads: int | None = setting(
+        None, "Attention heads, where no config.json tells their number.", minimum=1, panel=CHECKPOINT
+    )
+    map: str | None = setting(
+        None, "The names of an architecture of your own.", is_path=True, metavar="FILE.toml", panel=CHECKPOINT
+    )
+    adapter: str | None = setting(
+        None, "A LoRA adapter to add to the model.", is_path=True, metavar="DIR", panel=CHECKPOINT
+    )
+    name: str | None = setting(None, "What rows call the model; its path unless given.", panel=CHECKPOINT)
+    jobs: int | None = setting(
+        None, "Threads; all cores unless given.", minimum=1, machine_only=True, panel=MACHINE
+    )
+
+    def check(self) -> None:
+        for group in self.only or ():
+            if group not in GROUPS:
+                raise BadSetting("only", f"expected some of {', '.join(GROUPS)}, joined by commas", group)
+        if self.layers is not None:
+            layer_range(self.layers, depth=1)
+
+    def to_row(self) -> dict[str, Any]:
+        """As of all settings; a model in memory is told by what rows call it."""
+        return super().to_row() | {"model": self.title}
+
+    @property
+    def title(self) -> str:
+        """What tells this model from others: its name, its path, or what kind of object it is."""
+        if isinstance(self.model, str | os.PathLike):
+            return os.fspath(self.model) if self.name is None else self.name
+        return self.name or type(self.model).__name__
+
+    def chosen_layers(self, depth: int) -> range | None:
+        """The layers of `3` or `"0:4"`, negative numbers from the end; None for all.
+
+        >>> ModelSettings(model="m", layers="1:3").chosen_layers(4)
+        range(1, 3)
+        """
+        if self.layers is None:
+            return None
+        chosen = layer_range(self.layers, depth)
+        if not chosen:
+            raise BadSetting("layers", f"selects none of the {depth} layers (0 to {depth - 1})", self.layers)
+        return chosen
+
+    def open(self) -> Model:
+        """The model; a LoRA adapter by itself is one without layers."""
+        from attnlaw.checkpoints.adapters import adapter_model, is_adapter, open_adapter
+        from attnlaw.checkpoints.open import local_model_path, open_file, open_model
+
+        if not isinstance(self.model, str | os.PathLike):
+            return open_model(self.model, self.heads, self.name, self.map, self.adapter)
+        path, name = local_model_path(self.model), self.name or str(self.model)
+        if self.adapter is None and is_adapter(path):
+            return adapter_model(open_adapter(path, open_file), name)
+        return open_model(path, self.heads, name, self.map, self.adapter)
+
+
+def require_model_exists(settings: ModelSettings) -> None:
+    """An `InputError` for a path that is neither there nor an id on a hub, before anything is read."""
+    from attnlaw.checkpoints.hub import is_hub_id
+
+    model = settings.model
+    if isinstance(model, str) and not require_valid_path(Path(model)).exists() and not is_hub_id(model):
+        hint = "" if "/" in model else "; an id on a model hub is written owner/name"
+        raise InputError(f"{model}: no such file or directory; give a checkpoint file or its directory{hint}")
+
+
+def layer_range(layers: str | int, depth: int) -> range:
+    """The layers of a number or of a slice such as "0:-1"; none where there is no such layer."""
+    try:
+        if ":" in str(layers):
+            parts = [int(part) if part else None for part in str(layers).split(":")]
+            return range(depth)[slice(*parts)]
+        number = int(layers)
+    except (ValueError, TypeError) as error:
+        raise BadSetting("layers", "expected START:STOP, such as 0:4, or one number", layers) from error
+    return range(number % depth, number % depth + 1) if -depth <= number < depth else range(0)

@@ -1,0 +1,109 @@
+"""A set of named tensors, read one at a time: what every format offers and every family consumes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.errors import InputError, as_input_error
+
+NARROW: dict[str, Any] = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+
+
+class Tensors(ABC):
+    """Named tensors on disk or in memory.
+
+    `source` names the file or object in messages; `shapes` is known without reading any tensor;
+    `metadata` holds plain values stored beside the tensors (sizes, for formats that carry them).
+    """
+
+    source: str
+    shapes: Mapping[str, tuple[int, ...]]
+    metadata: Mapping[str, Any]
+
+    @abstractmethod
+    def dtype(self, name: str) -> str:
+        """How the tensor is stored, by numpy's name (`float32`, `bfloat16`, `float8_e4m3fn`) or a code's."""
+
+    @abstractmethod
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        """The tensor, or one member along its first axis; safe to call from threads.
+
+        As stored (any real dtype, float8 and bfloat16 included), or decoded where numpy has no such type.
+        """
+
+    def prefetch(self, name: str, member: int | None = None) -> None:  # noqa: B027  (a hint, which few can use)
+        """Hear that the tensor will be read soon."""
+
+
+class InMemoryTensors(Tensors):
+    """Tensors of a mapping; nothing is copied until a tensor is read."""
+
+    def __init__(self, tensors: Mapping[str, Any], source: str = "state dict") -> None:
+        self.source = source
+        self.metadata = {}
+        self._tensors = {str(name): value for name, value in tensors.items() if is_tensor(value)}
+        if not self._tensors:
+            raise InputError(f"{source}: holds no tensors; pass model.state_dict()")
+        self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
+
+    def dtype(self, name: str) -> str:
+        return str(self._tensors[name].dtype).removeprefix("torch.")
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        tensor = self._tensors[name]
+        return as_numpy(tensor if member is None else tensor[member], self.source, name)
+
+
+def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
+    """The array itself if it holds real floating-point numbers, else an `InputError`.
+
+    Integers in the place of a weight are quantised codes, whose spectrum would be a wrong number.
+    """
+    if np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat", "float8")):
+        return array
+    raise InputError(
+        f"{source}: tensor {name} holds {array.dtype.name}, expected floating-point weights; "
+        "a quantised checkpoint must be dequantised first"
+    )
+
+
+def require_finite(array: NDArray[Any], source: str, name: str, remedy: str) -> None:
+    """An `InputError` for a tensor with an entry that is no finite number."""
+    if not np.isfinite(array).all():
+        raise InputError(f"{source}: tensor {name} has NaN or infinite entries; {remedy}")
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor or array that can be a weight."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
+    """A torch tensor (or array) as a numpy array of the same precision; bfloat16 keeps its bits."""
+    if not hasattr(tensor, "detach"):
+        return np.asarray(tensor)
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    what = (
+        f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense array"
+    )
+    remedy = "dequantise or materialise it first"
+    with as_input_error(f"{what} of weights", remedy, TypeError, RuntimeError, with_reason=False):
+        tensor = tensor.detach().cpu()
+        if dtype in NARROW:
+            import torch
+
+            bits = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+            array: NDArray[Any] = bits.view(NARROW[dtype]).reshape(tensor.shape)
+        else:
+            array = tensor.numpy()
+    return array

@@ -1,0 +1,75 @@
+"""`attnlaw audit MODEL --out DIR --workers N | --dask ADDRESS | --slurm ...`: one model on many workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.output_options import OutputOptions
+from attnlaw.core.settings import setting, setting_like, settings_dataclass
+from attnlaw.core.verb import Verb
+from attnlaw.core.workers import Workers
+
+if TYPE_CHECKING:
+    from attnlaw.study.backends import Backend
+
+PANEL = "Many workers"
+STORED_IN = "store"  # in the directory of the results
+LONG = 20.0  # seconds after which the time left is told in a line
+
+
+@settings_dataclass
+class WorkerOptions(OutputOptions):
+    """How an audit is shown, and where its matrices are measured: here, or by workers that see the files."""
+
+    workers: int | None = setting_like(Workers, "jobs", requires="out", panel=PANEL)
+    dask: str | None = setting_like(Workers, "dask", requires="out", panel=PANEL)
+    slurm: str | None = setting_like(Workers, "slurm", requires="out", panel=PANEL)
+    force: bool = setting(False, "Measure everything anew, also what DIR/store holds.", panel=PANEL)
+
+    def check(self) -> None:
+        super().check()
+        place = self.place
+        if self.force and place is None:
+            raise BadSetting("force", "needs {workers}, {dask} or {slurm}")
+
+    @property
+    def place(self) -> Backend | None:
+        """Where the workers are, checked; None without any, for which no study is imported."""
+        if self.workers is None and self.dask is None and self.slurm is None:
+            return None
+        from attnlaw.study.backends import Backend
+
+        return Backend(jobs=self.workers, dask=self.dask, slurm=self.slurm)
+
+    def results(
+        self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
+    ) -> Iterator[Any]:
+        place = self.place
+        if place is None or self.out is None:
+            yield from super().results(verb, cases, progress)
+            return
+        from attnlaw.command.study import format_duration
+        from attnlaw.render.terminal.console import print_message
+        from attnlaw.study.split_case import SplitStopped, run_split
+
+        said, began = False, monotonic()
+
+        def told(done: int, total: int, left: float | None) -> None:
+            nonlocal said
+            if not said and left is not None and min(left, monotonic() - began) > LONG:
+                said = True
+                print_message(f"about {format_duration(left)} left")
+            progress(done, total, left)
+
+        store = Path(self.out) / STORED_IN
+        try:
+            yield from run_split(
+                verb, cases, store, place, force=self.force, told=told, announce=print_message
+            )
+        except SplitStopped:
+            print_message("all finished matrices are kept; the same command goes on")
+            raise KeyboardInterrupt from None

@@ -1,0 +1,41 @@
+"""Arrays that a function was given: what they must be, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.core.errors import InputError
+
+
+def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any]) -> None:
+    """An `InputError` with the shapes of arrays, by their names, where they do not fit.
+
+    >>> require_shapes(False, "two layers", "n x p", inputs=np.ones(3))
+    Traceback (most recent call last):
+    ...
+    attnlaw.core.errors.InputError: two layers: found inputs of shape (3,); expected n x p
+    """
+    if not fits:
+        found = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
+        raise InputError(f"{what}: found {found}; expected {expected}")
+
+
+def spectral_values(
+    name: str, values: ArrayLike, remedy: str, positive: bool = False, empty: bool = False
+) -> NDArray[np.float64]:
+    """Eigenvalues or singular values, flat: finite, none below 0, some unless `empty` is as good.
+
+    Where `positive`, one of them is above 0.
+
+    >>> spectral_values("eigenvalues", [[2, 1]], "square them").tolist()
+    [2.0, 1.0]
+    """
+    found = np.asarray(values, dtype=float).ravel()
+    bad = not np.isfinite(found).all() or (found < 0).any()
+    if bad or (positive and not found.any()) or not (found.size or empty):
+        more = ", at least one above 0" if positive else ""
+        raise InputError(f"{name}: expected finite numbers, none negative{more}; {remedy}")
+    return found

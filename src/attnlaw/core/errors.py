@@ -1,0 +1,169 @@
+"""The one error a user sees as a line; a mistake in a setting is spelled as the place where it was made does.
+
+| place | the same mistake |
+|---|---|
+| Python | `alpha: found -1, expected a number above 0` |
+| command line | `--alpha -1: expected a number above 0`, of a word `lern: expected one of ...` |
+| study file | `s.toml: [grid] alpha: found -1, expected a number above 0` |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+LONGEST = 2000  # characters of a message
+
+
+def printable(text: str) -> str:
+    """The text with line breaks, terminal escapes and other unprintable characters written out.
+
+    >>> printable("a\\nb\\x1b[31m")
+    'a\\\\nb\\\\x1b[31m'
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+class InputError(ValueError):
+    """Input that cannot be used: one line that says what was found, what was expected and what to do.
+
+    The command line prints it to standard error and exits with status 1.
+    """
+
+    def __init__(self, message: str) -> None:
+        line = printable(message)
+        if len(line) > LONGEST:  # a name in it is longer than any name should be
+            line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
+        super().__init__(line)
+
+
+class BadSetting(InputError):
+    """A setting that cannot be used; on the command line bad usage, with exit status 2.
+
+    In `rule`, `{other}` stands for another setting, spelled as the place does.
+
+    >>> mistake = BadSetting("beta", "needs {output} softmax")
+    >>> print(mistake, "|", mistake.message(as_option))
+    beta needs output softmax | --beta needs --output softmax
+    """
+
+    def __init__(self, name: str, rule: str, found: object = None) -> None:
+        self.name, self.rule, self.value = name, rule, found
+        super().__init__(self.message())
+
+    def __reduce__(self) -> tuple[type[BadSetting], tuple[str, str, object]]:
+        return BadSetting, (self.name, self.rule, self.value)
+
+    def message(
+        self,
+        spell: Callable[[str], str] = str,
+        place: str = "",
+        words: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """The line for a place: `spell` writes the name of a setting, `place` stands before it.
+
+        `words` are the settings that a command takes without an option's name, with what its help calls them:
+        one that was typed stands as it was typed.
+
+        >>> BadSetting("page", "expected learn or limit", "lern").message(as_option, words={"page": "PAGE"})
+        'lern: expected learn or limit'
+        >>> BadSetting("port", "needs {page}", 80).message(as_option, words={"page": "PAGE"})
+        '--port 80: needs PAGE'
+        """
+        name = words.get(self.name) or spell(self.name)
+        rule = re.sub(r"\{(\w+)\}", lambda other: words.get(other[1]) or spell(other[1]), self.rule)
+        if self.value is None:
+            line = f"{place}{name} {rule}"
+        elif self.name in words:
+            line = f"{place}{_setting_value_text(self.value, str) or repr('')}: {rule}"
+        elif spell is as_option:
+            line = f"{place}{name} {_setting_value_text(self.value, str)}: {rule}"
+        else:
+            line = f"{place}{name}: found {_setting_value_text(self.value, repr)}, {rule}"
+        return printable(line)
+
+
+@contextmanager
+def rename_settings(**names: str) -> Iterator[None]:
+    """A mistake that a function tells by its arguments, in the settings that these came from.
+
+    >>> with rename_settings(size="simulate"):
+    ...     raise BadSetting("size", "is too large; choose a smaller {size}", 10**6)
+    Traceback (most recent call last):
+    ...
+    attnlaw.core.errors.BadSetting: simulate: found 1000000, is too large; choose a smaller simulate
+    """
+    try:
+        yield
+    except BadSetting as error:
+        rule = re.sub(r"\{(\w+)\}", lambda other: f"{{{names.get(other[1], other[1])}}}", error.rule)
+        raise BadSetting(names.get(error.name, error.name), rule, error.value) from error
+
+
+@contextmanager
+def require_extra(what: str, extra: str) -> Iterator[None]:
+    """A package that is missing, and the extra of attnlaw that installs it, in one line."""
+    try:
+        yield
+    except ImportError as error:
+        package = error.name or "another package"
+        raise InputError(
+            f"{what} needs {package}; install it with: pip install 'attnlaw[{extra}]'"
+        ) from error
+
+
+@contextmanager
+def as_input_error(
+    what: str,
+    remedy: str,
+    *error_types: type[BaseException],
+    with_reason: bool = True,
+    last_line: bool = False,
+) -> Iterator[None]:
+    """Errors of these kinds, those of the system unless given, as one line: what, its reason, what to do.
+
+    Of a reason of several lines it has the first, or the `last`. What is an `InputError` already is let by.
+
+    >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
+    ...     int("x")
+    Traceback (most recent call last):
+    ...
+    attnlaw.core.errors.InputError: w.json: not valid JSON (invalid literal for int() ... 'x'); restore it
+    """
+    kinds = error_types or (OSError,)
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        said = getattr(error, "strerror", None) or str(error)
+        lines = said.strip().splitlines() or [type(error).__name__]
+        told = f" ({lines[-1 if last_line else 0].strip()})" if with_reason else ""
+        raise InputError(f"{what}{told}; {remedy}") from error
+
+
+def require_some(content: object, where: object, what: str, remedy: str) -> None:
+    """An `InputError` where something that must be at a place is not there.
+
+    >>> require_some([], "rows.parquet", "audit", "write it again")
+    Traceback (most recent call last):
+    ...
+    attnlaw.core.errors.InputError: rows.parquet: found no audit; write it again
+    """
+    if not content:
+        raise InputError(f"{where}: found no {what}; {remedy}")
+
+
+def as_option(name: str) -> str:
+    """A setting as the command line spells it.
+
+    >>> as_option("target_rank")
+    '--target-rank'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def _setting_value_text(found: object, write: Callable[[object], str]) -> str:
+    return f"{found:g}" if isinstance(found, float) else write(found)

@@ -1,0 +1,69 @@
+"""A number with its error, and how a computation ended: one shape each in Python, in rows and in JSON.
+
+| | Python | rows | JSON |
+|---|---|---|---|
+| a value with an error | `Estimate(value, error)` | `x`, `x_error` | `{"value", "error"}` |
+| a value within a range | `Range(value, low, high)` | `x`, `x_low`, `x_high` | `{"value", "low", "high"}` |
+| how it ended | `Outcome` | `status` and, with the remedy, `remark` | the same |
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its standard error, or with a bound where its quantity says so; None where it is exact.
+
+    >>> [str(Estimate(*pair)) for pair in ((0.0221738, 0.00037), (1.2e-5, 6e-7), (123.0, 20.0), (3.0,))]
+    ['0.0222(4)', '1.20(6)e-05', '123(20)', '3']
+    """
+
+    value: float
+    error: float | None = None
+
+    def __str__(self) -> str:
+        return format_with_error(self.value, self.error)
+
+    def __truediv__(self, scale: float) -> Estimate:
+        return Estimate(self.value / scale, None if self.error is None else self.error / abs(scale))
+
+
+class Range(NamedTuple):
+    """A value with the interval that the data leave it; None where it, or an end, is not known."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class Outcome(StrEnum):
+    """How a computation ended: the column `status`. What to do about it stands in the column `remark`."""
+
+    DONE = "done"
+    RECOVERED = "recovered"
+    NOT_CONVERGED = "not converged"
+    ILL_CONDITIONED = "ill-conditioned"
+    UNSTABLE = "unstable"
+    NOT_FITTED = "not fitted"
+    IMPLAUSIBLE = "does not fit"
+    INEXACT = "inexact"
+    FAILED = "failed"
+
+
+def format_with_error(value: float, error: float | None) -> str:
+    """A value with its error in units of the last digit, in parentheses; alone without one."""
+    if not error:
+        return f"{value:.6g}"
+    place = math.floor(math.log10(error))
+    if place >= 0:
+        return f"{value:.0f}({error:.0f})"
+    unit = round(error / 10**place)
+    if place >= -4 or abs(value) >= 0.1:
+        return f"{value:.{-place}f}({unit})"
+    exponent = max(place, math.floor(math.log10(abs(value)))) if value else place
+    return f"{value / 10.0**exponent:.{exponent - place}f}({unit})e{exponent:03d}"

@@ -1,0 +1,205 @@
+"""Files: written whole or not at all, and read with care where strangers sent them.
+
+What is written goes to a temporary name in the same directory, then is renamed. What is read is a plain
+file of bounded size, and links stay inside.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.errors import InputError, as_input_error
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MEGABYTE = 2**20
+MOST_INTEGER = 2**63  # TOML's integers have 64 bits; Python's parser takes hexadecimal ones of any length
+MOST_NESTED = 32
+# Longer than any map of names by far. Python's parser takes the square of the parts of one key in time.
+LARGEST_TOML = 32 * 1024
+LARGEST_JSON = 64  # megabytes of what attnlaw wrote
+
+
+@contextmanager
+def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it to `path` if the block ends without an error.
+
+    What a kill leaves is called `.NAME.xxxxxxxx.draft`: no pattern of an ending finds it.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = pathlib.Path(folder) / "rows.txt"
+    ...     with write_atomically(target) as draft:
+    ...         _ = draft.write_text("whole")
+    ...     target.read_text()
+    'whole'
+    """
+    target = require_replaceable(path)
+    with as_write_error(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".draft", dir=target.parent)
+        os.close(handle)
+        draft = Path(name)
+        try:
+            yield draft
+            draft.chmod(0o666 & ~_umask())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def as_write_error(target: Path) -> AbstractContextManager[None]:
+    """What the system says against writing to a file or directory, in one line."""
+    return as_input_error(f"{target}: cannot be written", "choose another directory")
+
+
+def require_replaceable(path: str | os.PathLike[str]) -> Path:
+    """The path; an `InputError` where a directory stands, which no file can replace."""
+    target = Path(path)
+    with as_write_error(target):
+        if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
+            raise IsADirectoryError(errno.EISDIR, "a directory is there")
+    return target
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write several files: all beside their places before the first takes an older one's place."""
+    with ExitStack() as drafts:
+        for path, data in contents.items():
+            drafts.enter_context(write_atomically(path)).write_bytes(data)
+
+
+def writable_directory(path: str | os.PathLike[str]) -> Path:
+    """The directory, made where it is missing; an `InputError` where files cannot be written to it."""
+    folder = Path(path)
+    with as_write_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return folder
+
+
+def to_parquet(table: pl.DataFrame) -> bytes:
+    """A table as the bytes of a parquet file: written by Python, a full disk is an OSError that says so."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str:
+    """JSON text of plain values; a non-finite float is an error (missing is null, never NaN).
+
+    >>> print(to_json("modèle"), to_json("modèle", ascii_only=True))
+    "modèle" "mod\\u00e8le"
+    """
+    return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=ascii_only)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def require_valid_path(path: Path) -> Path:
+    """The path itself, whether it exists or not; one that the system does not take is refused."""
+    with as_input_error(f"{path}: cannot be a path here", "give another one"):
+        path.exists()
+    return path
+
+
+def require_exists(path: Path, remedy: str) -> Path:
+    """The path itself, of something that is there."""
+    with as_input_error(
+        f"{path}: no such file", remedy, FileNotFoundError, NotADirectoryError, with_reason=False
+    ):
+        path.stat()
+    return path
+
+
+def require_regular_file(path: Path) -> Path:
+    """The path itself, of a plain file (or a link to one); reading a pipe or a device might never end."""
+    if not path.is_file():
+        raise InputError(f"{path}: not a plain file; give a file on disk")
+    return path
+
+
+def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes:
+    """All of a file that, where it is what it should be, is never larger than so many megabytes."""
+    most = megabytes * MEGABYTE
+    with as_input_error(f"{path}: cannot be read", remedy or "check its permissions"):
+        require_exists(path, remedy or "check the path")
+        with require_regular_file(path).open("rb") as file:
+            data = file.read(most + 1)
+    if len(data) > most:
+        raise InputError(f"{path}: larger than {megabytes} MB, which no such file is; copy it again")
+    return data
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """What a JSON file of ours holds: no NaN, and no half of a surrogate pair, which no page can hold."""
+    data = read_bounded(path, LARGEST_JSON, remedy)
+    with as_input_error(f"{path}: not what attnlaw wrote", remedy, ValueError, RecursionError):
+        found = json.loads(data, parse_constant=_reject_constant)
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def parse_json(data: bytes, path: Path, remedy: str) -> Any:
+    """What a JSON file of others holds."""
+    with as_input_error(f"{path}: not valid JSON", remedy, ValueError, RecursionError, with_reason=False):
+        return json.loads(data)
+
+
+def _reject_constant(text: str) -> float:
+    raise ValueError(f"found {text}, which is no number")
+
+
+def parse_toml(
+    data: bytes, where: str, remedy: str = "correct the file", max_bytes: int = LARGEST_TOML
+) -> dict[str, Any]:
+    """The tables of a TOML file of `most` bytes, its integers of 64 bits and its tables nested a few deep.
+
+    >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
+    Traceback (most recent call last):
+    ...
+    attnlaw.core.errors.InputError: study.toml: seeds: an integer of more than 64 bits; correct the file
+    """
+    if len(data) > max_bytes:
+        raise InputError(f"{where}: larger than {max_bytes // 1024} kB, which no such file is; {remedy}")
+    with as_input_error(f"{where}: not valid TOML", remedy, ValueError, RecursionError):
+        content = tomllib.loads(data.decode("utf-8"))
+    for key, value in content.items():
+        _require_small(value, f"{where}: {key}", remedy)
+    return content
+
+
+def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None:
+    if isinstance(value, int) and not -MOST_INTEGER <= value < MOST_INTEGER:
+        raise InputError(f"{place}: an integer of more than 64 bits; {remedy}")
+    if nested > MOST_NESTED:
+        raise InputError(f"{place}: nested more than {MOST_NESTED} deep; {remedy}")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in inner:
+        _require_small(part, place, remedy, nested + 1)
+
+
+def links_outside(path: Path) -> bool:
+    """Whether a link leads out of its directory, and not into the store of a hub's cache.
+
+    That cache keeps `models--NAME/snapshots/REVISION/FILE` as links into `models--NAME/blobs/`, also those
+    in a directory of the revision.
+    """
+    folder, target = path.parent.resolve(), path.resolve()
+    stores = [parent / "blobs" for parent in folder.parents[:3]]
+    return not (target.is_relative_to(folder) or target.parent in stores)

@@ -1,0 +1,120 @@
+"""Quantities: what a verb finds, as columns of rows, as JSON, and as tables too large for a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from attnlaw.core.estimate import Estimate, Range
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number (or text, or list) that a verb finds: its column, its symbol, what it is.
+
+    `kind` is one of `attnlaw.core.tables.KINDS`. `error` says that it carries an error, `range` that it
+    carries an interval. `in_summary`: it stands in the terminal's table of several
+    cases, `hidden`: in none of its tables. `log`: its axis is logarithmic.
+    `display_name`: how tables and axes call it, where the words of its name would not do. `axis`: how axes
+    and legends call it, with its symbol and unit, where tables are briefer. `choices`: the table of variants
+    whose names it holds.
+    """
+
+    name: str
+    description: str = ""
+    symbol: str = ""
+    kind: str = "float"
+    error: bool = False
+    range: bool = False
+    in_summary: bool = False
+    hidden: bool = False
+    log: bool = False
+    display_name: str = ""
+    axis: str = ""
+    choices: Mapping[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        if self.display_name:
+            return self.display_name
+        words = self.name.replace("_", " ")
+        return f"{words} {self.symbol}" if self.symbol else words
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """Its columns with their kinds: `x`, and beside it `x_error`, or `x_low` and `x_high`."""
+        beside = ("error",) if self.error else ("low", "high") if self.range else ()
+        kind = "floats" if self.kind == "floats" else "float"
+        return {self.name: self.kind} | {f"{self.name}_{end}": kind for end in beside}
+
+
+def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
+    """The columns of some quantities with their kinds, in order."""
+    return {name: kind for quantity in quantities for name, kind in quantity.columns.items()}
+
+
+def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values (numbers, `Estimate`s and lists of them, `Range`s) as the cells of a row; missing is null.
+
+    >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
+    {'x': 2.0, 'x_error': 0.5, 'y': None}
+    """
+    row: dict[str, Any] = {}
+    for quantity in quantities:
+        value = values.get(quantity.name)
+        if isinstance(value, Range):
+            row |= dict(zip(quantity.columns, value, strict=True))
+        else:
+            row |= dict(zip(quantity.columns, (*_pair(value), None), strict=False))
+    return row
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """A value and its error, of a list a list of each."""
+    if isinstance(value, Estimate):
+        return value.value, value.error
+    if isinstance(value, list) and any(isinstance(one, Estimate) for one in value):
+        pairs = [_pair(one) for one in value]
+        return [known for known, _ in pairs], [error for _, error in pairs]
+    return value, None
+
+
+def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a row as JSON has them: `x` and `x_error` become one object.
+
+    >>> cells_to_json([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": None, "y": None})
+    {'x': {'value': 2.0, 'error': None}, 'y': None}
+    """
+    folded: dict[str, Any] = {}
+    for quantity in quantities:
+        cells = [row.get(name) for name in quantity.columns]
+        names = ["value", *(name.removeprefix(f"{quantity.name}_") for name in list(quantity.columns)[1:])]
+        alone = len(cells) == 1 or all(cell is None for cell in cells)
+        folded[quantity.name] = cells[0] if alone else dict(zip(names, cells, strict=True))
+    return folded
+
+
+@dataclass(frozen=True)
+class TableSpec(Generic[R]):
+    """A table too large for a row: its name, its columns, and how it is taken from a result.
+
+    `rows` returns a polars table, or None where this result has none. `json`: its rows also stand in JSON.
+    `on_demand` gives it for the figure of one case, though it was not asked for.
+    """
+
+    name: str
+    columns: tuple[Quantity, ...]
+    rows: Callable[[R], Any]
+    json: bool = False
+    on_demand: Callable[[R], Any] | None = None
+
+    def to_json(self, found: R) -> list[dict[str, Any]] | None:
+        """Its rows as JSON has them."""
+        rows = self.rows(found)
+        return (
+            None if rows is None else [cells_to_json(self.columns, row) for row in rows.iter_rows(named=True)]
+        )

@@ -1,0 +1,283 @@
+"""Settings: a frozen record whose fields say what they mean, what they may be, and where they play a part.
+
+    @settings
+    class Coin(Settings):
+        bias: float = setting(0.5, "Probability of heads.", symbol="p", above=0, most=1, many=True)
+        tosses: int = setting(100, "How often.", symbol="n", least=1)
+
+Options of a command, keys of a study file, arguments of the Python function, columns of rows and labels are
+read off it. A value is checked when the record is made, wherever that is, and a mistake is one `BadSetting`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from types import NoneType, UnionType
+from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.values import TYPE_DESCRIPTIONS, coerce, parse_number, parse_range
+from attnlaw.core.variants import Variants
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class SettingRule:
+    """One field of a record of settings: what it means, what it may be, and where it plays a part."""
+
+    help: str
+    symbol: str = ""
+    panel: str = "Settings"
+    greater_than: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    allow_infinite: bool = False  # inf is a value, too
+    choices: Mapping[str, Any] | None = None  # a table of variants
+    sweepable: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
+    repeatable: bool = False  # texts of one case: an option given once for each, commas and all; a list
+    default_sweep: tuple[
+        Any, ...
+    ] = ()  # the values of a command that gives none: a table instead of one default
+    expand: str | None = None  # "module:function" from a value to those that it stands for
+    is_path: bool = False  # a path or a pattern: relative ones in a study start at its file
+    positional: bool = False  # a word of the command line without an option's name
+    requires: str | None = None  # another setting that must be given
+    excluded_by: str | tuple[str, ...] = ()  # other settings that take its place
+    active_if: (
+        tuple[str, str] | tuple[tuple[str, str], ...]
+    ) = ()  # (setting, attribute of its chosen variant)s
+    machine_only: bool = (
+        False  # how this machine works (threads): changes no number, is in no row and no study
+    )
+    remedy: str = ""  # what to do where a value is none of these
+    metavar: str | None = None
+    slider_range: tuple[float, float] | None = None  # what a slider of it spans; others are as good
+    lab_default: Any = None  # the value that the lab starts with, where that is not the default
+
+    @property
+    def exclusions(self) -> tuple[str, ...]:
+        """The settings that take its place."""
+        return (self.excluded_by,) if isinstance(self.excluded_by, str) else self.excluded_by
+
+    @property
+    def conditions(self) -> tuple[tuple[str, str], ...]:
+        """Settings, each with the attribute of its chosen variant that makes this one count; all must."""
+        match self.active_if:
+            case (str() as owner, str() as attribute):
+                return ((owner, attribute),)
+            case several:
+                return several
+
+
+@dataclass(frozen=True)
+class SettingField:
+    """A setting with its types and its default."""
+
+    name: str
+    rule: SettingRule
+    types: tuple[Any, ...]
+    default: Any
+
+    @property
+    def label(self) -> str:
+        words = self.name.replace("_", " ")
+        return f"{words} {self.rule.symbol}" if self.rule.symbol else words
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers and nothing else: FROM:TO:COUNT then makes several of them."""
+        return set(self.types) <= {int, float}
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        rule = self.rule
+        if isinstance(rule.choices, Variants):
+            return rule.choices.expected
+        if rule.choices is not None:
+            return f"expected one of {', '.join(rule.choices)}"
+        bounds = [
+            f"{word} {bound:.15g}"
+            for word, bound in (
+                ("above", rule.greater_than),
+                ("of at least", rule.minimum),
+                ("of at most", rule.maximum),
+            )
+            if bound is not None
+        ]
+        kinds = " or ".join(TYPE_DESCRIPTIONS.get(kind, "a value") for kind in self.types)
+        kinds = "a text or a list of texts" if rule.repeatable else kinds
+        words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
+        told = f"{words}, or inf" if rule.allow_infinite else words
+        return f"{told}; {rule.remedy}" if rule.remedy else told
+
+    def validate(self, value: Any) -> Any:
+        """The value in its type; a `BadSetting` where it is not what was declared."""
+        if value is None and self.default is None:
+            return None
+        value = (value,) if self.rule.repeatable and isinstance(value, str) else value
+        for kind in self.types:
+            fitted = coerce(kind, value)
+            if fitted is not None and self._accepts(fitted):
+                return fitted
+        raise BadSetting(self.name, self.expected, value)
+
+    def _accepts(self, value: Any) -> bool:
+        rule = self.rule
+        if rule.choices is not None:
+            return value in rule.choices
+        numbers = value if isinstance(value, tuple) else (value,)
+        return all(_within_bounds(rule, number) for number in numbers if isinstance(number, int | float))
+
+    def parse_word(self, word: Any) -> Any:
+        """What a word of the command line stands for; the word itself where it is no such number."""
+        return parse_number(word) if {int, float} & set(self.types) else word
+
+    def parse_words(self, word: Any) -> list[Any]:
+        """The values that words of the command line stand for: several where `many` of them make cases."""
+        if isinstance(word, list | tuple):
+            return [value for one in word for value in self.parse_words(one)]
+        if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):
+            return [self.parse_word(word)]
+        if ":" in word and self.is_number:
+            return list(parse_range(self.name, word))
+        parts = [part.strip() for part in word.split(",") if part.strip()]
+        if not parts:
+            raise BadSetting(self.name, self.expected, word)
+        return list(dict.fromkeys(self.parse_word(part) for part in parts))
+
+
+def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
+    """A field of a record of settings."""
+    return field(default=default, metadata={"setting": SettingRule(help, **rules)})
+
+
+def setting_like(record: type, name: str, **changes: Any) -> Any:
+    """A field that another record has, with some of its rules changed."""
+    one = setting_fields(record)[name]
+    return field(default=one.default, metadata={"setting": replace(one.rule, **changes)})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting, setting_like))
+def settings_dataclass(cls: type[C]) -> type[C]:
+    """A frozen record whose fields are checked when it is made, wherever that is."""
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+class Settings:
+    """Base of all records of settings."""
+
+    def __post_init__(self) -> None:
+        for name, one in setting_fields(type(self)).items():
+            object.__setattr__(self, name, one.validate(getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Rules between settings; raises a `BadSetting` that names one of them."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], verb: str) -> Self:
+        """The record of what was given: unknown names get a suggestion, contradictions one line."""
+        known = setting_fields(cls)
+        for name in given:
+            require_known(name, known, verb)
+        for name, one in known.items():
+            if name not in given and one.default is MISSING:
+                raise BadSetting(name, "is missing")
+        for name in given:
+            rule = known[name].rule
+            if rule.requires is not None and given.get(rule.requires) is None:
+                raise BadSetting(name, f"needs {{{rule.requires}}}")
+            for other in rule.exclusions:
+                if given.get(other) is not None:
+                    raise BadSetting(name, f"cannot stand beside {{{other}}}; choose one")
+        return cls(**given)
+
+    def inactive(self) -> set[str]:
+        """The settings that play no part here: null in rows, left out of labels."""
+        known = setting_fields(type(self))
+        idle = set()
+        for name, one in known.items():
+            rule = one.rule
+            for owner, attribute in rule.conditions:
+                choices = known[owner].rule.choices or {}
+                if not getattr(choices[getattr(self, owner)], attribute):
+                    idle.add(name)
+            if any(getattr(self, other) is not None for other in rule.exclusions):
+                idle.add(name)
+            if rule.requires is not None and not getattr(self, rule.requires):
+                idle.add(name)
+        return idle
+
+    def to_row(self) -> dict[str, Any]:
+        """All settings that a row states, under their names; null where one plays no part."""
+        idle = self.inactive()
+        stated = [name for name, one in setting_fields(type(self)).items() if not one.rule.machine_only]
+        return {name: None if name in idle else _plain(getattr(self, name)) for name in stated}
+
+    def to_plain(self) -> dict[str, Any]:
+        """All settings that are not local as plain values, from which `of` makes the same record again.
+
+        Those at their defaults are left out: said beside what takes their place they would contradict it.
+        """
+        known = [one for one in setting_fields(type(self)).values() if not one.rule.machine_only]
+        values = {one.name: getattr(self, one.name) for one in known}
+        return {one.name: _plain(values[one.name]) for one in known if values[one.name] != one.default}
+
+
+def setting_fields(cls: type) -> dict[str, SettingField]:
+    """The settings of a record, by name, in their order."""
+    if cls not in _FIELDS_BY_CLASS:
+        _FIELDS_BY_CLASS[cls] = _read_fields(cls)
+    return _FIELDS_BY_CLASS[cls]
+
+
+_FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
+
+
+def _read_fields(cls: type) -> dict[str, SettingField]:
+    hints = get_type_hints(cls)
+    found = {}
+    for one in fields(cls):
+        hint = hints[one.name]
+        union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        kinds = tuple(kind for kind in union if kind is not NoneType)
+        found[one.name] = SettingField(one.name, one.metadata["setting"], kinds, one.default)
+    return found
+
+
+def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
+    """The value that a function was given, in its type, checked as a setting of these rules would be.
+
+    >>> check_value("draws", 2.0, int, minimum=1)
+    2
+    """
+    return SettingField(name, SettingRule("", **rules), (kind,), MISSING).validate(value)
+
+
+def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
+    """The name; an `InputError` with a suggestion where it is none of the known ones."""
+    if name in known:
+        return name
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"its settings: {', '.join(known)}"
+    raise InputError(f"{name} is not a setting of {verb}; {hint}")
+
+
+def _within_bounds(rule: SettingRule, number: float) -> bool:
+    if isinstance(number, bool):
+        return True
+    if math.isinf(number):
+        return rule.allow_infinite and number > 0
+    low = -math.inf if rule.minimum is None else rule.minimum
+    high = math.inf if rule.maximum is None else rule.maximum
+    return low <= number <= high and (rule.greater_than is None or number > rule.greater_than)
+
+
+def _plain(value: Any) -> Any:
+    """A value as rows and JSON hold it."""
+    return list(value) if isinstance(value, tuple) else value

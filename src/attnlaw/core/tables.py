@@ -1,0 +1,160 @@
+"""Tables: the kinds of columns, tables made from rows, read back and checked, several put into one."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from attnlaw.core.errors import InputError, as_input_error, require_some
+from attnlaw.core.files import require_regular_file
+from attnlaw.core.quantity import Quantity, column_kinds, to_cells
+
+Schema = dict[str, pl.DataType]
+
+# What `Quantity.kind` may say.
+KINDS: Schema = {
+    "float": pl.Float64(),
+    "int": pl.Int64(),
+    "small": pl.Int32(),
+    "text": pl.String(),
+    "bool": pl.Boolean(),
+    "floats": pl.List(pl.Float64()),
+    "ints": pl.List(pl.Int64()),
+    "texts": pl.List(pl.String()),
+    "bytes": pl.Binary(),
+}
+
+
+def to_schema(columns: Mapping[str, str]) -> Schema:
+    """The types of columns that are declared by their kinds."""
+    return {name: KINDS[kind] for name, kind in columns.items()}
+
+
+def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
+    """A table of exactly the schema's columns; what a row does not have is null."""
+    rows = list(rows)
+    return pl.DataFrame(
+        {name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False
+    )
+
+
+def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """A table of quantities: an `Estimate` or a `Range` fills the columns of its error or ends, too."""
+    own = tuple(quantities)
+    return to_frame((to_cells(own, row) for row in rows), to_schema(column_kinds(own)))
+
+
+def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
+    """The table in a parquet file; an `InputError` where it cannot be read or lacks a `needed` column.
+
+    Its bytes are read once. Polars by itself takes `run[1]/rows.parquet` for a pattern, cannot open a name
+    that is no Unicode, and mixes two files where one is replaced by another while it reads.
+    """
+    damage = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+    with as_input_error(f"{path}: cannot be read", remedy, *damage):
+        table = pl.read_parquet(io.BytesIO(require_regular_file(path).read_bytes()))
+    strange = [name for name, dtype in table.schema.items() if not _is_plain(dtype)]
+    if strange:
+        raise InputError(f"{path}: {strange[0]} is a column of {table.schema[strange[0]]}; {remedy}")
+    return require_columns(table, needed or {}, str(path), remedy)
+
+
+def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str) -> pl.DataFrame:
+    """The table with the needed columns in their types; an `InputError` for one missing or of another kind.
+
+    >>> require_columns(pl.DataFrame({"x": [1]}), {"x": pl.Float64()}, "rows", "write them again")["x"][0]
+    1.0
+    """
+    schema = table.schema  # polars makes it anew each time
+    for name, dtype in needed.items():
+        require_some(name in schema, where, f"column {name}", remedy)
+        found = schema[name]
+        # Without a value, or of lists without one.
+        empty = found == pl.Null or (found == pl.List(pl.Null) and isinstance(dtype, pl.List))
+        if found != dtype and not empty and not (found.is_numeric() and dtype.is_numeric()):
+            raise InputError(f"{where}: {name} is a column of {found}, expected {dtype}; {remedy}")
+    return table.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in needed.items())
+
+
+def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
+    """The table with the columns of the schema: null where one is missing, refused if it is another kind."""
+    present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
+    if not table.height:
+        return pl.DataFrame(schema=schema)
+    told = require_columns(table, present, where, remedy)
+    missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
+    return told.with_columns(**missing).select(list(schema))
+
+
+def _is_plain(dtype: pl.DataType) -> bool:
+    """Whether its values are numbers, texts, truth values or lists of them."""
+    inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+    return inner in (pl.String, pl.Boolean, pl.Null) or (inner.is_numeric() and not inner.is_decimal())
+
+
+def nan_to_null(table: pl.DataFrame, *infinite: str) -> pl.DataFrame:
+    """The table with null for what is no number; infinity stays in the columns that are named.
+
+    >>> infinity = float("inf")
+    >>> nan_to_null(pl.DataFrame({"x": [infinity, 1.0], "width": [infinity, 2.0]}), "width").rows()
+    [(None, inf), (1.0, 2.0)]
+    """
+    columns = []
+    for name, dtype in table.schema.items():
+        column, element = pl.col(name), pl.element()
+        if name in infinite and dtype.is_float():
+            columns.append(column.fill_nan(None))
+        elif dtype.is_float():
+            columns.append(pl.when(column.is_finite()).then(column).alias(name))
+        elif isinstance(dtype, pl.List) and dtype.inner.is_float():
+            columns.append(column.list.eval(pl.when(element.is_finite()).then(element)))
+    return table.with_columns(columns)
+
+
+def unique_names(taken: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """Each name, with a number where it is taken.
+
+    >>> unique_names(["a", "b"], ["b", "c"])
+    {'b': 'b (2)', 'c': 'c'}
+    """
+    used, chosen = set(taken), {}
+    for name in names:
+        number, free = 1, name
+        while free in used:
+            number += 1
+            free = f"{name} ({number})"
+        chosen[name] = free
+        used.add(free)
+    return chosen
+
+
+def stack_tables(
+    first: pl.DataFrame | None, second: pl.DataFrame | None, names: Mapping[str, str]
+) -> pl.DataFrame:
+    """One table over the other (either may be missing), the models of the second under their new `names`."""
+    parts = [] if first is None else [first]
+    if second is not None:
+        parts.append(
+            second.with_columns(pl.col("model").replace(names)) if "model" in second.columns else second
+        )
+    table = pl.concat(parts, how="diagonal_relaxed")
+    if "curve" not in table.columns:
+        return table
+    # Models of one shape share a null.
+    again = (pl.col("curve") == "null") & ~pl.struct("curve", "null_shape").is_first_distinct()
+    return table.filter(~again)
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """The last part of every path, or the whole name where that would not tell models apart.
+
+    >>> short_names(["a/bert", "a/gpt"]), short_names(["a/x", "b/x"])
+    ({'a/bert': 'bert', 'a/gpt': 'gpt'}, {'a/x': 'a/x', 'b/x': 'b/x'})
+    """
+    every = list(names)
+    ends = {name: name.rstrip("/").rpartition("/")[2] or name for name in every}
+    return ends if len(set(ends.values())) == len(every) else {name: name for name in every}

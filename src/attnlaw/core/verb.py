@@ -1,0 +1,268 @@
+"""What a verb is: a record of settings, a table of quantities, and what it runs. All else is read off it.
+
+| derived | by |
+|---|---|
+| options and help of the command, `--json` | `attnlaw.command.app` |
+| keys of a study file, their values and their messages | `attnlaw.study.file` |
+| rows, JSON, the columns of saved tables and their check | `Verb.row`, `Verb.json`, `Verb.schema` |
+| labels of tables, axes and pages | `Verb.label` |
+| the Python function | `Verb.__call__` |
+
+The way of data is the same for every verb:
+
+    words | TOML | Python --Verb.cases--> [Settings] --run--> [Result] --Verb.row--> rows --> table, JSON
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from functools import cached_property, wraps
+from importlib import import_module
+from itertools import product
+from typing import Any, Generic, TypeVar
+
+from attnlaw.core.chart_specs import Chart
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.lazy import resolve
+from attnlaw.core.progress import Progress, notebook_progress
+from attnlaw.core.quantity import Quantity, TableSpec, cells_to_json, column_kinds, to_cells
+from attnlaw.core.result import DisplayMixin, Results
+from attnlaw.core.settings import SettingField, Settings, require_known, setting_fields
+from attnlaw.core.values import infinity_as_text
+from attnlaw.core.version import version
+
+S = TypeVar("S", bound=Settings)
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class CasePart:
+    """One part of a large case: the settings of its task, how many things it finds, its work in any unit."""
+
+    case: Settings
+    count: int = 1
+    work: float = 1.0
+
+
+@dataclass(frozen=True)
+class CaseSplit(Generic[S, R]):
+    """How a large case is computed in parts, by workers, to the same result as in one process.
+
+    `verb` computes a part, and its tables are all that is kept of it; `join` makes the result of them, given
+    by name for each part, in the order of `parts`. `part_noun` says what `Part.count` counts.
+    """
+
+    verb: Verb[Any, Any]
+    parts: Callable[[S], list[CasePart]]
+    join: Callable[[S, Iterable[Mapping[str, Any]]], R]
+    part_noun: str = "parts"
+
+
+@dataclass(frozen=True, repr=False)
+class Verb(Generic[S, R]):
+    """A verb of the command line, of studies and of Python, declared once.
+
+    `run` takes cases together (a curve is solved at once) and yields a result for each in order, or the
+    `InputError` that this one case met. The attributes of a result are the quantities, or it has all of them
+    by name in a mapping `quantities`; `outcome` and `remark`, where it has them, say how it ended.
+    `simulation` is the verb that a command also runs where its settings are given: theory and its simulation.
+    `is_random`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
+    `precheck` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
+    `split`: one case may be computed in parts, on many workers.
+    `batch_key`: a study hands cases to `run` at once where it gives them the same value; each result must be
+    the same as alone. None (the verb's, or a case's): alone.
+    """
+
+    name: str
+    title: str
+    settings: type[S]
+    quantities: tuple[Quantity, ...]
+    run: Callable[[Sequence[S], Progress], Iterator[R | InputError]]
+    tables: tuple[TableSpec[R], ...] = ()
+    charts: tuple[Chart, ...] = ()
+    simulation: Verb[Any, Any] | None = None
+    is_random: bool = False
+    precheck: Callable[[S], object] | None = None
+    split: CaseSplit[S, R] | None = None
+    batch_key: Callable[[S], Hashable] | None = None
+
+    def __repr__(self) -> str:
+        return f"<verb {self.name}: {self.title}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return declared_verb, (self.settings.__module__, self.name)
+
+    def cases(self, given: Mapping[str, Any]) -> list[S]:
+        """The records of what was given: several where a setting has a list of values, the last fastest."""
+        known = setting_fields(self.settings)
+        for name in given:
+            require_known(name, known, self.name)
+        axes = {name: self._values(name, value) for name, value in given.items()}
+        return self.require_used([self.settings.parse(case, self.name) for case in grid(axes)], given)
+
+    def _values(self, name: str, value: Any) -> list[Any]:
+        values = list(value) if self._is_sweep(name, value) else [value]
+        return expand_values(setting_fields(self.settings)[name], values)
+
+    def _is_sweep(self, name: str, value: Any) -> bool:
+        return setting_fields(self.settings)[name].rule.sweepable and isinstance(value, list | tuple)
+
+    def require_used(self, cases: list[S], given: Iterable[str]) -> list[S]:
+        """The cases; a `BadSetting` for a setting that was given and plays a part in none of them."""
+        known = setting_fields(self.settings)
+        for name in given:
+            conditions = known[name].rule.conditions
+            if not conditions or not all(name in case.inactive() for case in cases):
+                continue
+            for owner, attribute in conditions:
+                variants = known[owner].rule.choices or {}
+                fitting = [key for key, variant in variants.items() if getattr(variant, attribute)]
+                if (owner, attribute) == conditions[-1] or getattr(cases[0], owner) not in fitting:
+                    raise BadSetting(name, f"needs {{{owner}}} {' or '.join(fitting)}")
+        return cases
+
+    def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Any:
+        """The result of these settings; `Results` where a setting has a list of values.
+
+        So has a value that stands for several, such as the directory of a training run.
+        """
+        places = [name for name, one in setting_fields(self.settings).items() if one.rule.positional]
+        if len(words) > len(places):
+            raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
+        given |= dict(zip(places, words, strict=False))
+        cases = self.cases({name: value for name, value in given.items() if value is not None})
+        results = []
+        for case, found in zip(cases, self.run(cases, progress or notebook_progress(self.name)), strict=True):
+            if isinstance(found, InputError):
+                raise found
+            if isinstance(found, DisplayMixin):
+                found.attach_case(case)
+            results.append(found)
+        several = len(cases) > 1 or any(self._is_sweep(*pair) for pair in given.items())
+        return Results(self, cases, results) if several else results[0]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The settings as arguments, for `help` and for editors."""
+        parameters = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD
+                if one.rule.positional
+                else inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if one.default is MISSING else one.default,
+            )
+            for one in sorted(setting_fields(self.settings).values(), key=lambda one: not one.rule.positional)
+        ]
+        progress = inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None)
+        return inspect.Signature([*parameters, progress])
+
+    def values(self, found: R) -> dict[str, Any]:
+        """The quantities of a result, by name."""
+        known = getattr(found, "quantities", None)
+        if known is not None:
+            return {quantity.name: known.get(quantity.name) for quantity in self.quantities}
+        return {quantity.name: getattr(found, quantity.name, None) for quantity in self.quantities}
+
+    def cells(self, found: R) -> dict[str, Any]:
+        """What a result adds to a row: quantities with their errors, status, remark."""
+        return {
+            **to_cells(self.quantities, self.values(found)),
+            "status": str(getattr(found, "outcome", Outcome.DONE)),
+            "remark": getattr(found, "remark", None),
+        }
+
+    def row(self, case: S, found: R) -> dict[str, Any]:
+        """One flat row: verb, settings, quantities with their errors, status, remark, version."""
+        return {"verb": self.name, **case.to_row(), **self.cells(found), "attnlaw_version": version()}
+
+    def json(self, case: S, found: R) -> dict[str, Any]:
+        """The row with its pairs folded, in the shape that every verb prints."""
+        row = self.row(case, found)
+        tables = {table.name: table.to_json(found) for table in self.tables if table.json}
+        return {
+            "verb": self.name,
+            "settings": {name: infinity_as_text(value) for name, value in case.to_row().items()},
+            "quantities": cells_to_json(self.quantities, row),
+            "status": row["status"],
+            "remark": row["remark"],
+            **({"tables": tables} if tables else {}),
+            "version": row["attnlaw_version"],
+        }
+
+    @cached_property
+    def schema(self) -> dict[str, str]:
+        """The columns of its rows with their kinds."""
+        found = {"verb": "text"}
+        for name, one in setting_fields(self.settings).items():
+            if not one.rule.machine_only:
+                found[name] = KIND_OF.get(one.types[0], "text")
+        ends = dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
+        return found | column_kinds(self.quantities) | ends
+
+    def label(self, name: str) -> str:
+        """How tables, axes and pages call a column of its rows or of its tables."""
+        for own in (self.quantities, *(table.columns for table in self.tables)):
+            for one in own:
+                if one.name == name:
+                    return one.label
+        known = setting_fields(self.settings)
+        return known[name].label if name in known else name.replace("_", " ")
+
+    def axis(self, name: str) -> str:
+        """The title of an axis or a legend: what the column is, with its symbol and unit."""
+        every = (one for own in (self.quantities, *(table.columns for table in self.tables)) for one in own)
+        return next((one.axis for one in every if one.name == name and one.axis), self.label(name))
+
+
+KIND_OF: dict[Any, str] = {
+    float: "float",
+    int: "int",
+    bool: "bool",
+    str: "text",
+    tuple[int, ...]: "ints",
+    tuple[str, ...]: "texts",
+}
+
+
+def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """All combinations of the values of the axes, the last one fastest.
+
+    >>> list(grid({"a": [1, 2], "b": [3]}))
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
+    """
+    return (dict(zip(axes, point, strict=True)) for point in product(*axes.values()))
+
+
+def run_each_case(
+    work: Callable[[S, Progress], R],
+) -> Callable[[Sequence[S], Progress], Iterator[R | InputError]]:
+    """The `run` of a verb whose cases have nothing to share: what one cannot do, the others still do."""
+
+    @wraps(work)
+    def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
+        for case in cases:
+            try:
+                found: R | InputError = work(case, progress)
+            except InputError as error:
+                found = error
+            yield found
+
+    return run
+
+
+def expand_values(one: SettingField, values: list[Any]) -> list[Any]:
+    """The values of a setting, each replaced by those that it stands for."""
+    if one.rule.expand is None:
+        return values
+    return [part for value in values for part in resolve(one.rule.expand)(value)]
+
+
+def declared_verb(module: str, name: str) -> Verb[Any, Any]:
+    """The verb of a name that a module declares: what a worker process makes of a verb that was sent."""
+    found = vars(import_module(module)).values()
+    return next(one for one in found if isinstance(one, Verb) and one.name == name)

@@ -1,0 +1,175 @@
+"""The page of an audit: a matrix of a model, chosen by its place, with laws over its spectrum."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import polars as pl
+
+from attnlaw.analysis.audit.rows import spectrum_from_row
+from attnlaw.analysis.audit.spectrum_at import audit_tables, is_saved
+from attnlaw.analysis.columns import MATRICES
+from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.fit.fit import FITTERS, Fit, fit_law
+from attnlaw.analysis.fit.values import positive_values
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Outcome, format_with_error
+from attnlaw.core.result import format_value
+from attnlaw.lab.controls import Control
+from attnlaw.lab.html import figure_html, repeat_html, table_html
+from attnlaw.render.charts.overlay import laws_over_histogram
+from attnlaw.render.charts.style import PALETTE, inline_svg
+from attnlaw.spectra.spectrum import Spectrum
+
+MATRIX, LAWS_PANEL = "Matrix", "Laws over it"
+PLACE_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
+DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
+CAPTION = (
+    "Bars: the singular values that are not zero, as a density. Lines: laws fitted to them; a law of tails "
+    "is drawn where the tail begins."
+)
+SHOWN_COLUMNS = (
+    "spectral_norm",
+    "frobenius_norm",
+    "stable_rank",
+    "effective_rank",
+    "condition",
+    "random_p_value",
+    "outliers",
+)
+# As maps of heads have them, where these have them; the others take what is left.
+_LAW_COLOURS = {law.name: law.colour for law in LAWS.values()}
+_SPARE_COLOURS = cycle(place for place in range(len(PALETTE)) if place not in _LAW_COLOURS.values())
+COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITTERS}
+
+
+@dataclass(frozen=True, eq=False)
+class AuditedModel:
+    """The matrices of a model with their spectra, and where they come from."""
+
+    source: str
+    matrices: pl.DataFrame
+    spectra: pl.DataFrame
+
+    @classmethod
+    def from_source(cls, source: str) -> AuditedModel:
+        """What an audit wrote, or a checkpoint, which is measured now."""
+        return cls(source, *audit_tables(source))
+
+    @property
+    def controls(self) -> list[Control]:
+        """A control for each part of a place that varies, and a switch for each law."""
+        found = []
+        for name in PLACE_PARTS:
+            values = self.matrices[name].drop_nulls().unique(maintain_order=True).to_list()
+            if len(values) > 1:
+                found.append(_place_control(name, values))
+        laws = [Control(law, law, "", LAWS_PANEL, "switch", law in DEFAULT_LAWS) for law in FITTERS]
+        return found + laws
+
+    def state(self, values: Mapping[str, Any]) -> FittedSpectrum:
+        """The matrix and the laws that the controls tell."""
+        asked = {name: values[name] for name in PLACE_PARTS if name in values}
+        rows = self.matrices.with_row_index("_row")
+        for name, value in asked.items():
+            rows = rows.filter(pl.col(name).is_null() | (pl.col(name) == value))
+        if not rows.height:
+            raise InputError(f"there is no {', '.join(f'{name} {value}' for name, value in asked.items())}")
+        row = rows.row(0, named=True)
+        kept = self.spectra["singular_values"][row["_row"]]
+        if kept is None:
+            raise InputError("its spectrum was approximated and has no values; audit it exactly")
+        laws = [law for law in FITTERS if values.get(law)]
+        return FittedSpectrum(self.source, row, spectrum_from_row(row, kept), laws)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSpectrum:
+    """One matrix with some laws."""
+
+    source: str
+    row: Mapping[str, Any]
+    spectrum: Spectrum
+    laws: Sequence[str]
+
+    @property
+    def place(self) -> dict[str, Any]:
+        named = ["model"] if is_saved(self.source) else []
+        return {name: self.row[name] for name in (*named, *PLACE_PARTS[1:]) if self.row[name] is not None}
+
+    def fits(self) -> dict[str, Fit]:
+        return {law: fit_law(self.spectrum, law) for law in self.laws}
+
+    def as_python(self) -> str:
+        place = ", ".join(f"{name}={value!r}" for name, value in self.place.items())
+        return (
+            "import attnlaw\n\n"
+            f"spectrum = attnlaw.spectrum_at({self.source!r}, {place})\n"
+            f"fits = {{law: attnlaw.fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
+        )
+
+    def as_command(self) -> str:
+        """Its laws, among those of its layer and kind: a command has no word for a head."""
+        model = self.row["model"] if is_saved(self.source) else self.source
+        words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
+        words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
+        return shlex.join([*words, "--json"])
+
+
+def _place_control(name: str, values: list[Any]) -> Control:
+    if all(isinstance(value, int) for value in values):
+        return Control(name, name, "", MATRIX, "slider", values[0], steps=tuple(sorted(values)))
+    return Control(name, name, "", MATRIX, "choice", values[0], options=tuple(values))
+
+
+def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
+    """What the page shows: the spectrum under its laws, what they say, the numbers of the matrix, words."""
+    fits = fitted.fits()
+    curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
+    chart = laws_over_histogram(positive_values(fitted.spectrum), curves, COLOURS, "singular value")
+    place = ", ".join(
+        KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in fitted.place.items()
+    )
+    parts = [
+        figure_html(place, inline_svg(chart, "lab0"), CAPTION),
+        _laws_html(fits),
+        _matrix_html(fitted.row),
+        repeat_html(fitted),
+    ]
+    return f'<main class="lab lab-found">{"".join(parts)}</main>'
+
+
+def _laws_html(fits: Mapping[str, Fit]) -> str:
+    rows = []
+    for law, fit in fits.items():
+        known = {name: value for name, value in fit.parameters.items() if value is not None}
+        told = ", ".join(
+            f"{name} {format_with_error(value, fit.errors.get(name))}" for name, value in known.items()
+        )
+        ending = "" if fit.outcome == Outcome.DONE else str(fit.outcome)
+        remark = ": ".join(filter(None, [ending, fit.remark]))
+        cells = {
+            "parameters": told,
+            "ks": format_value(fit.ks),
+            "p_value": format_value(fit.p_value),
+            "remark": remark,
+        }
+        rows.append([("", law), *((f"{law}-{name}", text) for name, text in cells.items())])
+    titles = ("law", "parameters", "KS distance", "p-value", "remark")
+    filled = [place for place in range(len(titles)) if not rows or any(row[place][1] for row in rows)]
+    return table_html([titles[place] for place in filled], [[row[place] for place in filled] for row in rows])
+
+
+def _matrix_html(row: Mapping[str, Any]) -> str:
+    known = [
+        column for column in MATRICES if column.name in SHOWN_COLUMNS and format_value(row.get(column.name))
+    ]
+    rows = [
+        [("", one.label), (one.name, format_value(row[one.name])), ("", one.description)] for one in known
+    ]
+    return table_html(("quantity", "value", "meaning"), rows)

@@ -1,0 +1,1 @@
+"""Every way to show a result: charts, HTML pages, the terminal."""

@@ -1,0 +1,172 @@
+"""What a page says of rows: which settings varied, what all share, what failed; and how lines are called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from attnlaw.core.settings import setting_fields
+from attnlaw.core.tables import short_names
+from attnlaw.core.verb import Verb
+
+# Beyond so many, cases are left to the table.
+MOST_CASES = 6
+# Columns of rows that the download alone has.
+NOT_SHOWN = ("task", "case", "attnlaw_version", "error", "remark", "seed")
+LONGEST_MESSAGE = 300  # letters of an error
+
+
+def format_setting(value: Any) -> str:
+    """A value of a setting in words.
+
+    >>> format_setting(True), format_setting(math.inf), format_setting(0.5), format_setting("relu")
+    ('yes', '∞', '0.5', 'relu')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "∞" if value == math.inf else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def format_short(value: Any) -> str:
+    """A number with four digits, other values in words.
+
+    >>> format_short(0.123456), format_short(7), format_short("relu")
+    ('0.1235', '7', 'relu')
+    """
+    return f"{value:.4g}" if isinstance(value, float) and math.isfinite(value) else format_setting(value)
+
+
+def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
+    """The settings that have more than one value."""
+    return [name for name in names if name in rows.columns and rows[name].n_unique() > 1]
+
+
+def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
+    """The settings that vary where those `given` and the others are the same: not those chosen for each.
+
+    Where two follow from each other, the one that is declared first tells.
+
+    >>> rows = pl.DataFrame({"alpha": [1, 2, 1, 2], "noise": [0, 0, 1, 1], "decay": [3, 4, 5, 6]})
+    >>> independent_settings(rows, ["noise", "decay"], ["alpha"])
+    ['noise']
+    """
+    kept = list(names)
+    for name in reversed(names):
+        told = [*fixed, *(other for other in kept if other != name)]
+        if told and not (rows.group_by(told).agg(pl.col(name).n_unique())[name] > 1).any():
+            kept.remove(name)
+    return kept
+
+
+def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """The rows of every setting of the names, at most six, with their values.
+
+    A row in which one of them plays no part (null) stands beside every value that others have of it.
+    """
+    if not names:
+        yield {}, rows
+        return
+    found = rows.select(names).unique(maintain_order=True).to_dicts()
+    whole = [one for one in found if not any(_covers(other, one) for other in found)]
+    for case in whole[:MOST_CASES]:
+        fits = [
+            pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()
+        ]
+        yield case, rows.filter(pl.all_horizontal(fits))
+
+
+def _covers(other: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+    """Whether another case has all values of one, and more."""
+    told = {name: value for name, value in one.items() if value is not None}
+    return other != one and all(other[name] == value for name, value in told.items())
+
+
+def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
+    """The tables of variants behind the columns of a verb's rows and tables, by column."""
+    known = setting_fields(verb.settings).items()
+    tables = {name: one.rule.choices for name, one in known if isinstance(one.rule.choices, Mapping)}
+    for found in (verb.quantities, *(table.columns for table in verb.tables)):
+        tables |= {one.name: one.choices for one in found if one.choices}
+    return tables
+
+
+class ValueLabels:
+    """How the values of columns are called: variants by their labels, models by the last part of a path."""
+
+    def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
+        known = setting_fields(verb.settings)
+        self.variants = variant_tables(verb)
+        files = {"model", *(name for name, one in known.items() if one.rule.is_path)}
+        strings = [name for name in files if rows.schema.get(name) == pl.String]
+        self.short = {
+            name: short_names(rows[name].drop_nulls().unique(maintain_order=True)) for name in strings
+        }
+
+    def label_of(self, name: str, value: Any) -> str:
+        """One value of a column in words."""
+        if isinstance(value, str) and value in self.short.get(name, {}):
+            return self.short[name][value]
+        return str(getattr(self._variant(name, value), "label", None) or format_setting(value))
+
+    def palette_index(self, name: str, value: Any) -> int | None:
+        """The place of a variant in the palette, where it has one."""
+        return getattr(self._variant(name, value), "colour", None)
+
+    def _variant(self, name: str, value: Any) -> Any:
+        return self.variants.get(name, {}).get(value) if isinstance(value, str) else None
+
+    def describe(self, values: Mapping[str, Any]) -> str:
+        """Names with their values, as "target rank 0.5, residual yes"; what is null is left out."""
+        return ", ".join(
+            f"{name.replace('_', ' ')} {self.label_of(name, value)}"
+            for name, value in values.items()
+            if value is not None
+        )
+
+
+def showable_columns(rows: pl.DataFrame) -> list[str]:
+    """The columns that a table on a page may show."""
+    return [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name not in NOT_SHOWN]
+
+
+def constant_settings(rows: pl.DataFrame, found: Iterable[str]) -> list[str]:
+    """The settings that have one value in all of several rows; what was `found` is shown though it agrees."""
+    results = set(found)
+    names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
+    return names if rows.height > 1 else []
+
+
+def shared_settings(rows: pl.DataFrame, found: Iterable[str]) -> str:
+    """A sentence that tells the settings which all rows share; nothing without them."""
+    told = {
+        name: rows[name][0]
+        for name in constant_settings(rows, found)
+        if rows[name].count() and name != "status"
+    }
+    words = ", ".join(f"{name.replace('_', ' ')} {format_setting(value)}" for name, value in told.items())
+    return f"The same in all rows: {words}." if words else ""
+
+
+def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of tasks that failed; the steps of a training run have no status."""
+    told = rows.schema.get("status") == pl.String
+    return rows.filter(pl.col("status") == "failed") if told else rows.clear()
+
+
+def failure_sentence(rows: pl.DataFrame) -> str:
+    """How many tasks failed, with the first error; nothing where none did.
+
+    >>> rows = pl.DataFrame({"status": ["done", "failed"], "error": [None, "weights: torn; copy them"]})
+    >>> failure_sentence(rows)
+    '1 of 2 tasks failed: weights: torn; copy them.'
+    """
+    lost = failed_rows(rows)
+    if not lost.height:
+        return ""
+    errors = [one for name in ("error", "remark") if name in lost.columns for one in lost[name].drop_nulls()]
+    first = str(errors[0]).strip().partition("\n")[0] if errors else "no error was kept"
+    cut = first if len(first) <= LONGEST_MESSAGE else f"{first[:LONGEST_MESSAGE]}…"
+    return f"{lost.height} of {rows.height} tasks failed: {cut.rstrip('.')}."

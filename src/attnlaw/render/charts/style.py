@@ -1,0 +1,270 @@
+"""One look for every chart: a colour-blind-safe palette, drawing, and SVG inside a page.
+
+Inside a page the colours follow its light or dark theme, ids are the chart's own, and a mark with a
+description tells it under the pointer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from importlib.resources import files
+from itertools import count
+from typing import Any
+
+import polars as pl
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.files import to_json
+from attnlaw.render.charts.vega import compile_to_vega
+
+# Arimo ships here: subscripts, Greek and the signs of norms are in it, so that a label is of one font.
+FONT = "Arimo, Helvetica, Arial, sans-serif"
+# Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
+# Fixed colours of charts, and the page's variables that stand for them.
+THEME_VARIABLES = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
+    "black": "var(--ink)",
+    "#000000": "var(--ink)",
+    "#444": "var(--soft)",
+    "#555555": "var(--soft)",
+    "#666": "var(--soft)",
+    "#888888": "var(--soft)",
+    "#b8c9d9": "var(--bars)",
+}
+BASE_CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
+    "axis": {"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
+    "axisQuantitative": {"labelLimit": 0},  # against a limit Vega measures every number again and again
+    "legend": {
+        "labelFontSize": 10,
+        "titleFontSize": 10,
+        "titleFontWeight": "normal",
+        "labelLimit": 0,
+        "titleLimit": 0,
+    },
+    "text": {"fontSize": 10},
+    "title": {"fontSize": 12, "fontWeight": "normal", "anchor": "start"},
+    "line": {"strokeWidth": 1.6},
+    "view": {"strokeOpacity": 0.3},
+}
+TEXT = "var(--ink)"
+QUIET = "var(--soft)"
+ON_PAGE = {
+    "aria": False,
+    "background": None,
+    "axis": {
+        "labelColor": QUIET,
+        "titleColor": QUIET,
+        "domainColor": QUIET,
+        "tickColor": QUIET,
+        "gridColor": "var(--line)",
+        "gridOpacity": 1,
+    },
+    "axisY": {"labelFlush": True},
+    "legend": {"labelColor": QUIET, "titleColor": QUIET},
+    "title": {"color": TEXT},
+    "view": {"stroke": "var(--line)", "strokeOpacity": 1},
+    "text": {"color": TEXT},
+}
+# A mark that has a description: what screen readers and pointers are told of it.
+DESCRIBED = re.compile(
+    r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="[^"]*" ([^>]*?)/>'
+)
+
+
+def inline_data(rows: pl.DataFrame | Sequence[Mapping[str, Any]]) -> Any:
+    """Rows as the data of a chart, in one string: altair copies and checks lists of rows again and again.
+
+    What JSON cannot hold, infinities among them, is null.
+    """
+    import altair as alt
+
+    return alt.Data(values=_json(rows), format=alt.DataFormat(type="json"))
+
+
+def _json(rows: pl.DataFrame | Sequence[Mapping[str, Any]]) -> str:
+    if isinstance(rows, pl.DataFrame):
+        return rows.write_json()
+    return to_json(
+        [{name: finite_or_none(value) for name, value in row.items()} for row in rows], indent=None
+    )
+
+
+def without_validation(draw: Callable[[], Any]) -> Callable[[], Any]:
+    """The drawing without altair's check of each part as it is made, which takes most of its time."""
+
+    @wraps(draw)
+    def drawn() -> Any:
+        from altair.utils.schemapi import debug_mode
+
+        with debug_mode(False):
+            return draw()
+
+    return drawn
+
+
+def finite_or_none(value: Any) -> Any:
+    """The value, lists included; None for a float that JSON cannot hold."""
+    if isinstance(value, list):
+        return [finite_or_none(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def integer_axis(values: Iterable[int], most: int = 8) -> Any:
+    """An axis of whole numbers, from the least in steps of 1, 2, 5, 10, ...: at most `most` labels.
+
+    >>> integer_axis(range(3)).to_dict()["values"], integer_axis(range(24)).to_dict()["values"]
+    ([0, 1, 2], [0, 5, 10, 15, 20])
+    """
+    import altair as alt
+
+    present = set(values) or {0}
+    low, high = min(present), max(present)
+    steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
+    step = next(step for step in steps if (high - low) // step < most)
+    return alt.Axis(values=list(range(low, high + 1, step)), format="d")
+
+
+def log_ticks(values: Iterable[float]) -> list[float]:
+    """Ticks of a logarithmic axis over positive values: decades, with 3 or with 2 and 5 where those are few.
+
+    >>> log_ticks([0.02, 3.0]), log_ticks([0.9, 12.0]), log_ticks([1e-6, 1.0])[::3]
+    ([0.03, 0.1, 0.3, 1.0, 3.0], [1.0, 2.0, 5.0, 10.0], [1e-06, 0.001, 1.0])
+    """
+    known = [value for value in values if value > 0]
+    low, high = min(known), max(known)
+    span = math.log10(high / low)
+    digits = (1,) if span > 3 else (1, 3) if span > 1.5 else (1, 2, 5)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+    return [tick for tick in ticks if 0.999 * low <= tick <= 1.001 * high]
+
+
+def as_title(name: str) -> str:
+    """A name as the title of a chart: the blank is not drawn, and without it Vega takes a name such as
+    `constructor` for one of JavaScript's own and fails.
+    """
+    return f"{name} "
+
+
+@cache
+def vl_converter() -> Any:
+    """vl_convert, which knows the font."""
+    import vl_convert
+
+    vl_convert.register_font_directory(str(files("attnlaw.render.charts") / "fonts"))
+    return vl_convert
+
+
+def draw_svg(spec: dict[str, Any]) -> str:
+    """The chart of a specification as SVG; an `InputError` where Vega-Lite fails, or leaves it blank."""
+    try:
+        drawn: str = vl_converter().vega_to_svg(compile_to_vega(spec))
+    except ValueError as error:
+        lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
+        raise _undrawable(lines[0] if lines else "no reason given") from error
+    if "<text" not in drawn:  # a part of a chart fails without an error
+        raise _undrawable("it came out blank")
+    return drawn
+
+
+def _undrawable(reason: str) -> InputError:
+    return InputError(f"figure: cannot be drawn ({reason}); give the models other names")
+
+
+def with_house_style(chart: Any) -> Any:
+    """The chart with the house style applied, in one call: each copies the chart."""
+    return chart.configure(**BASE_CONFIG)
+
+
+def house_spec(chart: Any) -> dict[str, Any]:
+    """The specification of a chart in the house style, under what the chart's own configuration says."""
+    spec: dict[str, Any] = chart.to_dict()
+    spec["config"] = _merge_configs(BASE_CONFIG, spec["config"])
+    return spec
+
+
+def inline_svg(chart: Any, name: str) -> str:
+    """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
+    spec = chart.to_dict(validate=False)
+    spec = _apply_theme(spec | {"config": _merge_configs(spec["config"], BASE_CONFIG)})
+    spec["config"] = _merge_configs(spec["config"], ON_PAGE)
+    if not any(key in spec for key in ("hconcat", "vconcat", "concat")):
+        # Below a single panel a legend leaves room for the panel on a phone.
+        spec["config"] = _merge_configs(spec["config"], {"legend": legend_below(spec, LEGEND_WIDTH, LETTER)})
+    drawn = draw_svg(spec)
+    # Vega numbers its ids through all charts of a process; here each chart counts its own.
+    ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
+    own = re.sub(r"<[^>]*>", lambda tag: _rewrite_tag(tag[0], ids), drawn)
+    told = DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', own)
+    # The page tells what the whole drawing is; groups of marks without a name would be told as nothing.
+    return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", told)
+
+
+# Points below a panel on a page that a row of a legend may take, and those of a letter of it.
+LEGEND_WIDTH, LETTER = 420, 6.0
+SYMBOL = 3.5  # letters that a symbol takes with the space around it
+
+
+def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[str, Any]:
+    """Legends below the panels, one upon another, each in as many columns as its longest label allows."""
+    longest = max((len(name) for name in _legend_labels(spec)), default=1)
+    columns = max(1, int(width / (letter * (longest + SYMBOL))))
+    return {
+        "orient": "bottom",
+        "columns": columns,
+        "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
+    }
+
+
+def _legend_labels(spec: Any) -> Iterator[str]:
+    """The labels of all legends: what scales of colours, dashes and shapes name."""
+    if isinstance(spec, list):
+        for part in spec:
+            yield from _legend_labels(part)
+    elif isinstance(spec, Mapping):
+        for key, part in spec.items():
+            if key in ("color", "fill", "strokeDash", "shape") and isinstance(part, Mapping):
+                domain = (part.get("scale") or {}).get("domain") if part.get("legend", True) else None
+                yield from (one for one in domain or () if isinstance(one, str))
+            elif key not in ("data", "datasets"):
+                yield from _legend_labels(part)
+
+
+def _rewrite_tag(tag: str, ids: dict[str, str]) -> str:
+    """One tag with new ids, and its coordinates rounded to a hundredth of a pixel."""
+    tag = re.sub(r'\bid="([^"]*)"', lambda found: f'id="{ids[found[1]]}"', tag)
+    tag = re.sub(r"url\(#([^)]*)\)", lambda found: f"url(#{ids.get(found[1], found[1])})", tag)
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
+
+
+def _apply_theme(spec: Any) -> Any:
+    """The specification with fixed colours replaced by variables; data are left as they are."""
+    if isinstance(spec, dict):
+        return {
+            key: value
+            if key in ("data", "datasets")
+            else _apply_theme("var(--card)" if _is_edge(key, value) else value)
+            for key, value in spec.items()
+        }
+    if isinstance(spec, list):
+        return [_apply_theme(value) for value in spec]
+    return THEME_VARIABLES.get(spec.lower(), spec) if isinstance(spec, str) else spec
+
+
+def _is_edge(key: str, value: Any) -> bool:
+    """White around a mark is there to tell it from its neighbours: it has the colour of the page."""
+    return key == "stroke" and value == "white"
+
+
+def _merge_configs(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merge_configs(base[key], over[key])
+        for key in base.keys() & over.keys()
+        if isinstance(over[key], dict)
+    }
+    return base | over | both

@@ -1,0 +1,1 @@
+"""HTML pages: one self-contained file made of a result's rows and tables."""

@@ -1,0 +1,167 @@
+"""Where tasks are computed: in this process, on a local Dask cluster, on one that is there, or on Slurm."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+from attnlaw import __version__
+from attnlaw.core.errors import BadSetting, InputError, as_input_error, require_extra
+from attnlaw.core.files import writable_directory
+from attnlaw.core.settings import settings_dataclass
+from attnlaw.core.workers import Workers
+from attnlaw.study.engine import Engine, InProcess, Stop
+from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
+
+CONFIG = {
+    # A death is told at once, and a worker holds what it computes and nothing else.
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.worker-saturation": 1.0,
+    # A worker that is not back after this time is given up, and started anew when it is asked for.
+    "distributed.deploy.lost-worker-timeout": "20s",
+    # Nobody looks at the statistics that workers would take every hundredth of a second.
+    "distributed.worker.profile.enabled": False,
+    # Without Dask's MALLOC_TRIM_THRESHOLD_, which takes every array from the system anew: twice the time.
+    "distributed.nanny.pre-spawn-environ": THREADS,
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    "logging": {"distributed": "critical"},
+}
+PATIENCE = 30.0  # seconds for a scheduler and its workers to answer
+
+
+@settings_dataclass
+class Backend(Workers):
+    """In this process, or: `jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`.
+
+    >>> with Backend().open("study-dir", Stop()) as engine:
+    ...     engine.workers
+    1
+    """
+
+    def check(self) -> None:
+        if self.dask is not None and not re.fullmatch(r"(tcp://|tls://)?[^/\s]+:\d{1,5}", self.dask):
+            raise BadSetting("dask", "expected tcp://HOST:PORT, or tls://HOST:PORT", self.dask)
+        if self.dask is not None and (self.slurm is not None or self.jobs is not None):
+            raise BadSetting("dask", "has workers of its own; give it alone", self.dask)
+        if self.slurm is not None:
+            parse_options(self.slurm)
+
+    @contextmanager
+    def open(self, out: str | os.PathLike[str], stop: Stop) -> Iterator[Engine]:
+        """The engine for a store in `out`, once its workers are seen to fit; they end with the context."""
+        if self == Backend():
+            yield InProcess()
+            return
+        with require_extra("a cluster", "cluster"):
+            import dask
+
+            from attnlaw.study.cluster import Dask
+        folder = writable_directory(out).absolute()
+        with _silence_dask(), dask.config.set(CONFIG), self._client(folder, stop) as client:
+            if not stop.is_requested:
+                _check_workers(client, folder)
+            yield Dask(client, None if self.dask else self.jobs or 1)
+
+    def _client(self, folder: Path, stop: Stop) -> AbstractContextManager[Any]:
+        if self.dask is not None:
+            return _connect(self.dask)
+        if self.slurm is not None:
+            return slurm_jobs(self.slurm, self.jobs or 1, folder, stop)
+        return _local_cluster(self.jobs or 1)
+
+
+@contextmanager
+def _local_cluster(jobs: int) -> Iterator[Any]:
+    """Single-threaded worker processes, reachable from this machine alone; Dask restarts those that die."""
+    from distributed import Client, LocalCluster
+
+    options = {"n_workers": jobs, "threads_per_worker": 1, "env": THREADS, "memory_limit": 0}
+    with ExitStack() as stack:
+        remedy = "try again, or without workers"
+        with as_input_error("the local cluster did not start", remedy, RuntimeError), _block_interrupts():
+            cluster = LocalCluster(
+                host="127.0.0.1", dashboard_address=NO_DASHBOARD, silence_logs=logging.CRITICAL, **options
+            )
+            stack.enter_context(cluster)
+            client = stack.enter_context(Client(cluster, set_as_default=False))
+        yield client
+
+
+@contextmanager
+def _connect(address: str) -> Iterator[Any]:
+    """A cluster that is already there."""
+    from distributed import Client
+
+    missing = (OSError, TypeError)  # the latter for TLS without certificates
+    with as_input_error(f"--dask {address}: no Dask scheduler answers there", "start one there", *missing):
+        client = Client(address, set_as_default=False, timeout=PATIENCE)
+    with client:
+        remedy = f"start some: dask worker {address}"
+        with as_input_error(f"--dask {address}: no workers", remedy, TimeoutError, with_reason=False):
+            client.wait_for_workers(1, timeout=PATIENCE)
+        yield client
+
+
+@contextmanager
+def _silence_dask() -> Iterator[None]:
+    """Dask's log without the deaths of workers: rows tell what failed."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _block_interrupts() -> Iterator[None]:
+    """Threads and processes started here never see Ctrl-C: a terminal sends it to all, the driver decides.
+
+    They inherit the mask of blocked signals; one that comes meanwhile reaches this thread afterwards.
+    """
+    resource_tracker.ensure_running()  # now, because it would unblock the signal in the thread that starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def probe_worker(token: str) -> tuple[str, bool]:
+    """On a worker: its version of attnlaw, and whether it sees a file of the driver's."""
+    return __version__, Path(token).exists()
+
+
+def _check_workers(client: Any, folder: Path) -> None:
+    """An `InputError` where workers have another version or do not see the directory of the store."""
+    token = folder / f".seen-{uuid.uuid4().hex}"
+    token.touch()
+    missing = (ModuleNotFoundError, AttributeError)
+    try:
+        with as_input_error(
+            f"the Dask workers cannot import attnlaw {__version__}", "install it there", *missing
+        ):
+            found: Mapping[str, tuple[str, bool]] = client.run(probe_worker, str(token))
+    finally:
+        token.unlink()
+    for worker, (version, sees) in found.items():
+        if version != __version__:
+            raise InputError(
+                f"worker {worker} has attnlaw {version}, this is {__version__}; install the same version"
+            )
+        if not sees:
+            raise InputError(
+                f"worker {worker} does not see {folder}; choose --out on a file system shared with it"
+            )

@@ -1,0 +1,139 @@
+"""One large case on many workers: its parts are tasks, and its result is joined of what they left.
+
+    results = spread(verb("audit"), cases, "DIR/store", Place(jobs=8))
+
+The store is that of a study: parts that are finished are never computed again, and a kill loses what was in
+flight. A part that fails for good makes the rest of its case vain: it is the error of the case.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.verb import CaseSplit, Verb
+from attnlaw.study.backends import Backend
+from attnlaw.study.engine import Engine, Policy, Stop
+from attnlaw.study.run import clean_up, compute_and_store, pending_tasks
+from attnlaw.study.store import Store, hold_lock, open_store
+from attnlaw.study.task import Task, TaskResult
+
+TimedProgress = Callable[[int, int, float | None], None]  # things found, all to be found, seconds left
+
+
+class SplitStopped(Exception):
+    """The user stopped it; what is finished is kept."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks of one case in order, or why it has none."""
+
+    case: Any
+    tasks: tuple[Task, ...] = ()
+    error: InputError | None = None
+
+
+def run_split(
+    verb: Verb[Any, Any],
+    cases: Sequence[Any],
+    store: str | os.PathLike[str],
+    place: Backend | None = None,
+    *,
+    force: bool = False,
+    told: TimedProgress | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> Iterator[Any]:
+    """The result of each case, or the `InputError` that it met, as `Verb.run` yields them.
+
+    What a store holds of an earlier run is taken from there; `force` computes everything anew. `told` hears
+    how far it is, `announce` in a line what is to be done. SIGINT and SIGTERM raise `Stopped`.
+    """
+    split = verb.split
+    if split is None:
+        raise InputError(f"{verb.name} has no parts for workers; run it in one process")
+    plans = [_make_plan(split, case) for case in cases]
+    with hold_lock(store), open_store(store, create=True) as opened:
+        clean_up(opened)
+        every = list({task.key: task for plan in plans for task in plan.tasks}.values())
+        todo = every if force else pending_tasks(every, opened, retry_failed=True)
+        if todo:
+            if announce is not None:
+                count, of = (sum(task.count for task in tasks) for tasks in (todo, every))
+                announce(f"{count} of {of} {split.part_noun} to compute, in {len(todo)} tasks")
+            stop = Stop()
+            with stop.on_signals(), (place or Backend()).open(store, stop) as engine:
+                if force:  # not earlier: where nothing can run, nothing changes
+                    opened.mark_stale(task.key for task in todo)
+                _compute(plans, todo, opened, engine, stop, told)
+            clean_up(opened)
+            if stop.by_user:
+                raise SplitStopped
+        endings = opened.endings()
+        for plan in plans:
+            yield plan.error or _join_parts(split, plan, opened, endings)
+
+
+def _make_plan(split: CaseSplit[Any, Any], case: Any) -> Plan:
+    try:
+        parts = split.parts(case)
+    except InputError as error:
+        return Plan(case, error=error)
+    return Plan(case, tuple(Task(split.verb, part.case, part.count, part.work) for part in parts))
+
+
+def _compute(
+    plans: Sequence[Plan],
+    todo: Sequence[Task],
+    store: Store,
+    engine: Engine,
+    stop: Stop,
+    told: TimedProgress | None,
+) -> None:
+    """Compute what is missing of one case after the other; a case ends with its first failure."""
+    tasks = {task.key: task for task in todo}
+    count, work = (sum(getattr(task, name) for task in todo) for name in ("count", "work"))
+    found, done, began = 0, 0.0, time.monotonic()
+    for plan in plans:
+        stop.is_pointless = False
+        own = pending_tasks(plan.tasks, store, retry_failed=True)  # cases may share some
+        for endings in compute_and_store(own, store, engine, Policy(), stop):
+            stop.is_pointless |= any(ending.error is not None for ending in endings)
+            found += sum(tasks[ending.key].count for ending in endings)
+            done += sum(tasks[ending.key].work for ending in endings)
+            if told is not None:
+                told(found, count, seconds_left(time.monotonic() - began, done, work - done))
+
+
+def seconds_left(seconds: float, done: float, rest: float) -> float | None:
+    """The time that the rest will take, at the pace of what is done.
+
+    >>> seconds_left(10.0, done=2.0, rest=3.0)
+    15.0
+    """
+    return seconds * rest / done if done > 0 else None
+
+
+def _join_parts(
+    split: CaseSplit[Any, Any], plan: Plan, store: Store, endings: Mapping[str, TaskResult]
+) -> Any:
+    """The result of a case, or the error of the first of its parts that failed."""
+    for number, task in enumerate(plan.tasks, start=1):
+        if task.key in endings and (error := endings[task.key].error) is not None:
+            return InputError(
+                f"{error}; it was part {number} of {len(plan.tasks)}, and what is finished is kept"
+            )
+    try:
+        return split.join(plan.case, (_tables(endings[task.key], store) for task in plan.tasks))
+    except InputError as error:
+        return error
+
+
+def _tables(ending: TaskResult, store: Store) -> dict[str, Any]:
+    import polars as pl
+
+    return {name: pl.read_parquet(store.folder / path) for name, path in ending.parts}

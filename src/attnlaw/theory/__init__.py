@@ -1,0 +1,1 @@
+"""The mathematics, one subject a folder: laws of spectra, limits, learning, dynamics, bounds."""

@@ -1,0 +1,243 @@
+"""Amplification and sensitivity factors, in natural logarithms throughout (they pass float64 with depth).
+
+Notation of arXiv 2605.07297, matrices on row vectors, c2 the spectral norm:
+
+| letter | here | meaning |
+|---|---|---|
+| L, N | `depth`, `hidden_size` | layers, hidden size |
+| alpha_l | `log_alpha` | product over layers k > l of the layer's Lipschitz factor; 1 for the last |
+| gamma | `log_sensitivities` | how far an error in one matrix moves the output of its own layer |
+| scale | `log_scale` | gamma * alpha_l * L |
+
+A layer's factor is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`, and gamma is
+`2 c2(VO_h) c2(M_out) c2(M_in)` for QK, `c2(M_out) c2(M_in)` for VO, `c2(M_out)` for M_in, 1 for M_out.
+
+Extensions beyond the paper (every output that uses one says so)
+----------------------------------------------------------------
+Throughout, as in the paper, tokens have norm at most 1 where a block reads them, and residuals, norm
+gains (pre- or post-norm), biases, masks, rotary positions and query/key norms are ignored. Beside alpha
+stands what the same product makes of spectral norms as applied, the gain of the norm before folded in.
+
+Grouped-query attention: query head h with key/value head floor(h H_kv / H) is a head like any other.
+
+Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is
+`(phi'(xG) * dx G) * xU + phi(xG) * (dx U)`, and with |x| <= 1, |phi(t)| <= Lphi |t| both terms are at
+most `Lphi c2(G) c2(U) |dx|`. So `Lphi c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error
+dU moves the output by at most `Lphi c2(G) c2(M) |dU|`; the paper leaves Lphi out of gamma, and so do
+we: gamma is `c2(G) c2(M)` for U, `c2(U) c2(M)` for G, 1 for M, and `c2(M_out) c2(M_in)` becomes
+`2 c2(G) c2(U) c2(M)` in the gammas of QK and VO. (As for M_out in the paper, gamma = 1 takes what M
+reads to have norm at most 1.)
+
+Cross attention, softmax(x QK m^T) m VO with memory m: it is at most `2 c2(QK) c2(VO)`-Lipschitz in x
+and `c2(VO) (1 + 2 c2(QK))` in m, together `c2(VO) (1 + 4 c2(QK))` in the larger of the two errors: the
+factor of self attention. Encoder and decoder are one chain of L = L_enc + L_dec layers; a decoder
+layer's factor is the product of both attention factors and the feed-forward's (an upper bound while
+these factors are at least 1, so that the memory's own error never dominates). The gammas of self
+attention are multiplied by the cross attention's factor, which comes after it.
+
+Shared layers: alpha counts every application. An error in a shared matrix enters at each of them, so
+its alpha is the sum of alpha over its applications; the sums over matrices count it once. The other
+count, every application as a layer of its own, is given beside it.
+
+Mixture of experts, y = F_0(x) + sum_e g_e F_e(x): a router gives each token weights g_e >= 0 with
+sum_e g_e <= s (1 for softmax weights, all or renormalised over the chosen; times `routed_scaling_factor`
+where a config has one), F_0 is the shared expert if there is one. The choice jumps where two experts tie,
+so no network of this kind is Lipschitz: **the routing is held fixed**, and the router's own map is not
+counted. Then |dy| <= (f_0 + sum_e g_e f_e) |dx| <= (f_0 + s max_e f_e) |dx|, f the factor of a
+feed-forward block as above: that sum replaces `Lphi c2(M_in) c2(M_out)`, and without Lphi it replaces
+`c2(M_out) c2(M_in)` in the gammas of QK and VO. An error in a matrix of expert e moves the output by at
+most g_e <= s times what it moves F_e: gamma is s times that of a block alone. The sums over matrices
+count every expert, used by few tokens or by many.
+
+Parallel attention and feed-forward, x + A(x) + F(x): counted as if one followed the other. The product of
+the two factors bounds their sum while both are at least 2.
+
+Latent attention: QK and VO of a head are products like any other; the norm inside is ignored.
+
+No feed-forward: its factors are 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlaw.checkpoints.network import KINDS, Heads, Layer, Maps, MatrixLocation, Network
+from attnlaw.core.estimate import Estimate
+from attnlaw.numerics.logs import log_sum
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.theory.bounds.activations import lipschitz
+from attnlaw.theory.bounds.log_errors import log_increase, with_spectral_norm, with_upper_norms
+
+
+@dataclass(frozen=True)
+class MatrixFactors:
+    """One matrix with its place, its spectrum and the logarithms of its gamma and alpha.
+
+    Their errors bound how far these may lie above where spectral norms are approximate; None where all are
+    exact. Applications of one matrix have one place.
+    """
+
+    place: MatrixLocation
+    spectrum: Spectrum
+    log_gamma: Estimate
+    log_alpha: Estimate
+
+    @property
+    def log_scale_error(self) -> float | None:
+        if self.log_gamma.error is None or self.log_alpha.error is None:
+            return None
+        return self.log_gamma.error + self.log_alpha.error
+
+    @property
+    def log_norm_gamma(self) -> float:
+        """The norm-based bounds' gamma: the same without the 2 of QK."""
+        return self.log_gamma.value - (np.log(2.0) if KINDS[self.place.kind].scores else 0.0)
+
+
+def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
+    """Every matrix with its factors and their errors; every application of it in an `unrolled` network."""
+    logs, upper = _logs(network), with_upper_norms(network)
+    highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
+    return network.with_leaves(
+        MatrixFactors(
+            place, spectrum, *(_estimate(value, high) for value, high in zip(own, above, strict=True))
+        )
+        for (place, spectrum), own, above in zip(network.leaves(), logs, highs, strict=True)
+    )
+
+
+def _estimate(value: float, high: float | None) -> Estimate:
+    return Estimate(value, None if high is None else log_increase(high, value))
+
+
+def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
+    """ln gamma and ln alpha of every matrix; alpha of a shared layer is the sum over its applications."""
+    sums = sum_alphas_by_layer(network, log_alpha(network))
+    layers = zip(network.layers, sums, strict=True)
+    return [(gamma, summed) for layer, summed in layers for _, gamma in log_sensitivities(layer).leaves()]
+
+
+def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Estimate]:
+    """ln alpha of each layer with its error, from those of its applications."""
+    values = sum_alphas_by_layer(network, [alpha.value for alpha in alphas])
+    if any(alpha.error is None for alpha in alphas):
+        return [Estimate(value) for value in values]
+    highs = sum_alphas_by_layer(network, [alpha.value + (alpha.error or 0.0) for alpha in alphas])
+    return [_estimate(value, high) for value, high in zip(values, highs, strict=True)]
+
+
+def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
+    """ln alpha of each layer, from those of its applications: of their sum."""
+    used = network.applications
+    return [
+        log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])
+        for number in range(len(network.layers))
+    ]
+
+
+def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
+    """ln alpha after each application of a layer, with its error."""
+    values, upper = log_alpha(network), with_upper_norms(network)
+    highs: list[None] | list[float] = [None] * len(values) if upper is None else log_alpha(upper)
+    return tuple(_estimate(value, high) for value, high in zip(values, highs, strict=True))
+
+
+def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
+    """The same with spectral norms as applied; None where one of them is not known."""
+    norms = [None if found.applied is None else found.applied.spectral for _, found in network.leaves()]
+    known = [norm for norm in norms if norm is not None]
+    if len(known) < len(norms):
+        return None
+    spectra = [spectrum for _, spectrum in network.leaves()]
+    values, highs = (
+        log_alpha(network.with_leaves(map(with_spectral_norm, spectra, sizes)))
+        for sizes in (
+            [norm.value for norm in known],
+            [norm.value + (norm.error or 0.0) for norm in known],
+        )
+    )
+    exact = all(norm.error is None for norm in known)
+    return tuple(_estimate(value, None if exact else high) for value, high in zip(values, highs, strict=True))
+
+
+def log_alpha(network: Network[Spectrum]) -> list[float]:
+    """ln alpha after each application of a layer: the product of the factors of all later ones."""
+    assert network.activation is not None
+    constant = lipschitz(network.activation)
+    factors = [log_layer_factor(layer, constant) for layer in network.layers]
+    later = [factors[layer] for layer in network.applications[1:]] + [0.0]
+    return [float(value) for value in np.cumsum(later[::-1])[::-1]]
+
+
+def log_layer_factor(layer: Layer[Spectrum], lipschitz: float) -> float:
+    """ln of the Lipschitz factor of one layer."""
+    has_feed_forward = layer.feed_forward is not None or layer.experts
+    feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if has_feed_forward else 0.0)
+    return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)
+
+
+def log_sensitivities(layer: Layer[Spectrum]) -> Layer[float]:
+    """ln gamma of every matrix of a layer: spectral norms of what comes after it there."""
+    after, routed = _log_feed_forward(layer), float(np.log(layer.router_sum))
+    return Layer(
+        layer.index,
+        _head_sensitivities(layer.attention, after + _log_attention(layer.cross)),
+        None if layer.cross is None else _head_sensitivities(layer.cross, after),
+        None if layer.feed_forward is None else _feed_forward_sensitivities(layer.feed_forward, 0.0),
+        tuple(_feed_forward_sensitivities(expert, routed) for expert in layer.experts),
+        layer.stack,
+        layer.router_sum,
+    )
+
+
+def _head_sensitivities(block: Heads[Spectrum], after: float) -> Heads[float]:
+    qk = tuple(float(np.log(2.0)) + _log_norm(vo) + after for vo in block.vo)
+    return Heads(qk, (after,) * len(block.vo))
+
+
+def _feed_forward_sensitivities(block: Maps[Spectrum], routed: float) -> Maps[float]:
+    outer, gate = _log_norm(block.outer), block.gate
+    return Maps(
+        inner=routed + (outer + _log_norm(gate)),
+        outer=routed,
+        gate=None if gate is None else routed + (outer + _log_norm(block.inner)),
+    )
+
+
+def _log_feed_forward(layer: Layer[Spectrum]) -> float:
+    """ln of (the shared block's norms + s times the largest of the experts'); no Lphi, 0 without any."""
+    experts = [_log_block(expert) for expert in layer.experts]
+    if not experts:
+        return 0.0 if layer.feed_forward is None else _log_block(layer.feed_forward)
+    routed = float(np.log(layer.router_sum)) + max(experts)
+    shared = layer.feed_forward
+    return routed if shared is None else float(np.logaddexp(_log_block(shared), routed))
+
+
+def _log_block(block: Maps[Spectrum]) -> float:
+    """ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate."""
+    gate = 0.0 if block.gate is None else float(np.log(2.0)) + _log_norm(block.gate)
+    return _log_norm(block.inner) + _log_norm(block.outer) + gate
+
+
+def _log_attention(block: Heads[Spectrum] | None) -> float:
+    """ln sum_h c2(VO_h) (1 + 4 c2(QK_h)); 0 where there is no such block."""
+    if block is None:
+        return 0.0
+    return log_sum(
+        [
+            _log_norm(vo) + float(np.logaddexp(0.0, np.log(4.0) + _log_norm(qk)))
+            for qk, vo in zip(block.qk, block.vo, strict=True)
+        ]
+    )
+
+
+def _log_norm(spectrum: Spectrum | None) -> float:
+    """ln c2; 0 for a matrix that is not there, -inf for a zero matrix."""
+    if spectrum is None:
+        return 0.0
+    return float(np.log(spectrum.spectral)) if spectrum.spectral > 0 else -np.inf

@@ -1,0 +1,73 @@
+"""How a proxy grows with depth and width over a family of models: exponents by least squares.
+
+    log proxy = constant + a log depth + b log width + residual
+
+Standard errors are those of ordinary least squares: they hold the spread between seeds and, where the
+growth is no power law, the misfit. `seed_spread` holds the spread between models of equal depth and
+width alone, so a residual far above it says that the power law is a summary and not a law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.core.errors import InputError
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """proxy ~ depth^a width^b; `residual` and `seed_spread` are standard deviations of log10 proxy.
+
+    What the models do not determine is None: errors with three models or fewer, the spread without
+    two models of equal depth and width.
+    """
+
+    depth: float
+    depth_error: float | None
+    width: float
+    width_error: float | None
+    residual: float | None
+    seed_spread: float | None
+
+
+def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
+    """Fit the exponents of depth and width to one proxy of many models.
+
+    >>> found = growth([2, 4, 8, 2, 4, 8], [64, 64, 64, 128, 128, 128], np.log10([1, 2, 4, 8, 16, 32]))
+    >>> round(found.depth, 12), round(found.width, 12)
+    (1.0, 3.0)
+    """
+    L, N, y = (np.asarray(values, dtype=np.float64) for values in (depth, width, log10_proxy))
+    design = np.column_stack([np.ones_like(y), np.log10(L), np.log10(N)])
+    if y.size < 3 or np.linalg.matrix_rank(design) < 3:
+        raise InputError(
+            f"{y.size} models of {np.unique(L).size} depths and {np.unique(N).size} widths do not "
+            "determine growth in both; add models that differ in depth and in width"
+        )
+    coefficients = np.linalg.lstsq(design, y, rcond=None)[0]
+    freedom = y.size - 3
+    errors: tuple[float | None, float | None] = (None, None)
+    residual = None
+    if freedom > 0:
+        residual = float(np.sqrt(np.sum((y - design @ coefficients) ** 2) / freedom))
+        spread = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+        errors = (residual * float(spread[1]), residual * float(spread[2]))
+    return Growth(
+        float(coefficients[1]), errors[0], float(coefficients[2]), errors[1], residual, _seed_spread(L, N, y)
+    )
+
+
+def _seed_spread(depth: Vector, width: Vector, y: Vector) -> float | None:
+    """The pooled standard deviation of models that share depth and width."""
+    cells, cell = np.unique(np.column_stack([depth, width]), axis=0, return_inverse=True)
+    cell = cell.ravel()
+    freedom = y.size - len(cells)
+    if freedom == 0:
+        return None
+    means = np.bincount(cell, y) / np.bincount(cell)
+    return float(np.sqrt(np.sum((y - means[cell]) ** 2) / freedom))

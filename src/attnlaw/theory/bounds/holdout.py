@@ -1,0 +1,24 @@
+"""What labelled examples, held out and used once, say of an error rate: the bound of Clopper and Pearson."""
+
+from __future__ import annotations
+
+from scipy.stats import beta
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.settings import check_value
+
+
+def holdout_bound(errors: int, examples: int, delta: float = 0.05) -> float:
+    """An upper bound of the error rate of a fixed model that holds with probability 1 - delta.
+
+    The (1 - delta)-quantile of Beta(errors + 1, examples - errors): the largest rate at which so few errors
+    have a probability of at least delta. It fails where the examples chose the model, or were used twice.
+
+    >>> round(holdout_bound(41, 700), 7), holdout_bound(5, 5)
+    (0.0753287, 1.0)
+    """
+    m: int = check_value("examples", examples, int, minimum=1)
+    k: int = check_value("errors", errors, int, minimum=0, maximum=m)
+    if not 0 < delta < 1:
+        raise BadSetting("delta", "expected a number above 0 and below 1", delta)
+    return 1.0 if k == m else float(beta.ppf(1 - delta, k + 1, m - k))

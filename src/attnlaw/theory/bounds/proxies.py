@@ -1,0 +1,131 @@
+"""All proxies of a network at once, with their errors: post hoc, fixed index, norm-based, adaptivity.
+
+Where spectra are approximate a proxy errs as its sum does: d ln(sum C) = sum (C / sum C) d ln C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnlaw.checkpoints.network import Network
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.activations import lipschitz
+from attnlaw.theory.bounds.adaptivity import value_of_adaptivity
+from attnlaw.theory.bounds.factors import log_alphas, log_alphas_applied, matrix_factors
+from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
+from attnlaw.theory.bounds.norm_based import log_norm_based
+from attnlaw.theory.bounds.spectrum_adaptive import Contribution, contribution, proxy
+
+
+@dataclass(frozen=True, eq=False)
+class Proxies:
+    """Leading complexity factors of a network, as natural logarithms; each includes its sqrt(L).
+
+    `values` has every entry of `BOUNDS`. `adaptivity` is the value of adaptivity over the whole network;
+    `per_layer_adaptivity` by layer. `rank_count` is True when p = 0 won for every matrix that contributes:
+    the proxy then only counts ranks, and the rest of the spectrum played no part. Errors are None where all
+    spectra are exact. `log_alpha_applied` is `log_alpha` with spectral norms as applied, None where one is
+    not known: it stands beside the others and enters none of them.
+    """
+
+    contributions: Network[Contribution]
+    log_alpha: tuple[Estimate, ...]
+    log_alpha_applied: tuple[Estimate, ...] | None
+    values: dict[str, Estimate]
+    adaptivity: Estimate | None
+    per_layer_adaptivity: tuple[Estimate | None, ...]
+    rank_count: bool
+
+    @property
+    def parts(self) -> list[Contribution]:
+        """The contributions in the order of rows."""
+        return [part for _, part in self.contributions.leaves()]
+
+
+def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
+    """Why a network has no proxies; None where it has."""
+    if not network.layers or network.activation is None:
+        return "an adapter is not a network; audit its base model with --adapter"
+    if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
+        return "they need every matrix of every layer"
+    if network.towers:
+        return f"{' and '.join(tower.name for tower in network.towers)} are networks of their own"
+    if network.unread is not None:
+        return network.unread
+    if network.hidden_size is None:
+        return f"they need one hidden size, the layers have {', '.join(map(str, network.widths))}"
+    try:
+        lipschitz(network.activation)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def proxies(network: Network[Any]) -> Proxies:
+    """Evaluate every proxy of a network of spectra without an `obstacle`; see `factors` for the conventions.
+
+    Shared matrices count once; every application counts in `proxies(network.unrolled())`.
+    """
+    layers: Network[Spectrum] = replace(network, outside_layers=())
+    depth, hidden_size = network.depth, network.hidden_size
+    assert hidden_size is not None
+    found = matrix_factors(layers).map(lambda _, factors: contribution(factors, depth, hidden_size))
+    by_layer = [[part for _, part in layer.leaves()] for layer in found.layers]
+    parts = [part for own in by_layer for part in own]
+    return Proxies(
+        contributions=found,
+        log_alpha=log_alphas(layers),
+        log_alpha_applied=log_alphas_applied(layers),
+        values=_values(parts, depth),
+        adaptivity=value_of_adaptivity(parts, depth, hidden_size),
+        per_layer_adaptivity=tuple(value_of_adaptivity(own, depth, hidden_size) for own in by_layer),
+        rank_count=all(part.p == 0 for part in parts if part.log_value > -np.inf),
+    )
+
+
+def _values(parts: Sequence[Contribution], depth: int) -> dict[str, Estimate]:
+    values = {
+        "spectrum_adaptive": _log_proxy(
+            parts, [part.log_value for part in parts], [part.log_error for part in parts], depth
+        ),
+        "spectrum_adaptive_continuous": _log_proxy(
+            parts,
+            [part.continuous_log_value for part in parts],
+            [part.continuous_log_error for part in parts],
+            depth,
+        ),
+    }
+    # The grid {0, 1/m, ..., 2} holds 0, 1 and 2 at its ends and its middle.
+    middle = parts[0].log_curve.size // 2
+    for bound in BOUNDS.values():
+        if bound.index is not None:
+            values[bound.name] = _log_proxy(
+                parts,
+                [float(part.log_curve[bound.index * middle]) for part in parts],
+                [part.fixed_log_errors[bound.index] for part in parts],
+                depth,
+            )
+        elif bound.norm is not None:
+            values[bound.name] = log_norm_based([part.factors for part in parts], bound.norm)
+    return values
+
+
+def _log_proxy(
+    parts: Sequence[Contribution], logs: Sequence[float], errors: Sequence[LogError | None], depth: int
+) -> Estimate:
+    """ln(sum of exponentials + sqrt(L)), with its error."""
+    total = proxy(np.array(logs), depth)
+    if all(error is None for error in errors):
+        return Estimate(total)
+    weights = np.exp(np.array(logs) - total)
+    terms = zip(parts, weights, errors, strict=True)
+    return Estimate(
+        total, combine_log_errors((part.factors.place, float(w), error) for part, w, error in terms if error)
+    )

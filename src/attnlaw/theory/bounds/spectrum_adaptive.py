@@ -1,0 +1,161 @@
+"""Spectrum-adaptive proxies: the Schatten index of every matrix chosen after training.
+
+Paper: M. Sakai, M. Imaizumi, arXiv 2605.07297. The contribution of one matrix at index p in [0, 2] is
+
+    C(p) = (sum_i s_i^p)^(1/(p+2)) * scale^(p/(p+2)) * N^((p+1)/(p+2)),    scale = gamma alpha L,
+
+with the numerical rank in place of the sum at p = 0; the proxy is `sum over matrices of min_p C(p)
++ sqrt(L)`. It is the leading factor of a bound: no constants, no logarithms, not a guarantee.
+
+ln C(p) = f(p) / (p + 2) with f convex (a log-sum-exp plus a linear function), so C has one valley:
+{p : f(p) <= t (p + 2)} is convex for every t. Its bottom is where f'(p)(p + 2) - f(p), which increases,
+changes sign; the continuous choice below is therefore the global minimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.numerics.logs import log_sum, log_sums
+from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.theory.bounds.factors import MatrixFactors
+from attnlaw.theory.bounds.log_errors import LogError
+
+MOST_STEPS = 60  # of Newton's method: as many halvings leave nothing of [0, 2]
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """What one matrix adds: ln C on the grid, the best index on the grid and over all of [0, 2].
+
+    The errors are of `log_value`, of `continuous_log_value` and of ln C at p = 0, 1 and 2; None where both
+    the spectrum and the scale are exact.
+    """
+
+    factors: MatrixFactors
+    log_scale: float
+    log_curve: NDArray[np.float64]
+    p: float
+    log_value: float
+    continuous_p: float
+    continuous_log_value: float
+    log_error: LogError | None
+    continuous_log_error: LogError | None
+    fixed_log_errors: tuple[LogError | None, LogError | None, LogError | None]
+
+
+def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
+    """The paper's grid {0, 1/m, ..., 2} with m = ceil(L + ln N).
+
+    >>> index_grid(depth=1, hidden_size=2)
+    array([0. , 0.5, 1. , 1.5, 2. ])
+    """
+    m = ceil(depth + log(hidden_size))
+    return np.arange(2 * m + 1) / m
+
+
+def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contribution:
+    """C(p) of one matrix on the grid, with the post hoc choice of p on it and over continuous p."""
+    grid = index_grid(depth, hidden_size)
+    log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
+    curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
+    best = int(np.argmin(curve))
+    p = best_index(factors.spectrum, log_scale, hidden_size)
+
+    def value(index: float, spectrum: Spectrum) -> float:
+        return float(log_contribution(np.array([index]), spectrum, log_scale, hidden_size)[0])
+
+    # A minimum errs as a minimum: with another spectrum within the errors another index may win.
+    def grid_minimum(spectrum: Spectrum) -> float:
+        return float(log_contribution(grid, spectrum, log_scale, hidden_size).min())
+
+    def minimum(spectrum: Spectrum) -> float:
+        return value(best_index(spectrum, log_scale, hidden_size), spectrum)
+
+    return Contribution(
+        factors=factors,
+        log_scale=log_scale,
+        log_curve=curve,
+        p=float(grid[best]),
+        log_value=float(curve[best]),
+        continuous_p=p,
+        continuous_log_value=value(p, factors.spectrum),
+        log_error=_log_error(factors, float(grid[best]), grid_minimum),
+        continuous_log_error=_log_error(factors, p, minimum),
+        fixed_log_errors=(
+            _log_error(factors, 0.0, partial(value, 0.0)),
+            _log_error(factors, 1.0, partial(value, 1.0)),
+            _log_error(factors, 2.0, partial(value, 2.0)),
+        ),
+    )
+
+
+def log_contribution(
+    p: NDArray[np.float64], spectrum: Spectrum, log_scale: float, hidden_size: int
+) -> NDArray[np.float64]:
+    """ln C at every index in `p`; -inf where C is zero (a zero matrix, or scale 0 and p > 0)."""
+    log_values = np.log(spectrum.above_tolerance)
+    if log_values.size == 0:
+        return np.full(p.shape, -np.inf)
+    powers = log_sums(np.multiply.outer(p, log_values), spectrum.counts_above_tolerance)
+    # p ln(scale) with 0 * -inf = 0: at p = 0 the scale plays no part.
+    scaled = np.multiply(p, log_scale, out=np.zeros_like(p), where=p > 0)
+    return np.asarray((powers + scaled + (p + 1) * log(hidden_size)) / (p + 2))
+
+
+def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
+    """ln of (the sum of contributions + sqrt(L))."""
+    return float(np.logaddexp(log_sum(log_contributions), log(sqrt(depth))))
+
+
+def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
+    """The error of a value ln C, taken at p: it is linear in ln(scale) with slope p / (p + 2)."""
+    spectrum = factors.spectrum
+    if spectrum.is_exact and factors.log_scale_error is None:
+        return None
+    bound = p / (p + 2) * (factors.log_scale_error or 0.0)
+    if value(spectrum) == -np.inf:
+        return LogError(0.0, bound)
+    return LogError.of(spectrum, value, bound)
+
+
+def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
+    """The minimiser of C over [0, 2]: the root of the increasing `f'(p)(p + 2) - f(p)`, by Newton's method.
+
+    Its slope is `f''(p)(p + 2)`, f'' a variance of logarithms; the bracket halves where a step leaves it.
+    """
+    log_values, counts = np.log(spectrum.above_tolerance), spectrum.counts_above_tolerance
+    if log_values.size == 0:
+        return 0.0
+    if log_scale == -np.inf:
+        return 2.0
+
+    def slope(p: float) -> tuple[float, float]:
+        powers = p * log_values
+        weights = counts * np.exp(powers - powers.max())
+        weights /= weights.sum()
+        mean = float(weights @ log_values)
+        f = float(log_sums(powers, counts)) + p * log_scale + (p + 1) * log(hidden_size)
+        variance = float(weights @ (log_values - mean) ** 2)
+        return (mean + log_scale + log(hidden_size)) * (p + 2) - f, variance * (p + 2)
+
+    low, high = 0.0, 2.0
+    if slope(low)[0] >= 0:
+        return low
+    if slope(high)[0] <= 0:
+        return high
+    p = 1.0
+    for _ in range(MOST_STEPS):
+        value, rise = slope(p)
+        low, high = (p, high) if value < 0 else (low, p)
+        step = value / rise if rise > 0 else np.inf
+        if abs(step) <= 1e-12:
+            break
+        p = p - step if low < p - step < high else (low + high) / 2
+    return p

@@ -1,0 +1,202 @@
+"""Real students for SGD, one class for each way to move: their start, a step, and their flow without noise.
+
+A learner is drawn at a dimension d with the target that its labels show. `moved` is one step of the learning
+rate `rate` along `gradient`, dR/dS of the mean loss, with the decay gamma/d; `flow` is the population's flow
+from the same start, at each time of the schedule; `told` gives the arrays of a `Path`.
+
+    tied    W <- W - 2 rate dR/dS W        direct  S <- S - rate dR/dS
+    untied  U <- U - rate dR/dM V,  V <- V - rate dR/dM^T U
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.theory.dynamics import untied
+from attnlaw.theory.dynamics.ensemble import riccati_step
+from attnlaw.theory.dynamics.potential import Potential, potential_of
+from attnlaw.theory.dynamics.quantities import trajectory_arrays
+from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.target import Target
+
+Reals = NDArray[np.float64]
+STEP = 0.1  # of a flow, over its fastest rate
+
+
+class Learner(Protocol):
+    """What SGD asks of a student."""
+
+    @classmethod
+    def from_problem(
+        cls, problem: Problem, schedule: Schedule, size: int, rng: np.random.Generator
+    ) -> Self: ...
+
+    @property
+    def target(self) -> Reals:
+        """What labels show: a (d, d) matrix, or the eigenvalues (d,) of a diagonal one."""
+        ...
+
+    @property
+    def matrix(self) -> Reals: ...
+
+    def after_gradient_step(self, gradient: Reals, rate: float, decay: float) -> Self: ...
+
+    def flow(self) -> list[Reals]: ...
+
+    def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]: ...
+
+    def spectrum(self, matrix: Reals) -> Reals: ...
+
+
+@dataclass(frozen=True)
+class _Symmetric:
+    """What tied and direct students share: a diagonal target, norms and traces, eigenvalues."""
+
+    problem: Problem  # at this dimension: its target is discrete
+    schedule: Schedule
+    target: Reals
+    weights: Reals
+
+    @classmethod
+    def from_problem(cls, problem: Problem, schedule: Schedule, size: int, rng: np.random.Generator) -> Self:
+        target = problem.target.quantiles(size)
+        here = replace(problem, target=Target.discrete(target.tolist()))
+        return cls(here, schedule, target, cls._start(schedule, size, rng))
+
+    @staticmethod
+    def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
+        raise NotImplementedError
+
+    @property
+    def matrix(self) -> Reals:
+        return self.weights
+
+    def flow_step(self, S: Reals, G: float, H: float, h: float) -> Reals:
+        """S after a time h of constant gains."""
+        raise NotImplementedError
+
+    def flow(self) -> list[Reals]:
+        S, now, potential = self.matrix, 0.0, potential_of(self.problem)
+        found = [S]
+        for time in self.schedule.times[1:]:
+            while now < time * (1 - 1e-12):
+                q, m = self._numbers(S)
+                G, H = potential.gains(q, m)
+                fastest = 8 * max(abs(G), abs(H)) * max(self.target[-1], math.sqrt(q))
+                h = min(STEP / fastest, time - now)
+                # Gains of the middle of the step, so that its error is of second order.
+                half = self.flow_step(S, G, H, h / 2)
+                S = self.flow_step(S, *potential.gains(*self._numbers(half)), h)
+                now += h
+            found.append(S)
+        return found
+
+    def _numbers(self, S: Reals) -> tuple[float, float]:
+        """q and m."""
+        d = self.target.size
+        return float(np.vdot(S, S)) / d, float(S.diagonal() @ self.target) / d
+
+    def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]:
+        size, star, potential = self.target.size, np.diag(self.target), self._potential
+        q, m = np.array([self._numbers(S) for S in matrices]).T
+        t = np.array([float(np.trace(S)) for S in matrices]) / size
+        E = np.array([float(np.sum((S - star) ** 2)) for S in matrices]) / size
+        return trajectory_arrays(self.problem, potential, q, m, t, E)
+
+    @property
+    def _potential(self) -> Potential:
+        return potential_of(self.problem)
+
+    def spectrum(self, matrix: Reals) -> Reals:
+        return np.asarray(np.linalg.eigvalsh(matrix))
+
+
+@dataclass(frozen=True)
+class Tied(_Symmetric):
+    """S = W W^T; `weights` is W, (d, m'), its trace that of the limit."""
+
+    @staticmethod
+    def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
+        if schedule.width == math.inf:
+            return np.asarray(math.sqrt(schedule.scale) * np.eye(size))
+        W = rng.standard_normal((size, max(round(schedule.width * size), 1)))
+        return np.asarray(W * math.sqrt(schedule.scale * size) / np.linalg.norm(W))
+
+    @property
+    def matrix(self) -> Reals:
+        return np.asarray(self.weights @ self.weights.T)
+
+    def after_gradient_step(self, gradient: Reals, rate: float, decay: float) -> Self:
+        W = self.weights
+        return replace(self, weights=W - 2 * rate * (gradient @ W) - decay * W)
+
+    def flow_step(self, S: Reals, G: float, H: float, h: float) -> Reals:
+        return np.asarray(riccati_step(S[None], self.target, G, H, self.schedule.decay, h)[0])
+
+
+@dataclass(frozen=True)
+class Direct(_Symmetric):
+    """A symmetric S itself, from a Gaussian start of the limit's norm."""
+
+    @staticmethod
+    def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
+        Z = rng.standard_normal((size, size))
+        S = Z + Z.T
+        return np.asarray(S * (schedule.scale * math.sqrt(size) / np.linalg.norm(S)))
+
+    def after_gradient_step(self, gradient: Reals, rate: float, decay: float) -> Self:
+        return replace(self, weights=self.weights - rate * gradient - decay * self.weights)
+
+    def flow_step(self, S: Reals, G: float, H: float, h: float) -> Reals:
+        k = 2 * G + self.schedule.decay
+        kept, gone = math.exp(-k * h), -math.expm1(-k * h) / k if k else h
+        return np.asarray(kept * S - 2 * H * gone * np.diag(self.target))
+
+
+@dataclass(frozen=True)
+class Untied:
+    """M = U V^T; start and target are real Gaussian factors of matched moments."""
+
+    problem: Problem
+    schedule: Schedule
+    target: Reals
+    U: Reals
+    V: Reals
+
+    @classmethod
+    def from_problem(cls, problem: Problem, schedule: Schedule, size: int, rng: np.random.Generator) -> Self:
+        start = untied.draw(problem, schedule, size, 1, rng, real=True)
+        return cls(problem, schedule, start.target[0], start.U[0], start.V[0])
+
+    @property
+    def matrix(self) -> Reals:
+        return np.asarray(self.U @ self.V.T)
+
+    def after_gradient_step(self, gradient: Reals, rate: float, decay: float) -> Self:
+        U, V = self.U, self.V
+        return replace(
+            self, U=U - rate * (gradient @ V) - decay * U, V=V - rate * (gradient.T @ U) - decay * V
+        )
+
+    def flow(self) -> list[Reals]:
+        start = untied.Factors(self.U[None], self.V[None], self.target[None])
+        sight = untied.observed_pairs(self.problem)
+        return [
+            one.U[0] @ one.V[0].T
+            for one in untied.states(sight, start, self.schedule, self.problem.tokens, None)
+        ]
+
+    def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]:
+        numbers = np.array([untied.numbers_of(M[None], self.target[None])[0] for M in matrices])
+        found = untied.untied_arrays(untied.observed_pairs(self.problem), numbers)
+        return found | {"trace": np.full(len(matrices), math.nan)}
+
+    def spectrum(self, matrix: Reals) -> Reals:
+        return np.asarray(np.linalg.svd(matrix, compute_uv=False)[::-1])

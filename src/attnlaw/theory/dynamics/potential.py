@@ -1,0 +1,318 @@
+"""The population loss of a student as a function of two numbers, and its gains.
+
+Scores of student and target are Gaussian with covariance [[q, m], [m, Q*]], twice that if a = b, so the loss
+`sum_ab (y_ab - yhat_ab)^2` of a fresh sample has the mean `Phi(q, m)` (arXiv 2609.03858). All that moves a
+student is
+
+    G = dPhi/dq,    H = (1/2) dPhi/dm    (half: the matrix derivative off the diagonal),
+    sigma2 = sum_ab E (c_ab + c_ba)^2,   c_ab = dloss/dh_ab,   what a finite learning rate adds.
+
+| output | Phi at Delta = 0 | G, H |
+|---|---|---|
+| linear | T (T+1) E, E = q - 2m + Q* | T (T+1), -T (T+1): label noise does not move the mean |
+| softmax | T E |softmax(b h) - softmax(b h*)|^2, one row | averages of the softmax and its derivatives |
+| hermite k | E (h_k(h) - h_k(h*))^2, T = 1, h of variance 2q | polynomials |
+
+A potential is made of a `Problem`. Softmax of two tokens sees one difference of scores a row: averages over
+two normals by the trapezoid rule, to 3e-7. (Gauss-Hermite fails: the logistic has poles near the axis.)
+More tokens: a fixed Sobol sequence, in `row_softmax`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from attnlaw.core.lazy import resolve
+from attnlaw.theory.learn.choices import OUTPUTS
+
+if TYPE_CHECKING:
+    from attnlaw.theory.learn.problem import Problem
+
+Reals = NDArray[np.float64]
+REACH = 7.5  # of the trapezoid rule, in standard deviations
+STEPS = 28.0  # of the rule, over the distance of the logistic's first pole
+SCRAMBLES = 4  # of a Sobol sequence, for a standard error
+MEHLER = 20  # orders of the series for two correlated rows: 3^-20 is left
+
+
+class Potential(Protocol):
+    """The mean loss `Phi(q, m)` at clean labels, its gains and the power of its gradient noise."""
+
+    @property
+    def even(self) -> bool:
+        """Whether Phi(q, m) = Phi(q, -m): -S* serves as well as S*."""
+        ...
+
+    def value(self, q: float, m: float) -> float: ...
+
+    def gains(self, q: float, m: float) -> tuple[float, float]: ...
+
+    def noise_power(self, q: float, m: float) -> float: ...
+
+
+def potential_of(problem: Problem) -> Potential:
+    """The potential of a problem's output, the first of its draws.
+
+    >>> from attnlaw.theory.learn.problem import Problem
+    >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
+    (6.0, -6.0)
+    """
+    return potentials_of(problem)[0]
+
+
+def potentials_of(problem: Problem) -> tuple[Potential, ...]:
+    """One potential, or where it is an average over draws several independent ones."""
+    found: tuple[Potential, ...] = resolve(OUTPUTS[problem.output].potential)(problem)
+    return found
+
+
+@dataclass(frozen=True)
+class LinearPotential:
+    """Plain scores."""
+
+    tokens: int
+    noise: float
+    Q: float
+    even: bool = False
+
+    def value(self, q: float, m: float) -> float:
+        return self.tokens * (self.tokens + 1) * (q - 2 * m + self.Q)
+
+    def gains(self, q: float, m: float) -> tuple[float, float]:
+        count = float(self.tokens * (self.tokens + 1))
+        return count, -count
+
+    def noise_power(self, q: float, m: float) -> float:
+        return 16 * self.tokens * (self.tokens + 1) * (q - 2 * m + self.Q + self.noise / 2)
+
+
+@dataclass(frozen=True)
+class HermitePotential:
+    """A Hermite polynomial of the one score of a token: h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
+
+    order: int
+    Q: float
+
+    @property
+    def even(self) -> bool:
+        return self.order == 2
+
+    def value(self, q: float, m: float) -> float:
+        Q = self.Q
+        if self.order == 2:
+            return 6 * (q * q + Q * Q) - 8 * m * m - 4 * q * Q
+        own = (20 * q**3 - 12 * q * q + 3 * q) + (20 * Q**3 - 12 * Q * Q + 3 * Q)
+        return own - 2 * (3 * m * (2 * q - 1) * (2 * Q - 1) + 8 * m**3)
+
+    def gains(self, q: float, m: float) -> tuple[float, float]:
+        Q = self.Q
+        if self.order == 2:
+            return 12 * q - 4 * Q, -8 * m
+        G = 60 * q * q - 24 * q + 3 - 12 * m * (2 * Q - 1)
+        return G, -3 * (2 * q - 1) * (2 * Q - 1) - 24 * m * m
+
+    def noise_power(self, q: float, m: float) -> float:
+        """`4 E c^2`, c = 2 (h_k(h) - h_k(h*)) h_k'(h), a polynomial: Gauss-Hermite is exact."""
+        z, w = np.polynomial.hermite_e.hermegauss(8)
+        w = w / w.sum()
+        star = np.sqrt(2 * self.Q) * z[:, None]
+        own = np.sqrt(2 / self.Q) * m * z[:, None] + np.sqrt(max(2 * (q - m * m / self.Q), 0.0)) * z
+        if self.order == 2:
+            c = 2 * own * (own**2 - star**2)
+        else:
+            c = (own**3 - 3 * own - star**3 + 3 * star) * (own**2 - 1)
+        return 4 * float(w @ c**2 @ w)
+
+
+@dataclass(frozen=True)
+class SoftmaxPotential:
+    """A row softmax of two tokens: `Phi = 4 E (s(b v) - s(b v*))^2`.
+
+    (v, v*) has the covariance 3 [[q, m], [m, V]].
+
+    `V = Q* + Delta/2`: the label noise stands inside the softmax of the target, and m does not see it.
+    """
+
+    beta: float
+    noise: float
+    Q: float
+    even: bool = False
+
+    def value(self, q: float, m: float) -> float:
+        s, star, w = self._outputs(q, m, self.Q)
+        return 4 * float(np.sum(w * (s - star) ** 2))
+
+    def gains(self, q: float, m: float) -> tuple[float, float]:
+        s, star, w = self._outputs(q, m, self.Q + self.noise / 2)
+        slope = s * (1 - s)
+        G = np.sum(w * slope * (slope + (s - star) * (1 - 2 * s)))
+        H = -np.sum(w * slope * star * (1 - star))
+        factor = 12 * self.beta**2
+        return factor * float(G), factor * float(H)
+
+    def noise_power(self, q: float, m: float) -> float:
+        """`12 E c^2 + 4 E c_1 c_2`, c = 4 b (s - s*) s (1-s).
+
+        The two rows' v have a third of their variance in common.
+        With c in normalised Hermite polynomials of two normals, `E c_1 c_2 = sum 3^-(j+k) c_jk^2` (Mehler).
+        """
+        V = self.Q + self.noise / 2
+        s, star, w = self._outputs(q, m, V)
+        c = 4 * self.beta * (s - star) * s * (1 - s)
+        half, full, basis = self._series(q, V)
+        modes = half.T @ c @ full
+        # The rule has the half plane z >= 0; c(-z, -y) = -c(z, y): only j + k odd is left, and doubled.
+        return 12 * float(np.sum(w * c * c)) + 4 * float(np.sum(basis * modes**2))
+
+    def _outputs(self, q: float, m: float, V: float) -> tuple[Reals, Reals, Reals]:
+        """Student's and target's first entry on the rule's points, shapes (z, y) and (z, 1), and weights."""
+        z, y, w = _rule(self._step(q, V))
+        scale = self.beta * np.sqrt(3.0)
+        own = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
+        return expit(scale * own), expit(scale * np.sqrt(V) * z)[:, None], w
+
+    def _step(self, q: float, V: float) -> float:
+        """Enough for q up to 2.5 V; beyond it halved as often as q outgrows V, so that few rules are made."""
+        outgrown = 1.0 if q <= 2.5 * V else 2.0 ** np.ceil(np.log2(q / V))
+        return float(2 * np.pi**2 / (STEPS * self.beta * np.sqrt(3 * V * outgrown)))
+
+    def _series(self, q: float, V: float) -> tuple[Reals, Reals, Reals]:
+        return _hermite_series(self._step(q, V))
+
+
+@lru_cache(maxsize=32)
+def _rule(step: float) -> tuple[Reals, Reals, Reals]:
+    """Points z >= 0 (half a plane serves: integrands are even) and y of two normals, weights (z, y)."""
+    y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
+    density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
+    z = y[y >= 0]
+    weights = np.outer(density[y >= 0] * np.where(z > 0, 2.0, 1.0), density)
+    return z, y, weights
+
+
+@lru_cache(maxsize=32)
+def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
+    """Weighted normalised Hermite polynomials on the rule's z and y, and `3^-(j+k)` where j + k is odd."""
+    z, y, _ = _rule(step)
+    orders = np.arange(MEHLER)
+    full = _normalised(y) * (step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi))[:, None]
+    half = _normalised(z) * (step * np.exp(-z * z / 2) / np.sqrt(2 * np.pi))[:, None]
+    half = half * np.where(z > 0, 2.0, 1.0)[:, None]
+    total = orders[:, None] + orders
+    return half, full, np.where(total % 2 == 1, 3.0**-total, 0.0)
+
+
+def _normalised(x: Reals) -> Reals:
+    """`He_k(x)/sqrt(k!)`, k below `MEHLER`, shape (x, k)."""
+    columns = [np.ones_like(x), x]
+    for k in range(2, MEHLER):
+        columns.append((x * columns[-1] - np.sqrt(k - 1) * columns[-2]) / np.sqrt(k))
+    return np.stack(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class RowSoftmaxPotential:
+    """A row softmax of T >= 3 tokens, by a scrambled Sobol sequence that is the same at every (q, m).
+
+    One row, variances k q with k = (2, 1, .., 1) and J = diag p - p p^T:
+    `G = T b^2 E sum_b k_b [sum_c J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`, `H = -T b^2 E sum k_b J_cb J*_cb`.
+    """
+
+    tokens: int
+    beta: float
+    noise: float
+    Q: float
+    scramble: int = 0
+    draws: int = 4096
+    even: bool = False
+
+    def value(self, q: float, m: float) -> float:
+        p, y = self._rows(q, m, self.Q)
+        return self.tokens * float(np.mean(np.sum((p - y) ** 2, axis=-1)))
+
+    def gains(self, q: float, m: float) -> tuple[float, float]:
+        p, y = self._rows(q, m, self.Q + self.noise / 2)
+        own, star = _jacobian(p), _jacobian(y)
+        bend = np.einsum("nc,ncb->nb", p - y, own) * (1 - 2 * p)
+        G = np.mean((np.sum(own**2, axis=1) + bend) @ self._counts)
+        H = -np.mean(np.sum(own * star, axis=1) @ self._counts)
+        factor = self.tokens * self.beta**2
+        return factor * float(G), factor * float(H)
+
+    def noise_power(self, q: float, m: float) -> float:
+        V = self.Q + self.noise / 2
+        first, second = np.triu_indices(self.tokens)
+        scale = np.where(first == second, np.sqrt(2.0), 1.0)
+        z, y = np.split(_normals(2 * first.size, self.draws, self.scramble) * np.tile(scale, 2), 2, axis=1)
+        own = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
+        student, target = (self._all_rows(h, first, second) for h in (own, np.sqrt(V) * z))
+        rest = student - target
+        inner = np.sum(rest * student, axis=-1, keepdims=True)
+        c = 2 * self.beta * student * (rest - inner)
+        return float(np.mean(np.sum((c + c.transpose(0, 2, 1)) ** 2, axis=(1, 2))))
+
+    @cached_property
+    def _counts(self) -> Reals:
+        return np.array([2.0] + [1.0] * (self.tokens - 1))
+
+    def _rows(self, q: float, m: float, V: float) -> tuple[Reals, Reals]:
+        z, y = np.split(_normals(2 * self.tokens, self.draws, self.scramble), 2, axis=1) * np.sqrt(
+            self._counts
+        )
+        own = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
+        return _softmax(self.beta * own), _softmax(self.beta * np.sqrt(V) * z)
+
+    def _all_rows(self, h: Reals, first: NDArray[np.intp], second: NDArray[np.intp]) -> Reals:
+        full = np.empty((len(h), self.tokens, self.tokens))
+        full[:, first, second] = full[:, second, first] = self.beta * h
+        return _softmax(full)
+
+
+def _softmax(logits: Reals) -> Reals:
+    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
+
+
+def _jacobian(p: Reals) -> Reals:
+    """`diag p - p p^T` of rows (n, T): shape (n, T, T)."""
+    return np.asarray(p[:, :, None] * (np.eye(p.shape[1]) - p[:, None, :]))
+
+
+@lru_cache(maxsize=16)
+def _normals(dimension: int, draws: int, scramble: int) -> Reals:
+    """Normal draws of a scrambled Sobol sequence, shape (draws, dimension)."""
+    from scipy.stats import norm, qmc
+
+    sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(scramble))
+    return np.asarray(norm.ppf(sobol.random(draws)))
+
+
+def linear(problem: Problem) -> tuple[Potential, ...]:
+    """Of the linear output."""
+    return (LinearPotential(problem.tokens, problem.noise, problem.target.second_moment),)
+
+
+def softmax(problem: Problem) -> tuple[Potential, ...]:
+    """Of the softmax output: a rule of quadrature for two tokens, scrambled sequences for more."""
+    Q, beta, noise = problem.target.second_moment, problem.beta, problem.noise
+    if problem.tokens == 2:
+        return (SoftmaxPotential(beta, noise, Q),)
+    return tuple(
+        RowSoftmaxPotential(problem.tokens, beta, noise, Q, scramble) for scramble in range(SCRAMBLES)
+    )
+
+
+def hermite2(problem: Problem) -> tuple[Potential, ...]:
+    """Of the second Hermite polynomial."""
+    return (HermitePotential(2, problem.target.second_moment),)
+
+
+def hermite3(problem: Problem) -> tuple[Potential, ...]:
+    """Of the third Hermite polynomial."""
+    return (HermitePotential(3, problem.target.second_moment),)

@@ -1,0 +1,179 @@
+"""A trajectory as rows: what `attnlaw dynamics` shows, and the spectra it was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.result import DisplayMixin
+from attnlaw.theory.dynamics.path import NAMES, Path
+from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.dynamics.sgd import MeasuredTrajectory
+from attnlaw.theory.dynamics.trajectory import Trajectory, trajectory
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.theory.learn.sweep import best_weight_decay
+
+ROUND_OFF = 1e-12
+SHOWN, POINTS = 5, 200  # spectra, and points of each
+LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
+
+
+class _Rows(DisplayMixin):
+    """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
+
+    path: Path
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each time."""
+        return rows_of(self.path)
+
+    @property
+    def _last(self) -> dict[str, Any]:
+        last = {name: Estimate(*_value_and_error(self.path, name, -1)) for name in NAMES}
+        samples = None if self.path.samples is None else float(self.path.samples[-1])
+        return {name: None if one.value is None else one for name, one in last.items()} | {"samples": samples}
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.path.outcome
+
+    @property
+    def remark(self) -> str | None:
+        return self.path.remark
+
+
+@dataclass(frozen=True, repr=False)
+class TrajectoryRows(_Rows, verb="dynamics"):
+    """A trajectory with the rows of its tables; its last row stands in the row of the case."""
+
+    path: Trajectory
+    spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    tracks: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    statics: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def quantities(self) -> dict[str, Any]:
+        """What the row of the case tells."""
+        path = self.path
+        half, eta = path.recovery_time(0.5), path.schedule.learning_rate
+        return {
+            "recovery_time": half,
+            "recovery_time_90": path.recovery_time(0.9),
+            "recovery_samples": None if half is None or eta == 0 else half / eta,
+            **self._last,
+            "plateaus": [end for pair in path.plateaus for end in pair] or None,
+            "largest_rate": path.largest_rate,
+            "plateau_error": path.plateau_error,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class SgdRows(_Rows, verb="dynamics.simulate"):
+    """Runs of SGD with the rows of their tables."""
+
+    path: MeasuredTrajectory
+
+    tracks: tuple[dict[str, Any], ...] = ()
+
+    @cached_property
+    def quantities(self) -> dict[str, Any]:
+        """What the row of the case tells: the last time."""
+        return self._last | {"steps": self.path.steps}
+
+    @cached_property
+    def eigenvalues(self) -> list[dict[str, Any]]:
+        """Those of all runs at the times whose spectra are shown."""
+        return [
+            {"time": float(self.path.time[i]), "eigenvalue": float(value)}
+            for i in snapshot_indices(self.path.time.size)
+            for value in np.sort(self.path.eigenvalues[:, i], axis=None)
+            if np.isfinite(value)
+        ]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """A row for each time: samples and quantities, each with its error."""
+    samples = path.samples
+    return [
+        {"time": float(time), "samples": None if samples is None else float(samples[i])}
+        | {
+            name if end == 0 else f"{name}_error": value
+            for name in NAMES
+            for end, value in enumerate(_value_and_error(path, name, i))
+        }
+        for i, time in enumerate(path.time)
+    ]
+
+
+def snapshot_indices(times: int) -> NDArray[np.intp]:
+    """Which times have their spectra shown: the last, and up to four before it, evenly spread."""
+    return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
+
+
+def _value_and_error(path: Path, name: str, i: int) -> tuple[Any, float | None]:
+    """A value, None where it is not defined, and its error."""
+    value = float(getattr(path, name)[i])
+    errors = path.error.get(name)
+    error = None if errors is None else float(errors[i])
+    # What is matched at the start is exact but for rounding.
+    exact = error is None or error < ROUND_OFF
+    return None if np.isnan(value) else value if abs(value) > ROUND_OFF else 0.0, None if exact else error
+
+
+def trajectory_with_rows(
+    problem: Problem, schedule: Schedule, spectrum: bool = False, statics: bool = False
+) -> TrajectoryRows:
+    """The trajectory with its tables; `spectrum`: also densities at five times and the tracks of spikes.
+
+    `statics`: also the least errors of a student that keeps its samples and of any method.
+    """
+    path = trajectory(problem, schedule)
+    beside = _statics(path) if statics else []
+    if not spectrum:
+        return TrajectoryRows(path, statics=beside)
+    return TrajectoryRows(
+        path,
+        [row for time in path.time[snapshot_indices(path.time.size)] for row in _density(path, float(time))],
+        [row for time in path.time[1:] for row in _track(path, float(time))] if problem.target.spikes else [],
+        beside,
+    )
+
+
+def _statics(path: Trajectory) -> list[dict[str, Any]]:
+    """At some of the numbers of samples, spaced in the logarithm, not below a twentieth of d^2."""
+    samples = path.samples
+    assert samples is not None
+    alphas = np.geomspace(max(samples[1], LEAST), max(samples[-1], 2 * LEAST), COMPARED)
+    rows = []
+    for alpha in alphas.tolist():
+        kept = best_weight_decay(replace(path.problem, alpha=alpha), points=9, rounds=2).prediction
+        bayes = state_evolution(replace(path.problem, alpha=alpha, student="bayes"))
+        errors = [one.estimation_error.value for one in (kept, bayes)]
+        rows.append({"samples": alpha, "minimiser_error": errors[0], "bayes_error": errors[1]})
+    return rows
+
+
+def _density(path: Trajectory, time: float) -> list[dict[str, Any]]:
+    law = path.spectrum(time)
+    angles = np.linspace(0.0, np.pi, POINTS + 2)[1:-1]
+    x = np.sort(np.concatenate([piece.at(angles)[0] for piece in law.pieces] or [np.empty(0)]))
+    pairs = zip(x.tolist(), law.density(x).tolist(), strict=True)
+    return [{"time": time, "x": place, "density": value} for place, value in pairs]
+
+
+def _track(path: Trajectory, time: float) -> list[dict[str, Any]]:
+    """Each spike at one time; the edge alone while it is inside."""
+    edge, seen = path.edge(time), {one.target: one for one in path.outliers(time)}
+    rows = []
+    for spike in path.problem.target.spikes:
+        one = seen.get(spike)
+        place = {} if one is None else {"location": one.location, "squared_overlap": one.overlap}
+        rows.append({"time": time, "target": spike, "edge": edge} | place)
+    return rows

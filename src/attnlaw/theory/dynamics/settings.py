@@ -1,0 +1,150 @@
+"""The settings of a trajectory, declared once: `attnlaw dynamics` and studies read their rules here."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.core.values import parse_range
+from attnlaw.theory.learn.choices import ATTENTIONS, DYNAMIC_OUTPUTS
+from attnlaw.theory.learn.settings import ProblemSettings
+from attnlaw.theory.learn.students import STUDENTS
+
+if TYPE_CHECKING:
+    from attnlaw.theory.dynamics.schedule import Schedule
+    from attnlaw.theory.learn.problem import Problem
+
+TRAINING = "Training"
+TRAINABLE = {name: student for name, student in STUDENTS.items() if student.trainer is not None}
+
+
+@settings_dataclass
+class TrajectorySettings(Settings):
+    """What is learned, by whom, and how it is trained."""
+
+    times: str = setting(
+        "0.001:1:61",
+        "Times τ = lr·steps/d, spaced in the logarithm; 0 is always the first.",
+        symbol="τ",
+        panel=TRAINING,
+        metavar="FROM:TO:COUNT",
+    )
+    attention: str = setting_like(
+        ProblemSettings,
+        "attention",
+        help="Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only; all ordered pairs are seen).",
+        panel=TRAINING,
+    )
+    student: str = setting_like(ProblemSettings, "student", choices=TRAINABLE, panel=TRAINING)
+    width: float = setting(
+        1.0,
+        "Width of the factors over d; inf is an orthogonal start.",
+        symbol="κ",
+        greater_than=0,
+        allow_infinite=True,
+        sweepable=True,
+        panel=TRAINING,
+    )
+    scale: float = setting(
+        0.7,
+        "Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d); untied: Tr U₀U₀ᵀ/d.",
+        symbol="s",
+        greater_than=0,
+        sweepable=True,
+        panel=TRAINING,
+    )
+    scale_key: float | None = setting(
+        None,
+        "Scale of V₀ where it is not that of U₀ (untied).",
+        greater_than=0,
+        sweepable=True,
+        panel=TRAINING,
+    )
+    learning_rate: float = setting(
+        0.0,
+        "η = lr·d/batch of one-pass SGD; 0 is the gradient flow of the population loss, no SGD.",
+        symbol="η",
+        minimum=0,
+        sweepable=True,
+        panel=TRAINING,
+    )
+    decay: float = setting(
+        0.0,
+        "Weight decay: γ/(2d)·‖W‖² is added to the loss.",
+        symbol="γ",
+        minimum=0,
+        sweepable=True,
+        panel=TRAINING,
+    )
+    tokens: int = setting_like(ProblemSettings, "tokens")
+    output: str = setting_like(
+        ProblemSettings,
+        "output",
+        choices=DYNAMIC_OUTPUTS,
+        help="What labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.",
+    )
+    beta: float = setting_like(ProblemSettings, "beta")
+    target_rank: float = setting_like(ProblemSettings, "target_rank")
+    target_spike: float | None = setting_like(
+        ProblemSettings, "target_spike", help="One eigenvalue of the target outside its bulk (tied)."
+    )
+    target_exponent: float | None = setting_like(ProblemSettings, "target_exponent")
+    target_dimension: int = setting_like(ProblemSettings, "target_dimension")
+    target_eigenvalues: str | None = setting_like(ProblemSettings, "target_eigenvalues")
+    noise: float = setting_like(ProblemSettings, "noise")
+
+    def check(self) -> None:
+        parse_log_times("times", self.times)
+
+    def inactive(self) -> set[str]:
+        """Factors alone have a width."""
+        return super().inactive() | ({"width"} if self.student == "direct" else set())
+
+    @property
+    def problem(self) -> Problem:
+        """The problem without a number of samples; a `BadSetting` for what it cannot be."""
+        from attnlaw.theory.learn.problem import Problem, Target
+        from attnlaw.theory.learn.target_file import stated_target
+
+        of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
+        return Problem(
+            tokens=self.tokens,
+            output=self.output,
+            beta=self.beta,
+            target=stated_target(self, of_rank),
+            noise=self.noise,
+            student=self.student,
+            attention=self.attention,
+        )
+
+    @property
+    def schedule(self) -> Schedule:
+        """How it is trained."""
+        from attnlaw.theory.dynamics.schedule import Schedule
+
+        return Schedule(
+            times=parse_log_times("times", self.times),
+            learning_rate=self.learning_rate,
+            decay=self.decay,
+            width=self.width,
+            scale=self.scale,
+            scale_key=self.scale_key,
+        )
+
+
+def parse_log_times(name: str, text: str) -> tuple[float, ...]:
+    """`0.001:1:40` as 40 times from 0.001 to 1, evenly spaced in the logarithm.
+
+    >>> parse_log_times("times", "0.01:1:3")
+    (0.01, 0.1, 1.0)
+    """
+    if text.count(":") != 2:
+        raise BadSetting(name, "expected FROM:TO:COUNT such as 0.001:1:40", text)
+    even = parse_range(name, text)
+    if even[0] <= 0:
+        raise BadSetting(name, "but FROM must be above 0; the time 0 is always there", text)
+    ratio = math.log(even[-1] / even[0]) / (len(even) - 1)
+    between = [float(f"{even[0] * math.exp(ratio * i):.12g}") for i in range(1, len(even) - 1)]
+    return (even[0], *between, even[-1])

@@ -1,0 +1,164 @@
+"""The experiment beside the theory of trajectories: one-pass SGD at a finite dimension, batch after batch.
+
+A step on a batch of B fresh samples has lr = eta B/d, moves time by lr/d and a student by its learner's rule
+(`learners`). From the same start the flow of the population loss is run, too: what SGD adds to it, start by
+start, has less scatter and a smaller bias in 1/d than SGD alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.lazy import resolve
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.settings import check_value
+from attnlaw.numerics.draws import generators
+from attnlaw.theory.dynamics.learners import Learner
+from attnlaw.theory.dynamics.path import NAMES, Path
+from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.dynamics.trajectory import check_motion, motion_of
+from attnlaw.theory.learn.choices import ATTENTIONS
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.sensing import check_sensing
+from attnlaw.theory.learn.training_data import draw_risk
+
+Reals = NDArray[np.float64]
+LARGEST = 1e6  # of an entry: beyond it a run has diverged
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MeasuredTrajectory(Path, verb="dynamics.simulate"):
+    """What `seeds` runs of SGD did: means and, in `error`, standard errors, without them for a single seed.
+
+    `added` has what SGD added to the flow from the same start, by quantity, shape (seeds, times);
+    `eigenvalues` those of each run at each time, untied singular values, shape (seeds, times, d).
+    """
+
+    size: int
+    seeds: int
+    batch: int
+    sensing: str
+    steps: int
+    added: dict[str, Reals] = field(repr=False)
+    eigenvalues: Reals = field(repr=False)
+
+    @property
+    def display_record(self) -> Any:
+        """The same with its rows, as `attnlaw dynamics --simulate` has it."""
+        from attnlaw.theory.dynamics.rows import SgdRows
+
+        return SgdRows(self)
+
+
+def simulate_dynamics(
+    problem: Problem,
+    schedule: Schedule,
+    size: int,
+    seeds: int = 8,
+    seed: int = 0,
+    sensing: str | None = None,
+    batch: int = 8,
+    progress: Progress | None = None,
+) -> MeasuredTrajectory:
+    """Train students by one-pass SGD at dimension d, each from its own start on its own samples.
+
+    `sensing`: Gaussian matrices unless told ("goe", untied "ginibre"), or "tokens". Cost about 2 T(T+1) d^4
+    tau/eta operations a seed with Gaussian matrices (untied 4 T^2 d^4 tau/eta), 8 T d^4 tau/eta with tokens.
+    A loss that is not even in h - h* (softmax, hermite) reaches the limit slowly with tokens: their fields
+    are skewed. Fails with an `InputError` for a learning rate of 0, what has no theory, and a size times the
+    target's rank that is not whole.
+
+    >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
+    >>> found.steps, found.eigenvalues.shape
+    (6, (2, 2, 16))
+    """
+    check_sgd(problem, schedule, size, sensing, batch)
+    sensing = sensing or ATTENTIONS[problem.attention].gaussian
+    tell, runs = progress or no_progress, []
+    for done, rng in enumerate(generators(seed, seeds)):
+        tell(done, seeds)
+        runs.append(_train_student(problem, schedule, size, sensing, batch, rng))
+    found = {name: np.array([run.sgd[name] for run in runs]) for name in NAMES}
+    added = {name: found[name] - np.array([run.flow[name] for run in runs]) for name in NAMES}
+    errors = {name: v.std(axis=0, ddof=1) / seeds**0.5 for name, v in found.items()} if seeds > 1 else {}
+    return MeasuredTrajectory(
+        problem=problem,
+        schedule=schedule,
+        size=size,
+        seeds=seeds,
+        batch=batch,
+        sensing=sensing,
+        steps=runs[0].steps,
+        **{name: values.mean(axis=0) for name, values in found.items()},
+        error=errors,
+        added=added,
+        eigenvalues=np.array([run.eigenvalues for run in runs]),
+        **_outcome_and_remark(found["norm"]),
+    )
+
+
+def check_sgd(problem: Problem, schedule: Schedule, size: int, sensing: str | None, batch: int) -> None:
+    """An `InputError` for a run that cannot be made."""
+    check_motion(problem, schedule)
+    if schedule.learning_rate == 0:
+        raise BadSetting("learning_rate", "expected above 0: a gradient flow has no samples", 0.0)
+    check_value("batch", batch, int, minimum=1)
+    check_value("size", size, int, minimum=2)
+    problem.target.quantiles(size)
+    attention = ATTENTIONS[problem.attention]
+    tokens = problem.tokens
+    check_sensing(
+        sensing or attention.gaussian,
+        attention=attention.name,
+        samples=batch,
+        tokens=tokens,
+        entries=tokens * tokens if attention.paired else tokens * (tokens + 1) // 2,
+        size=size,
+    )
+
+
+def _outcome_and_remark(norms: Reals) -> dict[str, Any]:
+    lost = int(np.sum(~np.isfinite(norms[:, -1])))
+    if not lost:
+        return {}
+    told = f"{lost} of {len(norms)} runs diverged; lower the learning rate or the batch"
+    return {"outcome": Outcome.UNSTABLE, "remark": told}
+
+
+@dataclass(frozen=True)
+class _Run:
+    sgd: dict[str, Reals]
+    flow: dict[str, Reals]
+    eigenvalues: Reals
+    steps: int
+
+
+def _train_student(
+    problem: Problem, schedule: Schedule, size: int, sensing: str, batch: int, rng: np.random.Generator
+) -> _Run:
+    student: Learner = resolve(motion_of(problem).learner).drawn(problem, schedule, size, rng)
+    first, eta = student, schedule.learning_rate
+    rate, decay = eta / size, eta * batch / size**2 * schedule.decay  # lr/B, and gamma over a step's time
+    lost = np.full((size, size), math.nan)
+    matrices, done = [student.matrix], 0
+    for time in schedule.times[1:]:
+        wanted = round(time * size * size / (eta * batch))
+        S = matrices[-1]
+        for _ in range(wanted - done):
+            if not np.isfinite(S[0, 0]) or abs(S[0, 0]) > LARGEST:
+                S = lost
+                break
+            _, gradient = draw_risk(problem, student.target, batch, sensing, rng)(S)
+            student = student.after_gradient_step(gradient, rate, decay)
+            S = student.matrix
+        done = wanted
+        matrices.append(S)
+    values = [student.spectrum(S) if np.isfinite(S).all() else np.full(size, math.nan) for S in matrices]
+    return _Run(first.statistics(matrices), first.statistics(first.flow()), np.array(values), done)

@@ -1,0 +1,213 @@
+"""How a head learns: norm, overlap, alignment and errors of a student against time, in the limit of large d.
+
+`trajectory(problem, schedule)` is the door. A problem's `alpha` and `weight_decay` play no part: each sample
+is seen once, and the decay is the schedule's. `path` has the quantities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.lazy import resolve
+from attnlaw.theory.dynamics.learning_rate import largest_rate_and_plateau, stability
+from attnlaw.theory.dynamics.path import Path
+from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.laws.law import Law
+from attnlaw.theory.learn.choices import DYNAMIC_OUTPUTS
+from attnlaw.theory.learn.outliers import Outlier
+from attnlaw.theory.learn.problem import Problem
+
+Reals = NDArray[np.float64]
+FLAT, LONG, LEARNED = 0.01, 2.0, 0.5  # a plateau: alignment moves less, over this factor in time, before that
+LASTING = 0.1  # and over this part of the time to it: the start of any curve is flat in the logarithm of time
+FINE, CLOSER = 17, 3  # times between two of the schedule for a recovery time, and how often
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How one kind of student moves: functions of a problem and a schedule.
+
+    `solve(problem, schedule)` gives arrays over the schedule's times, by the names of a `Trajectory`;
+    `learner` is the class that SGD trains (`learners`); `spectrum(problem, schedule)` and
+    `outliers(problem, schedule)` look at its last time; `check(problem, schedule)` raises an `InputError` for
+    what it cannot do.
+    """
+
+    solve: str
+    learner: str
+    spectrum: str | None = None
+    outliers: str | None = None
+    check: str | None = None
+
+
+HERE = "attnlaw.theory.dynamics"
+MOTIONS = {
+    ("tied", "factorized"): Motion(
+        f"{HERE}.tied:solve", f"{HERE}.learners:Tied", f"{HERE}.tied:spectrum", f"{HERE}.tied:outliers"
+    ),
+    ("tied", "direct"): Motion(
+        f"{HERE}.direct:solve",
+        f"{HERE}.learners:Direct",
+        f"{HERE}.direct:spectrum",
+        f"{HERE}.direct:outliers",
+    ),
+    ("untied", "factorized"): Motion(
+        f"{HERE}.untied:solve", f"{HERE}.learners:Untied", check=f"{HERE}.untied:check"
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Trajectory(Path, verb="dynamics"):
+    """A student over time in the limit of large dimension; `error` where it is an average over draws.
+
+    `gains` has shape (times, 2): G and H. `transposed_norm` and `transposed_overlap` are Tr M M/d and
+    Tr M M*/d of untied factors.
+    """
+
+    gains: Reals = field(repr=False)
+    transposed_norm: Reals | None = field(default=None, repr=False)
+    transposed_overlap: Reals | None = field(default=None, repr=False)
+
+    @property
+    def display_record(self) -> Any:
+        """The same with its rows, as `attnlaw dynamics` has it."""
+        from attnlaw.theory.dynamics.rows import TrajectoryRows
+
+        return TrajectoryRows(self)
+
+    def steps(self, size: int, batch: int) -> Reals:
+        """Steps of SGD at dimension d with batch B: tau d^2/(eta B)."""
+        if self.samples is None:
+            raise BadSetting("learning_rate", "expected above 0: a gradient flow has no steps", 0.0)
+        return self.samples * size**2 / batch
+
+    def recovery_time(self, level: float = 0.5) -> float | None:
+        """When the alignment first reaches a level; None where it does not by the last time."""
+        reached = np.flatnonzero(self.alignment >= level)
+        if not reached.size:
+            return None
+        last = int(reached[0])
+        if last == 0:
+            return 0.0
+        times, alignment = self.time, self.alignment
+        for _ in range(0 if self.error else CLOSER):  # without draws: look closer
+            between = np.linspace(times[last - 1], times[last], FINE)
+            found = trajectory(self.problem, replace(self.schedule, times=tuple(between)))
+            times, alignment = found.time[-FINE:], found.alignment[-FINE:]
+            last = max(int(np.argmax(alignment >= level)), 1)
+        below, above = alignment[last - 1], alignment[last]
+        return float(times[last - 1] + (times[last] - times[last - 1]) * (level - below) / (above - below))
+
+    @cached_property
+    def plateaus(self) -> tuple[tuple[float, float], ...]:
+        """Stretches of time, of a factor 2 or more, on which the alignment moves by less than 0.01.
+
+        Before it reaches 0.5, and over a tenth of the time until then (of all of it, where it does not).
+        """
+        learned = np.flatnonzero(self.alignment >= LEARNED)
+        last = int(learned[0]) if learned.size else self.time.size
+        least = LASTING * self.time[min(last, self.time.size - 1)]
+        found, i = [], 1
+        while i < last:
+            j = i
+            while j + 1 < last and np.ptp(self.alignment[i : j + 2]) < FLAT:
+                j += 1
+            if self.time[j] >= max(LONG * self.time[i], self.time[i] + least):
+                found.append((float(self.time[i]), float(self.time[j])))
+                i = j
+            i += 1
+        return tuple(found)
+
+    def spectrum(self, time: float) -> Law:
+        """The law of the student's eigenvalues at a time; at a finite learning rate that of the flow."""
+        found: Law = self._theory_function("spectrum")(self.problem, self._schedule_until(time))
+        return found
+
+    def outliers(self, time: float) -> tuple[Outlier, ...]:
+        """Where the target's spikes stand out of the student's spectrum at a time, largest first."""
+        found: tuple[Outlier, ...] = self._theory_function("outliers")(
+            self.problem, self._schedule_until(time)
+        )
+        return found
+
+    def edge(self, time: float) -> float:
+        """The upper end of the spectrum at a time, without outliers."""
+        return self.spectrum(time).support[1]
+
+    @property
+    def largest_rate(self) -> float | None:
+        """The learning rate up to which S = S* is linearly stable: 1/(4 t*) tied, 1 direct (linear)."""
+        return largest_rate_and_plateau(self.problem, self.schedule)[0]
+
+    @property
+    def plateau_error(self) -> float | None:
+        """E at which SGD of this learning rate ends: linear output without decay, to leading order in eta."""
+        return largest_rate_and_plateau(self.problem, self.schedule)[1]
+
+    @property
+    def runs_away(self) -> float | None:
+        """The first time at which the norm is no number any more; None where it stays one."""
+        lost = ~np.isfinite(self.norm)
+        return float(self.time[lost.argmax()]) if lost.any() else None
+
+    def _schedule_until(self, time: float) -> Schedule:
+        return replace(self.schedule, times=(time,))
+
+    def _theory_function(self, what: str) -> Callable[..., Any]:
+        path = getattr(motion_of(self.problem), what)
+        if path is None:
+            raise InputError(f"{what}: has no theory for {self.problem.attention} factors")
+        return resolve(path)  # type: ignore[no-any-return]
+
+
+def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
+    """How a problem's student learns.
+
+    >>> found = trajectory(Problem(), Schedule([0.02, 0.1]))
+    >>> found.overlap.round(6).tolist(), found.recovery_time(0.5) is not None
+    ([0.494975, 0.66067, 1.338921], True)
+    """
+    check_motion(problem, schedule)
+    with np.errstate(over="ignore", invalid="ignore"):  # a student that runs away is told by the outcome
+        found = resolve(motion_of(problem).solve)(problem, schedule)
+    path = Trajectory(problem=problem, schedule=schedule, **found)
+    return replace(path, **stability(problem, schedule, path.runs_away))
+
+
+def motion_of(problem: Problem) -> Motion:
+    """How the student of a problem moves; a `BadSetting` where that is not known."""
+    kind = (problem.attention, problem.student)
+    if kind not in MOTIONS:
+        able = [student for attention, student in MOTIONS if attention == problem.attention]
+        raise BadSetting("student", f"expected {' or '.join(able)}: no other moves in time", problem.student)
+    return MOTIONS[kind]
+
+
+def check_motion(problem: Problem, schedule: Schedule) -> None:
+    """An `InputError` for a problem whose dynamics is not known."""
+    motion_of(problem)
+    for name in ("width", "flow_time"):
+        given = getattr(problem, name)
+        if given is not None:
+            raise BadSetting(name, "stands in the schedule; leave it out of the problem", given)
+    if problem.pairs != "all":
+        raise BadSetting("pairs", "expected all: one pass shows every ordered pair", problem.pairs)
+    if schedule.scale_key is not None and problem.attention != "untied":
+        raise BadSetting("scale_key", "needs {attention} untied, which has keys of their own")
+    if problem.output not in DYNAMIC_OUTPUTS:
+        raise BadSetting("output", f"expected one of {', '.join(DYNAMIC_OUTPUTS)}", problem.output)
+    if not DYNAMIC_OUTPUTS[problem.output].has_static_theory and problem.noise > 0:
+        raise BadSetting("noise", f"expected 0 with {{output}} {problem.output}", problem.noise)
+    if problem.groups:
+        raise InputError("groups: have no dynamics; leave them out")
+    check = motion_of(problem).check
+    if check is not None:
+        resolve(check)(problem, schedule)

@@ -1,0 +1,309 @@
+"""Untied factors M = U V^T: the flow of small matrices, averaged over complex Gaussian starts.
+
+    dU/dtau = -K V - gamma U,   dV/dtau = -K^T U - gamma V,   K = 2 (G1 M + G2 M^T + H1 M* + H2 M*^T)
+
+(arXiv 2609.03858, equations 28 to 32, scores centred). No closed form is known but for orthogonal starts.
+With complex matrices (transpose -> adjoint) the bias is of order 1/d^2; sizes 16 and 32 are extrapolated, and
+the standard error over starts is part of the answer. Moments of each start and target are matched: it is 3 to
+8 times smaller then.
+
+Labels see `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d, q2 = Tr M M/d, and m_eff likewise:
+
+| output | a1, a2 | potential |
+|---|---|---|
+| linear | T, 1 | that of the tied student at q_eff, m_eff and Q_eff = a1/(a1 + a2) |
+| softmax, T = 2 | 2, 1 | the same |
+| hermite, T = 1 | 1, 1 | the same |
+
+so G1 = G a1/(a1 + a2), G2 = G a2/(a1 + a2), H1 and H2 likewise. The target is `W_Q W_K^T/sqrt(m0 d)`, Q* = 1.
+At a finite learning rate `dU += N V, dV += N^T U` with Cov(N_ij, N_ij) = eta s1/d and
+Cov(N_ij, N_ji) = eta s2/d.
+`U^T U - V^T V` decays as e^(-2 gamma tau), exactly, without noise.
+
+`norm` is q1, `overlap` m1, `alignment` the correlation of the scores that labels see,
+m_eff/sqrt(q_eff Q_eff).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.theory.dynamics.potential import Potential, potential_of
+from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.target import Target
+
+Reals = NDArray[np.float64]
+Matrices = NDArray[Any]  # complex in the theory, real where SGD starts from them
+SIZES = ((16, 64), (32, 32))  # dimension, starts
+STEP, NOISY_STEP = 0.5, 0.2  # over the fastest rate; with the noise of the gradient
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Starts and their targets: U, V of shape (starts, d, m'), M* of shape (starts, d, d)."""
+
+    U: Matrices
+    V: Matrices
+    target: Matrices
+
+    @property
+    def numbers(self) -> Reals:
+        """q1, q2, m1, m2 of each start."""
+        return numbers_of(self.U @ self.V.conj().swapaxes(1, 2), self.target)
+
+
+@dataclass(frozen=True)
+class ObservedPairs:
+    """What labels see of M: the weights of q1 and q2, and the tied student's potential."""
+
+    a1: float
+    a2: float
+    potential: Potential
+
+    def gains(self, numbers: Reals) -> tuple[float, float, float, float]:
+        """G1, G2, H1, H2 at q1, q2, m1, m2."""
+        q1, q2, m1, m2 = numbers
+        total = self.a1 + self.a2
+        G, H = self.potential.gains(
+            (self.a1 * q1 + self.a2 * q2) / total, (self.a1 * m1 + self.a2 * m2) / total
+        )
+        return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
+
+    def observed_numbers(self, numbers: Reals) -> tuple[Reals, Reals, float]:
+        """q_eff, m_eff and Q_eff of q1, q2, m1, m2 in the last axis."""
+        total = self.a1 + self.a2
+        q = (self.a1 * numbers[..., 0] + self.a2 * numbers[..., 1]) / total
+        m = (self.a1 * numbers[..., 2] + self.a2 * numbers[..., 3]) / total
+        return q, m, self.a1 / total
+
+
+def observed_pairs(problem: Problem) -> ObservedPairs:
+    """What labels see; a `BadSetting` where that is not one number."""
+    if problem.noise > 0:
+        raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
+    target = problem.target
+    others = {
+        "target_spike": target.spikes,
+        "target_exponent": target.exponent,
+        "target_eigenvalues": target.eigenvalues,
+    }
+    for name, given in others.items():
+        if given:
+            rule = "needs {attention} tied; untied, targets of a {target_rank} alone have a theory"
+            raise BadSetting(name, rule)
+    if problem.output == "softmax" and problem.tokens > 2:
+        raise BadSetting("tokens", "expected 2 with {output} softmax and {attention} untied", problem.tokens)
+    a1 = {"linear": float(problem.tokens), "softmax": 2.0}.get(problem.output, 1.0)
+    Q = a1 / (a1 + 1.0)
+    seen = replace(problem, attention="tied", target=Target.discrete([math.sqrt(Q)]))
+    return ObservedPairs(a1, 1.0, potential_of(seen))
+
+
+def draw(
+    problem: Problem,
+    schedule: Schedule,
+    size: int,
+    count: int,
+    rng: np.random.Generator,
+    real: bool = False,
+) -> Factors:
+    """Gaussian starts and targets with matched moments, complex or real."""
+
+    def normal(*shape: int) -> Matrices:
+        return rng.standard_normal(shape) if real else _normal(shape, rng)
+
+    rank = max(round((problem.target.rank_ratio or 1.0) * size), 1)
+    target = _targets(normal(count, size, rank), normal(count, size, rank))
+    if schedule.width == math.inf:  # the limit of wide factors: U U^T, V V^T are multiples of I, U V^T = 0
+        U, V = (np.tile(np.eye(size, 2 * size, at), (count, 1, 1)) for at in (0, size))
+    else:
+        wide = max(round(schedule.width * size), 1)
+        U, V = normal(count, size, wide), normal(count, size, wide)
+        V = _project_out(V, (U, target.conj().swapaxes(1, 2) @ U, target @ U))
+    key = schedule.scale if schedule.scale_key is None else schedule.scale_key
+    return Factors(_scale_factor(U, schedule.scale), _scale_factor(V, key), target)
+
+
+def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Matrices:
+    return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
+
+
+def _scale_factor(factor: Matrices, scale: float) -> Matrices:
+    """With `Tr U U^H/d` equal to the scale."""
+    square = np.einsum("kij,kij->k", factor, factor.conj()).real / factor.shape[1]
+    return np.asarray(factor * np.sqrt(scale / square)[:, None, None])
+
+
+def _project_out(V: Matrices, others: tuple[Matrices, ...]) -> Matrices:
+    """V less its components along some matrices, each start for itself."""
+    flat = np.stack([other.reshape(len(V), -1) for other in others], axis=2)
+    basis = np.linalg.qr(flat)[0]
+    own = V.reshape(len(V), -1, 1)
+    return np.asarray((own - basis @ (basis.conj().swapaxes(1, 2) @ own)).reshape(V.shape))
+
+
+def _targets(query: Matrices, key: Matrices) -> Matrices:
+    """`W_Q W_K^H` with Tr M* = Tr M*^2 = 0 and Tr M* M*^H/d = 1."""
+    for _ in range(6):
+        key = _project_out(key, (query,))
+        M = query @ key.conj().swapaxes(1, 2)
+        moved = M @ query
+        off = np.einsum("kij,kji->k", M, M) / (2 * np.einsum("kij,kij->k", moved, moved.conj()).real)
+        key = key - off.conj()[:, None, None] * moved
+    return _scale_factor(query @ _project_out(key, (query,)).conj().swapaxes(1, 2), 1.0)
+
+
+def numbers_of(M: Matrices, target: Matrices) -> Reals:
+    """q1, q2, m1, m2 of each product, shape (starts, 4)."""
+    pairs = (
+        ("kij,kij->k", M.conj()),
+        ("kij,kji->k", M),
+        ("kij,kij->k", target.conj()),
+        ("kij,kji->k", target),
+    )
+    return np.asarray(
+        np.stack([np.einsum(rule, M, other).real for rule, other in pairs], axis=1) / M.shape[1]
+    )
+
+
+def states(
+    sight: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
+) -> Iterator[Factors]:
+    """The factors of each start at each time, by RK4 between two halves of the noise.
+
+    Gains, and the power of the noise, are those of the means. All of it after the drift would make the shift
+    of q1 40% too large at STEP; in two halves it is right to 2% there, and steps are finer still.
+    """
+    U, V, target = start.U, start.V, start.target
+    adjoint = target.conj().swapaxes(1, 2)
+
+    def slope(U: Matrices, V: Matrices, gains: tuple[float, ...]) -> tuple[Matrices, Matrices]:
+        G1, G2, H1, H2 = gains
+        M = U @ V.conj().swapaxes(1, 2)
+        K = 2 * (G1 * M + G2 * M.conj().swapaxes(1, 2) + H1 * target + H2 * adjoint)
+        return -(K @ V) - schedule.decay * U, -(K.conj().swapaxes(1, 2) @ U) - schedule.decay * V
+
+    def kicked(U: Matrices, V: Matrices, h: float) -> tuple[Matrices, Matrices]:
+        if rng is None:
+            return U, V
+        mean = Factors(U, V, target).numbers.mean(axis=0)
+        N = _noise(mean, schedule.learning_rate * h, tokens, U.shape, rng)
+        return U + N @ V, V + N.conj().swapaxes(1, 2) @ U
+
+    now, fine = 0.0, STEP if rng is None else NOISY_STEP
+    yield start
+    for time in schedule.times[1:]:
+        while now < time * (1 - 1e-12):
+            mean = Factors(U, V, target).numbers.mean(axis=0)
+            gains = sight.gains(mean)
+            rate = 4 * sum(map(abs, gains)) * max(1.0, math.sqrt(mean[0]), schedule.scale) + schedule.decay
+            h = min(fine / rate, time - now)
+            U, V = kicked(U, V, h / 2)
+            k1 = slope(U, V, gains)
+            k2 = slope(U + h / 2 * k1[0], V + h / 2 * k1[1], gains)
+            k3 = slope(U + h / 2 * k2[0], V + h / 2 * k2[1], gains)
+            k4 = slope(U + h * k3[0], V + h * k3[1], gains)
+            U = U + h / 6 * (k1[0] + 2 * k2[0] + 2 * k3[0] + k4[0])
+            V = V + h / 6 * (k1[1] + 2 * k2[1] + 2 * k3[1] + k4[1])
+            U, V = kicked(U, V, h / 2)
+            now += h
+        yield Factors(U, V, target)
+
+
+def path(
+    sight: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
+) -> Reals:
+    """q1, q2, m1, m2 of each start at each time: shape (starts, times, 4)."""
+    return np.stack([one.numbers for one in states(sight, start, schedule, tokens, rng)], axis=1)
+
+
+def _noise(
+    mean: Reals, strength: float, tokens: int, shape: tuple[int, ...], rng: np.random.Generator
+) -> Matrices:
+    """N of a step, linear output; the second half of the starts gets that of the first, negative.
+
+    `s1 = 4 (T^2 D1 + T D2)`, `s2 = 4 (T D1 + T^2 D2)`, D those of M - M*; N = a X + b X^H
+    with a +- b = sqrt(s1 +- s2).
+    """
+    q1, q2, m1, m2 = mean
+    D1, D2, T = q1 - 2 * m1 + 1, q2 - 2 * m2, tokens
+    s1, s2 = 4 * (T * T * D1 + T * D2), 4 * (T * D1 + T * T * D2)
+    plus, minus = math.sqrt(max(s1 + s2, 0.0)), math.sqrt(max(s1 - s2, 0.0))
+    count, d, _ = shape
+    X = _normal((count // 2, d, d), rng) * math.sqrt(strength / (2 * d))
+    N = 0.5 * (plus + minus) * X + 0.5 * (plus - minus) * X.conj().swapaxes(1, 2)
+    return np.concatenate([N, -N])
+
+
+def check(problem: Problem, schedule: Schedule) -> None:
+    """An `InputError` for what untied factors have no theory of."""
+    observed_pairs(problem)
+    if schedule.learning_rate > 0 and problem.output != "linear":
+        raise BadSetting(
+            "learning_rate", "expected 0, or {output} linear, with {attention} untied", schedule.learning_rate
+        )
+
+
+def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
+    """The arrays of a `Trajectory`, with standard errors."""
+    sight, means = observed_pairs(problem), []
+    for size, count in SIZES:
+        rng = np.random.default_rng(size)
+        start = draw(problem, schedule, size, count, rng)
+        if schedule.learning_rate == 0:
+            found = path(sight, start, schedule, problem.tokens, None)
+        else:
+            twice = Factors(*(np.concatenate([part, part]) for part in (start.U, start.V, start.target)))
+            both = path(sight, twice, schedule, problem.tokens, rng)
+            found = 0.5 * (both[:count] + both[count:])
+        means.append(found)
+    return _columns(sight, *means)
+
+
+def _columns(sight: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
+    """Extrapolated in 1/d^2; errors of functions of q1, q2, m1, m2 by their values over starts."""
+    ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
+    share = ratio / (ratio - 1)
+    value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)
+    middle = untied_arrays(sight, value)
+    # Each start moves the mean by its part: what functions make of that, start by start.
+    errors = {}
+    for name in middle:
+        spreads = []
+        for weight, runs in ((share, large), (share - 1, small)):
+            parts = [
+                untied_arrays(sight, value + weight * (run - runs.mean(axis=0)) / len(runs))[name]
+                - middle[name]
+                for run in runs
+            ]
+            spreads.append(np.sum(np.square(parts), axis=0) * len(runs) / (len(runs) - 1))
+        errors[name] = np.sqrt(sum(spreads))
+    gains = np.array([sight.gains(row) for row in value])
+    return middle | {
+        "trace": np.full(len(value), math.nan),
+        "gains": np.stack([gains[:, :2].sum(axis=1), gains[:, 2:].sum(axis=1)], axis=1),
+        "error": errors,
+    }
+
+
+def untied_arrays(sight: ObservedPairs, numbers: Reals) -> dict[str, Reals]:
+    """The arrays of a trajectory that follow from q1, q2, m1, m2 at each time."""
+    q, m, Q = sight.observed_numbers(numbers)
+    rho = m / np.sqrt(np.maximum(q, 1e-300) * Q)
+    return {
+        "norm": numbers[:, 0],
+        "overlap": numbers[:, 2],
+        "transposed_norm": numbers[:, 1],
+        "transposed_overlap": numbers[:, 3],
+        "estimation_error": numbers[:, 0] - 2 * numbers[:, 2] + 1.0,
+        "prediction_error": np.array([sight.potential.value(*pair) for pair in zip(q, m, strict=True)]),
+        "alignment": np.abs(rho) if sight.potential.even else rho,
+    }

@@ -1,0 +1,274 @@
+"""Factors trained on some entries of a matrix: what the graph of those entries decides (arXiv 2405.13721).
+
+Rows and columns are vertices, observed entries edges. Rows of A and columns of B of different components
+never meet in the gradient, so their flows are apart, and blocks W_cc' between components are what the start
+left. As init vanishes (ours):
+
+| a component c | its own block W_cc |
+|---|---|
+| complete, M_c = U S V^T | M_c: least nuclear norm; latent rows Q_c: Gram-Schmidt of `U^T A_0 + (B_0 V)^T` |
+| not complete | the greedy limit (`masked_flow.greedy`): low rank, not the least nuclear norm |
+
+`W_cc' = U S^(1/2) Q_c Q_c'^T S'^(1/2) V'^T`: random, not zero. The nuclear norm of W is the sum of those of
+the W_cc, its rank min(k, sum of their ranks).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import gammaln
+
+from attnlaw.core.arrays import require_shapes
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.settings import check_value
+from attnlaw.theory.implicit_bias.masked_flow import FITTED, follow_greedy_path, settle
+
+Reals = NDArray[np.float64]
+Places = NDArray[np.intp]
+RANK = 1e-6  # singular values below this part of the largest count as zero: what the limit left out
+TRAINED_RANK = 1e-3  # the same of a trained matrix, whose start is not zero
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Entries of a matrix that are seen, and the factors that are trained on them.
+
+    `matrix` (n x m) may hold anything where `mask` (n x m, true where seen) is false. `latent` is k, by
+    default the smaller of n and m. `init` is the standard deviation of all entries of A and B at the start.
+
+    >>> problem = Completion([[0, 1], [1, 0.5]], [[False, True], [True, True]])
+    >>> problem.latent, problem.init
+    (2, 0.001)
+    """
+
+    matrix: ArrayLike
+    mask: ArrayLike
+    latent: int | None = None
+    init: float = 1e-3
+
+    def __post_init__(self) -> None:
+        M, mask = np.asarray(self.matrix, dtype=float), np.asarray(self.mask, dtype=bool)
+        require_shapes(
+            M.ndim == 2 and M.shape == mask.shape, "completion", "n x m of both", matrix=M, mask=mask
+        )
+        if not mask.any():
+            raise InputError(
+                "completion: the mask has no entry, so nothing is learned; let it show at least one"
+            )
+        if not np.isfinite(M[mask]).all():
+            raise InputError("completion: an observed entry is not finite; leave it out of the mask")
+        if not M[mask].any():
+            raise InputError(
+                "completion: all observed entries are zero, which the start fits; show another one"
+            )
+        k = min(M.shape) if self.latent is None else check_value("latent", self.latent, int, minimum=1)
+        object.__setattr__(self, "matrix", np.where(mask, M, 0.0))
+        object.__setattr__(self, "mask", mask.astype(float))
+        object.__setattr__(self, "latent", k)
+        object.__setattr__(self, "init", check_value("init", self.init, float, greater_than=0))
+
+    @property
+    def arrays(self) -> tuple[Reals, Reals, int]:
+        """M with zeros where nothing is seen, the mask as numbers, k."""
+        assert self.latent is not None
+        return np.asarray(self.matrix), np.asarray(self.mask), self.latent
+
+    def start(self, seed: int) -> tuple[Reals, Reals]:
+        """A_0 and B_0, the same for prediction and training."""
+        (n, m), k = self.arrays[0].shape, self.arrays[2]
+        rng = np.random.default_rng(seed)
+        return self.init * rng.standard_normal((n, k)), self.init * rng.standard_normal((k, m))
+
+
+@dataclass(frozen=True, eq=False)
+class CompletionPrediction:
+    """The limit of a vanishing start in the directions of one draw.
+
+    `kind` is "connected", "complete" (several components, each seen whole) or "disconnected". `matrix` is nan
+    between components where the limit is not known. `exponent`: what is left of a second direction falls as
+    `init**exponent`, if it does not grow on its way; None where no component is incomplete.
+    """
+
+    kind: str
+    components: int
+    rank: int
+    nuclear: float
+    matrix: Reals
+    exponent: float | None
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CompletionRun:
+    """A trained matrix W; `rank` counts singular values above 0.001 of the largest.
+
+    `residual` is |mask * (W - M)|.
+    """
+
+    matrix: Reals
+    rank: int
+    nuclear: float
+    time: float
+    residual: float
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """One component at the end: W_cc = A B, and its latent rows Q, None where they are not known."""
+
+    rows: Places
+    cols: Places
+    A: Reals
+    B: Reals
+    Q: Reals | None
+    exponent: float | None
+    residual: float
+    lost: int | None = None
+
+
+def components(mask: ArrayLike) -> list[tuple[Places, Places]]:
+    """Rows and columns of each component of the graph of observed entries; those without one are in none.
+
+    >>> [(rows.tolist(), cols.tolist()) for rows, cols in components([[1, 0], [0, 1]])]
+    [([0], [0]), ([1], [1])]
+    """
+    seen = np.asarray(mask, dtype=bool)
+    n, m = seen.shape
+    rows, cols = np.nonzero(seen)
+    graph = coo_array((np.ones(rows.size), (rows, n + cols)), shape=(n + m, n + m))
+    count, label = connected_components(graph, directed=False)
+    pairs = [(np.flatnonzero(label[:n] == c), np.flatnonzero(label[n:] == c)) for c in range(count)]
+    return [(rows, cols) for rows, cols in pairs if rows.size and cols.size]
+
+
+def predict_completion(problem: Completion, seed: int = 0) -> CompletionPrediction:
+    """Where the flow ends from the start of a seed, as init vanishes in its directions.
+
+    Equal singular values within a complete component have no order, and no limit of their cross blocks.
+
+    >>> found = predict_completion(Completion([[1, 0], [0, 4]], np.eye(2)), seed=0)
+    >>> found.kind, found.rank, round(found.nuclear, 6), found.matrix.round(3).tolist()
+    ('complete', 2, 5.0, [[1.0, 0.911], [0.911, 4.0]])
+    """
+    M, mask, k = problem.arrays
+    blocks = [_solve_block(problem, seed, rows, cols) for rows, cols in components(mask)]
+    W = np.zeros(M.shape)
+    for block in blocks:
+        for other in blocks:
+            W[np.ix_(block.rows, other.cols)] = _block_product(block, other)
+    sizes = [np.linalg.svd(block.A @ block.B, compute_uv=False) for block in blocks]
+    rank = min(k, sum(int(np.sum(s > RANK * s[0])) for s in sizes))
+    whole = all(mask[np.ix_(block.rows, block.cols)].all() for block in blocks)
+    kind = "connected" if len(blocks) == 1 else "complete" if whole else "disconnected"
+    exponents = [block.exponent for block in blocks if block.exponent is not None]
+    outcome, remark = _outcome_and_remark(blocks, k, float(np.linalg.norm(mask * M)))
+    return CompletionPrediction(
+        kind,
+        len(blocks),
+        rank,
+        float(sum(s.sum() for s in sizes)),
+        W,
+        min(exponents, default=None),
+        outcome,
+        remark,
+    )
+
+
+def _solve_block(problem: Completion, seed: int, rows: Places, cols: Places) -> _Block:
+    M, mask, k = problem.arrays
+    own, seen = M[np.ix_(rows, cols)], mask[np.ix_(rows, cols)]
+    A_0, B_0 = problem.start(seed)
+    start = np.vstack([A_0[rows], B_0[:, cols].T])
+    U, s, Vt = np.linalg.svd(own, full_matrices=False)
+    if seen.all():
+        r = min(k, int(np.sum(s > RANK * s[0])))
+        U, root, Vt = U[:, :r], np.sqrt(s[:r]), Vt[:r]
+        Q, triangle = np.linalg.qr((np.hstack([U.T, Vt]) @ start).T)
+        Q = (Q * np.sign(np.diag(triangle))).T
+        return _Block(rows, cols, U * root, root[:, None] * Vt, Q, None, float(np.linalg.norm(s[r:])))
+    found = follow_greedy_path(own, seen, k)
+    # One direction keeps the latent row of its first pair; those of later ones turn on their way.
+    row = found.first @ start
+    Q1 = row[None] / np.linalg.norm(row) if found.rank == 1 and found.lost is None else None
+    return _Block(
+        rows,
+        cols,
+        found.A,
+        found.B,
+        Q1,
+        2 * (1 - float(s[1] / s[0])) if s[0] else None,
+        found.residual,
+        found.lost,
+    )
+
+
+def _block_product(one: _Block, other: _Block) -> Reals:
+    """W_cc', the rows of one component and the columns of another."""
+    if one is other:
+        return np.asarray(one.A @ one.B)
+    if one.Q is None or other.Q is None:
+        return np.full((one.rows.size, other.cols.size), np.nan)
+    return np.asarray(one.A @ one.Q @ other.Q.T @ other.B)
+
+
+def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple[Outcome, str | None]:
+    lost = next((block.lost for block in blocks if block.lost is not None), None)
+    if lost is not None:
+        return Outcome.NOT_CONVERGED, (
+            f"no rank-{lost} critical point: its stage runs away or takes too long, and this is its last "
+            "place; train from two small starts instead"
+        )
+    if np.sqrt(sum(block.residual**2 for block in blocks)) > FITTED * size:
+        return Outcome.DONE, f"latent {latent} is too small to fit all observed entries; raise it to fit them"
+    if len(blocks) > 1 and any(block.Q is None for block in blocks):
+        return (
+            Outcome.DONE,
+            "entries between incomplete components of rank above one are not predicted: train",
+        )
+    return Outcome.DONE, None
+
+
+def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
+    """Follow the flow from the start of a seed to its end, by LSODA; meant for sizes up to about 30 x 30.
+
+    One init tells no law: what is left of other directions falls as `init**exponent`, so compare two.
+
+    >>> seen = [[False, True], [True, True]]
+    >>> found = train_completion(Completion([[0, 1], [1, 0.6]], seen, init=1e-6))
+    >>> round(float(found.matrix[0, 0]), 2), found.rank  # 1/0.6
+    (1.67, 1)
+    """
+    M, mask, k = problem.arrays
+    found = settle(*problem.start(seed), M, mask, problem.init)
+    W = found.A @ found.B
+    s = np.linalg.svd(W, compute_uv=False)
+    outcome, remark = Outcome.DONE, None
+    if not found.still:
+        outcome, remark = (
+            Outcome.NOT_CONVERGED,
+            "the flow is still on its way; start larger, or show more entries",
+        )
+    elif found.residual > FITTED * float(np.linalg.norm(mask * M)):
+        remark = f"latent {k} is too small to fit all observed entries; raise it to fit them"
+    rank = int(np.sum(s > TRAINED_RANK * s[0]))
+    return CompletionRun(W, rank, float(s.sum()), found.time, found.residual, outcome, remark)
+
+
+def mean_cosine(latent: int) -> float:
+    """E |cos| of two random directions in k dimensions, `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`.
+
+    So two single entries M_1, M_2 that share no line leave entries of mean size sqrt(M_1 M_2) E|cos|.
+
+    >>> round(mean_cosine(2), 6)  # 2/pi
+    0.63662
+    """
+    return float(np.exp(gammaln(latent / 2) - gammaln((latent + 1) / 2)) / np.sqrt(np.pi))

@@ -1,0 +1,140 @@
+"""Gradient flow on beta = w.w - v.v from small w = v = a, stopped early: a hard threshold (arXiv 2007.08322).
+
+| letter | means |
+|---|---|
+| phi | the target of the loss `|beta|^2 - 2 <beta, phi>`: coefficients, or eigenvalues of a matrix |
+| a | `init`, the start of every w and v |
+| r | w^2; w v = a^2 is conserved, so beta = r - a^4/r for phi > 0 |
+| tau | `threshold`: phi = tau is half-way at the time of stopping |
+
+Coordinates decouple, and r is logistic (ours, exact):
+
+    R = (phi^2 + 4 a^4)^(1/2),   r+ = (|phi| + R)/2,   r- = -a^4/r+
+    r(t) = r- + R expit(8 R t + ln((a^2 - r-)/(r+ - a^2))),   beta = sign(phi) (r - a^4/r)
+
+Matrices W W^T - V V^T from W = V = a I have the same flow on their eigenvalues.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value
+
+Reals = NDArray[np.float64]
+
+
+def stopping_time(threshold: ArrayLike, init: float) -> Reals:
+    """The time `ln(tau/a^2)/(8 tau)` at which a coefficient of size tau is half-way, to leading order in a.
+
+    It falls with tau only from tau > e a^2 on: below it the start is larger than what it should sort out.
+
+    >>> float(stopping_time(0.5, 1e-4).round(6))
+    4.431883
+    """
+    a = check_value("init", init, float, greater_than=0)
+    tau = np.asarray(threshold, dtype=float)
+    if tau.size and not tau.min() > np.e * a * a:
+        raise InputError(
+            f"early stopping: found a threshold {tau.min():g} for a start of {a:g}, expected one above "
+            f"{np.e * a * a:.3g}; start smaller"
+        )
+    return np.asarray(np.log(tau / a**2) / (8 * tau))
+
+
+def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
+    """The flow at a time, exactly: beta_t of each phi (any shape).
+
+    >>> flow_at_time(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
+    [0.000270319047, 0.066213201459, 0.44245873451, 0.676070081449]
+    """
+    a2 = check_value("init", init, float, greater_than=0) ** 2
+    signed, t = np.asarray(phi, dtype=float), np.asarray(time, dtype=float)
+    size = np.abs(signed)
+    R = np.hypot(size, 2 * a2)
+    # r+ - a^2, which cancels as it stands where phi is small against a^2.
+    ahead = 0.5 * (size + size**2 / (R + 2 * a2))
+    low = -(a2**2) / (a2 + ahead)
+    with np.errstate(divide="ignore"):  # a coefficient of zero stays where it is
+        place = 8 * R * t + np.log(a2 - low) - np.log(ahead)
+    r = low + R * expit(place)
+    return np.asarray(np.sign(signed) * (r - a2**2 / r))
+
+
+def flow_at_threshold(phi: ArrayLike, threshold: ArrayLike, init: float) -> Reals:
+    """The flow at the stopping time of a threshold; as init vanishes, `hard`."""
+    return flow_at_time(phi, init, stopping_time(threshold, init))
+
+
+def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
+    """phi where |phi| is above the threshold, else 0; `init` plays no part.
+
+    >>> hard([-2.0, 0.5, 1.5], 1.0).tolist()
+    [-2.0, 0.0, 1.5]
+    """
+    values = np.asarray(phi, dtype=float)
+    return np.where(np.abs(values) > threshold, values, 0.0)
+
+
+def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
+    """sign(phi) (|phi| - threshold)_+, what a penalty of the sum of sizes does; `init` plays no part.
+
+    >>> soft([-2.0, 0.5, 1.5], 1.0).tolist()
+    [-1.0, 0.0, 0.5]
+    """
+    values = np.asarray(phi, dtype=float)
+    return np.asarray(np.sign(values) * np.maximum(np.abs(values) - threshold, 0.0))
+
+
+def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
+    """W W^T - V V^T at a time, from W = V = init I, of a symmetric phi (d x d).
+
+    >>> matrix_flow_at_time(np.diag([0.7, 0.0]), 1e-3, 3.0).round(6).tolist()
+    [[0.67607, 0.0], [0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(np.asarray(phi, dtype=float))
+    return np.asarray((vectors * flow_at_time(values, init, time)) @ vectors.T)
+
+
+def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
+    """beta by plain gradient descent on w and v, with steps of at most `step`; `time` broadcasts against phi.
+
+    It differs from the flow by terms of order `step`.
+
+    >>> float(abs(descend(np.array([0.7]), 1e-3, 3.0, 1e-3) - flow_at_time(0.7, 1e-3, 3.0))[0]) < 1e-3
+    True
+    """
+    t = np.asarray(time, dtype=float)
+    steps = int(np.ceil(t.max() / check_value("step", step, float, greater_than=0)))
+    rate = np.broadcast_to(4 * t / steps, phi.shape)
+    w = np.full(phi.shape, float(init))
+    v, slope, part = w.copy(), np.empty_like(w), np.empty_like(w)
+    for _ in range(steps):  # slope = 4 step (phi - w^2 + v^2); w += slope w, v -= slope v, without new arrays
+        np.multiply(v, v, out=slope)
+        slope += phi
+        slope -= np.multiply(w, w, out=part)
+        slope *= rate
+        w += np.multiply(slope, w, out=part)
+        v -= np.multiply(slope, v, out=part)
+    return np.asarray(w * w - v * v)
+
+
+def spike_cost(spikes: ArrayLike, noise: float) -> float:
+    """|hard(phi) - B|_F^2 of B of a few eigenvalues `spikes`, phi = B + noise GOE, at large dimension.
+
+    `sum 2 delta^2 + 3 delta^4/theta^2` over spikes theta, all above the noise delta and kept, nothing of the
+    bulk on [-2 delta, 2 delta] kept (ours). GOE: off-diagonal variance delta^2/d.
+
+    >>> round(spike_cost([0.5], 0.1), 6)
+    0.0212
+    """
+    theta, square = np.abs(np.asarray(spikes, dtype=float)), noise**2
+    if theta.size and not theta.min() > noise:
+        raise InputError(
+            f"early stopping: found a spike {theta.min():g} in noise {noise:g}, expected one above it: "
+            "below, no eigenvalue leaves the bulk; take more samples"
+        )
+    return float(np.sum(2 * square + 3 * square**2 / theta**2))

@@ -1,0 +1,118 @@
+r"""Flatness of a product of factors: the trace of its Hessian, and the least that it and weight decay can be.
+
+Normalisation, stated once: M = F_1 F_2 .. F_L, and the loss is `mean (<A_i, M> - y_i)^2 / 2` at zero residual
+for isotropic measurements, `E <A, X>^2 = |X|_F^2`. Its Hessian in the factors is the Gauss-Newton matrix;
+without the 1/2 everything doubles.
+
+| letter | meaning |
+|---|---|
+| L | depth: 2 of a head, 3 or 4 where a factor is a product itself (latent attention, no norm inside) |
+| m, n | rows and columns of M |
+| s_i | its singular values, \|M\|_* their sum |
+| S | covariance of tokens, query and key independent: scores are x^T M x' |
+
+Flatness prefers a small |M|_* at every depth (arXiv 2306.13239 shows it under restricted isometry; the
+formulas below are ours). Weight decay does so at L = 2 alone, and prefers fewer values at L = 3 and 4. The
+score of a softmax head with cross entropy has another Hessian: for it the trace is a proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.core.arrays import spectral_values
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value
+
+Matrix = NDArray[np.float64]
+SINGULAR = "give the singular values of the product"
+
+
+def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = None) -> float:
+    r"""The trace of the Hessian at zero loss, in the factors of M = F_1 F_2 .. F_L, given in that order.
+
+        tr H = sum_l |F_1 .. F_{l-1}|_F^2 |F_{l+1} .. F_L|_F^2
+
+    Empty products are the identity. With `covariance` S, of square M, S^(1/2) stands at both ends of every
+    product: of a head, F = (W_Q, W_K^T), that is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
+
+    >>> hessian_trace([np.eye(3), np.diag([3.0, 1.0, 0.5])])  # 3 |F_1|^2 + 3 |F_2|^2
+    39.75
+    """
+    maps = [np.asarray(factor, dtype=float) for factor in factors]
+    _require_chain(maps)
+    first, last = np.eye(maps[0].shape[0]), np.eye(maps[-1].shape[1])
+    if covariance is not None:
+        first = last = _root(covariance, maps)
+    before, behind = [first], [last]
+    for left, right in zip(maps[:-1], maps[:0:-1], strict=True):
+        before.append(before[-1] @ left)
+        behind.append(right @ behind[-1])
+    return float(sum(_square(one) * _square(other) for one, other in zip(before, behind[::-1], strict=True)))
+
+
+def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> float:
+    r"""The least trace of the Hessian over all products of `depth` factors with these singular values.
+
+        L (m n)^(1/L) |M|_*^(2 (L - 1)/L)
+
+    by the inequality of means and |A B|_* <= |A|_F |B|_F; reached where no width is below the rank. For
+    tokens of covariance S give the values of S^(1/2) M S^(1/2), and Tr S for `rows` and `cols`.
+
+    >>> least_trace([3.0, 1.0, 0.5], 2, rows=3, cols=3)
+    27.0
+    """
+    L = check_value("depth", depth, int, minimum=2)
+    sides = check_value("rows", rows, float, greater_than=0) * check_value(
+        "cols", cols, float, greater_than=0
+    )
+    return float(
+        L * sides ** (1 / L) * spectral_values("singular values", values, SINGULAR).sum() ** (2 * (L - 1) / L)
+    )
+
+
+def least_decay(values: ArrayLike, depth: int) -> float:
+    r"""The least `sum_l |F_l|_F^2` over all products of `depth` factors with these singular values.
+
+    It is `L sum_i s_i^(2/L)`: twice the nuclear norm at L = 2, closer to a count of values above it. From
+    L = 3 on, factors of zero are a minimum of loss and decay by themselves: a small start stays there.
+
+    >>> least_decay([3.0, 1.0, 0.5], 2)
+    9.0
+    """
+    L = check_value("depth", depth, int, minimum=2)
+    return float(L * (spectral_values("singular values", values, SINGULAR) ** (2 / L)).sum())
+
+
+def _square(matrix: Matrix) -> float:
+    return float(np.einsum("ij,ij->", matrix, matrix))
+
+
+def _require_chain(maps: Sequence[Matrix]) -> None:
+    shapes = [list(one.shape) for one in maps]
+    chained = all(one.ndim == 2 for one in maps) and all(
+        one.shape[1] == other.shape[0] for one, other in pairwise(maps)
+    )
+    if len(maps) < 2 or not chained:
+        raise InputError(
+            f"factors of shapes {shapes}: expected at least two matrices whose product exists, in its order"
+        )
+
+
+def _root(covariance: ArrayLike, maps: Sequence[Matrix]) -> Matrix:
+    """A square root of the covariance of both sides of the product."""
+    S = np.asarray(covariance, dtype=float)
+    rows, cols = maps[0].shape[0], maps[-1].shape[1]
+    if S.shape != (rows, rows) or rows != cols or not np.allclose(S, S.T):
+        raise InputError(
+            f"covariance of shape {list(S.shape)} for a product of shape {[rows, cols]}: "
+            "expected a symmetric matrix and a square product of its size"
+        )
+    values, vectors = np.linalg.eigh(S)
+    if values[0] < -1e-10 * abs(values[-1]):
+        raise InputError(f"covariance with an eigenvalue of {values[0]:.3g}: expected none below 0")
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)

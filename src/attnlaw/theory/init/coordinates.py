@@ -1,0 +1,103 @@
+"""The coordinate check of muP without weights: how much logits move in a few steps of SGD, against the width.
+
+| parametrisation | std of embeddings, hidden matrices, head | rates of the same                   |
+|-----------------|------------------------------------------|-------------------------------------|
+| SP              | 1, 1/sqrt(N), 1/sqrt(N)                  | r, r, r                             |
+| muP             | 1, 1/sqrt(N), 1/sqrt(N m)                | r m, r, r / m, with m = N / base    |
+
+In the standard parametrisation (SP) the change of logits grows with the width; in muP (Yang and Hu, arXiv
+2011.14522, 2203.03466) it has a limit. The model is a GPT-2 of two layers with heads of 16 and a head of its
+own; every matrix trains, gains and biases do not. An extension: the check itself is theirs, lazy matrices are
+this project's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from attnlaw.core.errors import BadSetting, require_extra
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.result import DisplayMixin
+from attnlaw.numerics.draws import mean_of
+from attnlaw.theory.init.tokens import Tokens
+from attnlaw.theory.init.variants import PARAMETRISATIONS
+
+BASE = 64  # the width at which both parametrisations are the same
+HEAD_WIDTH = 16
+IDS = (5, 9, 5, 17, 33, 9, 2, 8)
+VOCABULARY = 60
+
+
+@dataclass(frozen=True, repr=False)
+class CoordinateCheck(DisplayMixin, verb="coordinates"):
+    """`logit_change`: root mean square change of the logits after all steps, over initialisations."""
+
+    logit_change: Estimate
+
+
+def coordinate_check(
+    width: int,
+    parametrisation: str = "SP",
+    steps: int = 2,
+    rate: float = 0.05,
+    draws: int = 10,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> CoordinateCheck:
+    """The change of logits after `steps` of SGD at a width, of which no matrix is ever drawn."""
+    if width % HEAD_WIDTH:
+        raise BadSetting("width", f"expected a multiple of {HEAD_WIDTH}, the width of a head", width)
+    with require_extra("a step of training", "lens"):
+        from attnlaw.theory.init.lazy_model import lazy_model
+    std, rates = _scales(width, parametrisation, rate)
+    tokens, changes = Tokens(IDS), []
+    for draw in range(draws):
+        progress(draw, draws)
+        model = lazy_model(config(width), seed * draws + draw, std)
+        before = model.logits(tokens).detach()
+        for _ in range(steps):
+            for matrix in model.matrices.values():
+                matrix.uses.clear()
+            model.loss(tokens).backward()
+            model.step(rates)
+        changes.append(float((model.logits(tokens).detach() - before).square().mean().sqrt()))
+    progress(draws, draws)
+    return CoordinateCheck(mean_of(changes))
+
+
+def config(width: int) -> dict[str, Any]:
+    """The config.json of the model at a width."""
+    return {
+        "model_type": "gpt2",
+        "n_embd": width,
+        "n_layer": 2,
+        "n_head": width // HEAD_WIDTH,
+        "vocab_size": VOCABULARY,
+        "n_positions": len(IDS),
+        "tie_word_embeddings": False,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
+def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
+    """Deviation and rate of a matrix by its name."""
+    power = PARAMETRISATIONS[name].power
+    m = (width / BASE) ** power
+
+    def std(matrix: str) -> float:
+        kind = _kind(matrix)
+        return 1.0 if kind == "embedding" else 1 / math.sqrt(width * (m if kind == "head" else 1.0))
+
+    def rates(matrix: str) -> float:
+        return rate * {"embedding": m, "hidden": 1.0, "head": 1 / m}[_kind(matrix)]
+
+    return std, rates
+
+
+def _kind(name: str) -> str:
+    return "embedding" if name.endswith(("wte", "wpe")) else "head" if name == "lm_head" else "hidden"

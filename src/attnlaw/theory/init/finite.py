@@ -1,0 +1,182 @@
+"""The steps of the chain at finite width: exact in law, with no matrix of the model ever drawn.
+
+| here     | means                                                                                       |
+|----------|---------------------------------------------------------------------------------------------|
+| s, u     | tokens, and different ids among them                                                        |
+| root     | (draws, S, r): `[X; fixed] = sqrt(N) root U`, U with orthonormal rows, uniform given root and 1 |
+| fixed    | rows that do not change: the all-ones vector (LayerNorm), the u embeddings (a tied head)    |
+| h        | normalised tokens in the same coordinates; T = its compressed root, (draws, s, m)           |
+| R        | (draws, s, k): a block adds `R Z`, Z standard k x N                                         |
+| Bart     | Bartlett's factor (`theory.limit.wishart`)                                                |
+
+All weights are rotation invariant, and LayerNorm breaks that along 1 only: this is why 1 is a row of the
+state and nothing else is needed. Of width N the tokens live in r <= min(N, S) coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.feed_forward import experts_gram, hidden_gram
+from attnlaw.theory.init.tokens import Tokens
+from attnlaw.theory.limit.grams import gram_of, side_by_side
+from attnlaw.theory.limit.scores import softmax
+from attnlaw.theory.limit.wishart import Array, bartlett, compress, symmetric_root
+
+
+class Finite:
+    """A chunk of draws of a model at its own width; `root` is the state."""
+
+    limit = False  # of infinite width
+
+    def __init__(
+        self, model: Architecture, tokens: Tokens, draws: int, rng: np.random.Generator, units: int = 0
+    ) -> None:
+        self.model, self.tokens, self.draws, self.rng, self.units = model, tokens, draws, rng, units
+        self.allowed = tokens.allowed(model.causal)
+        self.root = self._initial_root()
+
+    def _initial_root(self) -> Array:
+        """Rows of embeddings, positions and segments, all standard normal times their deviations."""
+        model, std = self.model, self.model.deviations
+        s, ids = len(self.tokens), self.tokens.distinct
+        u = len(ids)
+        places = s if model.positions else 0
+        segments = self.tokens.segments or (0,) * s
+        kinds = max(segments) + 1 if model.segments else 0
+        k = u + places + kinds
+        z = self._frames(k)
+        embedded = std.embedding * z[:, :u]
+        if model.padding in ids:
+            embedded[:, ids.index(model.padding)] = 0.0
+        token = model.embedding_scale * embedded[:, [ids.index(token) for token in self.tokens.ids]]
+        if places:
+            token += std.position * z[:, u : u + s]
+        if kinds:
+            token += std.position * z[:, [u + places + kind for kind in segments]]
+        fixed = [self._ones(z.shape[-1])] if model.centred else []
+        fixed += [embedded] if model.tied else []
+        return compress(np.concatenate([token, *fixed], axis=1))
+
+    def _frames(self, k: int) -> Array:
+        """k standard normal rows over sqrt(N), the first coordinate along 1 where that is a row."""
+        n = self.model.width
+        if not self.model.centred:
+            return bartlett(k, n, (self.draws,), self.rng) / math.sqrt(n)
+        along = self.rng.standard_normal((self.draws, k, 1))
+        across = bartlett(k, n - 1, (self.draws,), self.rng)
+        return np.concatenate([along, across], axis=-1) / math.sqrt(n)
+
+    def _ones(self, columns: int) -> Array:
+        ones = np.zeros((self.draws, 1, columns))
+        ones[..., 0] = 1.0
+        return ones
+
+    @property
+    def x(self) -> Array:
+        """The tokens, (draws, s, r)."""
+        return self.root[:, : len(self.tokens)]
+
+    @property
+    def embeddings(self) -> Array:
+        """The different ids' embeddings in the same coordinates, of a tied head."""
+        return self.root[:, self.root.shape[1] - len(self.tokens.distinct) :]
+
+    @property
+    def ones(self) -> Array:
+        """1 / sqrt(N) in the same coordinates, of LayerNorm."""
+        return self.root[:, len(self.tokens), None]
+
+    def norm(self, x: Array) -> Array:
+        """x over its root mean square with epsilon, of LayerNorm without its mean."""
+        if self.model.centred:
+            ones = np.concatenate(
+                [self.ones, np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))], -1
+            )
+            x = x - (x @ np.swapaxes(ones, -1, -2)) * ones
+        return _scaled(x, self.model.epsilon)
+
+    def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
+        """Scores and weights of all heads (draws, H, s, s), and R of what they add."""
+        model, std, t = self.model, self.model.deviations, compress(h)
+        scale = model.score_scales[layer]
+        p = self._rotary_scores(t) if model.frequencies or model.query_key_norm else self._plain_scores(t)
+        p = capped(p * scale, model.score_cap)
+        weights = softmax(p, self.allowed, -1)
+        draws, m, d = self.draws, t.shape[-1], model.head_width
+        values = t[:, None] @ bartlett(m, d, (draws, model.key_value_heads), self.rng)
+        joined = side_by_side(weights @ self._repeat_for_heads(values))
+        gain = math.sqrt(model.width) * std.value * std.residual
+        return p, weights, gain * symmetric_root(gram_of(joined))
+
+    def _repeat_for_heads(self, shared: Array) -> Array:
+        """What key-value heads have, for each of the heads that share them."""
+        return np.repeat(shared, self.model.heads // self.model.key_value_heads, axis=1)
+
+    def _plain_scores(self, t: Array) -> Array:
+        """q . k = N std_Q std_K T N_a B_g^T T^T: keys by Bartlett, queries standard in their frame."""
+        model, draws, m = self.model, self.draws, t.shape[-1]
+        keys = self._repeat_for_heads(bartlett(m, model.head_width, (draws, model.key_value_heads), self.rng))
+        core = self.rng.standard_normal((draws, model.heads, m, keys.shape[-1])) @ np.swapaxes(keys, -1, -2)
+        left = model.width * model.deviations.query * model.deviations.key * t[:, None]
+        p: Array = left @ core @ np.swapaxes(t[:, None], -1, -2)
+        return p
+
+    def _rotary_scores(self, t: Array) -> Array:
+        """q . k of queries and keys of all d numbers, normalised and turned."""
+        model, root_n = self.model, math.sqrt(self.model.width)
+        q = self._rotary_rows(root_n * model.deviations.query, t, model.heads)
+        k = self._repeat_for_heads(self._rotary_rows(root_n * model.deviations.key, t, model.key_value_heads))
+        p: Array = q @ np.swapaxes(k, -1, -2)
+        return p
+
+    def _rotary_rows(self, gain: float, t: Array, heads: int) -> Array:
+        d, planes = self.model.head_width, len(self.model.frequencies)
+        rows = gain * t[:, None] @ self.rng.standard_normal((self.draws, heads, t.shape[-1], d))
+        if self.model.query_key_norm:
+            rows /= np.sqrt((rows * rows).mean(axis=-1, keepdims=True) + self.model.epsilon)
+        if planes:
+            angles = np.arange(len(self.tokens))[:, None] * np.asarray(self.model.frequencies)
+            cos, sin = np.cos(angles), np.sin(angles)
+            first, second = rows[..., :planes].copy(), rows[..., planes : 2 * planes].copy()
+            rows[..., :planes] = first * cos - second * sin
+            rows[..., planes : 2 * planes] = second * cos + first * sin
+        return rows
+
+    def mlp(self, h: Array) -> Array:
+        """R of what the MLP, or its experts, add."""
+        gram = experts_gram if self.model.experts else hidden_gram
+        return (
+            symmetric_root(gram(self.model, compress(h), self.units, self.rng))
+            * self.model.deviations.residual
+        )
+
+    def add(self, r: Array) -> None:
+        """The stream with `R Z` added: its part along the state, and Bartlett's factor across it."""
+        n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
+        along = r @ self.rng.standard_normal((self.draws, k, rank))
+        across = r @ bartlett(k, n - rank, (self.draws,), self.rng)
+        added = np.concatenate([along, across], axis=-1) / math.sqrt(n)
+        if self.model.norms.output:
+            added = self.norm(added)
+        wide = np.zeros((self.draws, self.root.shape[1], added.shape[-1]))
+        wide[..., :rank] = self.root
+        wide[:, : len(self.tokens)] += self.model.residual_scale * added
+        self.root = compress(wide)
+
+    def replace(self, x: Array) -> None:
+        """Other tokens in the same coordinates."""
+        self.root = np.concatenate([x, self.root[:, len(self.tokens) :]], axis=1)
+
+
+def _scaled(x: Array, epsilon: float) -> Array:
+    scaled: Array = x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + epsilon)
+    return scaled
+
+
+def capped(values: Array, cap: float | None) -> Array:
+    """cap tanh(values / cap)."""
+    return values if cap is None else cap * np.tanh(values / cap)

@@ -1,0 +1,77 @@
+"""Norms of the gradients of a freshly initialised model, by layer and by matrix; weight matrices alone count.
+
+The model's own code runs on lazy matrices (`lazy_model`), so the law is exact, for every family whose code
+`transformers` has; a draw costs O(s^2 N) for each matrix and no memory of its size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attnlaw.core.errors import require_extra
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.records import GradientLaw, MatrixGradient, spread_of
+from attnlaw.theory.init.tokens import Tokens
+from attnlaw.theory.limit.wishart import Array
+
+NUMBER = re.compile(r"\.(\d+)\.(.+)")  # of a layer, and what follows, in a matrix's name
+
+
+def gradient_law(
+    values: Mapping[str, Any],
+    model: Architecture,
+    tokens: Tokens,
+    draws: int,
+    seed: int,
+    progress: Progress = no_progress,
+) -> GradientLaw:
+    """Norms of dL/dW over `draws` initialisations of the model of config.json's values.
+
+    L is the mean loss of the next token (BERT: of every token itself). Needs torch and transformers.
+    """
+    with require_extra("the law of gradients", "lens"):
+        from attnlaw.theory.init.lazy_model import lazy_model
+    drawn: dict[str, list[float]] = {}
+    for draw in range(draws):
+        progress(draw, draws)
+        one = lazy_model(values, seed * draws + draw, architecture=model)
+        one.loss(tokens, model.causal).backward()
+        for name, matrix in one.matrices.items():
+            drawn.setdefault(name, []).append(matrix.gradient_norm())
+    progress(draws, draws)
+    return _law({name: np.array(norms) for name, norms in drawn.items()})
+
+
+def _law(norms: Mapping[str, Array]) -> GradientLaw:
+    layers: dict[int, Array] = {}
+    matrices = []
+    for name, values in norms.items():
+        hit = NUMBER.search(name)
+        layer = None if hit is None else int(hit[1]) + 1
+        matrices.append(MatrixGradient(layer, name if hit is None else hit[2], spread_of(values)))
+        if layer is not None:
+            layers[layer] = layers.get(layer, np.zeros(len(values))) + values**2
+    told = {layer: np.sqrt(squares) for layer, squares in sorted(layers.items())}
+    whole = np.sqrt(sum(layers.values()))
+    return GradientLaw(
+        norm=spread_of(whole),
+        layers={layer: spread_of(values) for layer, values in told.items()},
+        matrices=tuple(matrices),
+        exponent=spread_of(slopes([np.log(values) for values in told.values()])) if len(told) > 1 else None,
+    )
+
+
+def slopes(by_layer: list[Array]) -> Array:
+    """Least squares slope by layer, of every draw.
+
+    >>> slopes([np.array([1.0]), np.array([3.0]), np.array([5.0])]).tolist()
+    [2.0]
+    """
+    layer = np.arange(len(by_layer)) - (len(by_layer) - 1) / 2
+    found: Array = np.stack(by_layer, axis=1) @ layer / (layer @ layer)
+    return found

@@ -1,0 +1,124 @@
+"""The steps of the chain at infinite width: gains and the variances of embeddings kept, N -> infinity.
+
+Norms lose the mean (LayerNorm is RMSNorm), Bartlett's factors become identities, and a block's output is
+orthogonal to the stream. Three regimes:
+
+| kept       | scores     | what is left random                                                        |
+|------------|------------|----------------------------------------------------------------------------|
+| heads      | 1/sqrt(d)  | the scores, Gaussian with Cov(p_ij, p_kl) = c^2 Sigma_ik Sigma_jl          |
+| heads      | 1/d (muP)  | nothing: attention is uniform on what a token sees                         |
+| head width | either     | nothing (but a router): Sigma_R = g_V^2 H d std_O^2 E[A Sigma A^T], the    |
+|            |            | mean over one head at its finite width, here over `SAMPLED` heads          |
+
+The first is the limit of arXiv 2506.00846 with the rest of a Transformer around it; the others, and all of
+the rest, are extensions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.feed_forward import router_weights, unit_kernel
+from attnlaw.theory.init.finite import Finite, capped
+from attnlaw.theory.init.tokens import Tokens
+from attnlaw.theory.init.variants import WidthLimit
+from attnlaw.theory.limit.grams import gram_of, side_by_side
+from attnlaw.theory.limit.scores import softmax
+from attnlaw.theory.limit.wishart import Array, compress, symmetric_root
+
+SAMPLED = 1000  # heads that stand for infinitely many
+
+
+class Infinite(Finite):
+    """A chunk of draws of the limit; `uniform`: scores vanish with the head width."""
+
+    limit = True
+
+    def __init__(
+        self,
+        model: Architecture,
+        tokens: Tokens,
+        draws: int,
+        rng: np.random.Generator,
+        kept: WidthLimit,
+        uniform: bool = False,
+    ) -> None:
+        self.kept, self.uniform = kept, uniform
+        super().__init__(replace(model, norm="rms"), tokens, draws, rng)
+
+    def _frames(self, k: int) -> Array:
+        return np.broadcast_to(np.eye(k), (self.draws, k, k)).copy()
+
+    def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
+        model, std = self.model, self.model.deviations
+        t = compress(h)
+        if self.kept.random:
+            p = self._gaussian_scores(t) * (model.score_scales[layer] * math.sqrt(model.head_width))
+            p *= 0.0 if self.uniform else 1.0
+        else:
+            sampled = replace(model, heads=SAMPLED, key_value_heads=SAMPLED)
+            p = _Heads(sampled, self.tokens, self.draws, self.rng).scores(t) * model.score_scales[layer]
+        p = capped(p, model.score_cap)
+        weights = softmax(p, self.allowed, -1)
+        mixed = side_by_side(weights @ t[:, None])
+        scale = model.width * std.value**2 * std.residual**2 * model.head_width
+        share = model.heads / weights.shape[1]
+        return p, weights, symmetric_root(scale * share * gram_of(mixed))
+
+    def _gaussian_scores(self, t: Array) -> Array:
+        """q . k / sqrt(d) of infinitely wide heads, (draws, H, s, s); Gaussian given T."""
+        model, std = self.model, self.model.deviations
+        gains = [math.sqrt(model.width) * deviation for deviation in (std.query, std.key)]
+        q, k = (self._normalised(gain, t)[:, None] for gain in gains)
+        shape = (self.draws, model.heads, t.shape[-1], t.shape[-1])
+        pairs, planes = model.head_width // 2, len(model.frequencies)
+        still = (pairs - planes) / pairs if planes else 1.0
+        p: Array = math.sqrt(still) * (q @ self.rng.standard_normal(shape) @ np.swapaxes(k, -1, -2))
+        # Each frequency has an equal share of the pairs that turn; e^(i theta (j - i)) by cosine and sine.
+        i, j = np.ogrid[: len(self.tokens), : len(self.tokens)]
+        for theta in model.frequencies:
+            for turn in (np.cos, np.sin):
+                part = q @ self.rng.standard_normal(shape) @ np.swapaxes(k, -1, -2)
+                p += math.sqrt((1 - still) / planes) * turn(theta * (j - i)) * part
+        return p
+
+    def _normalised(self, gain: float, t: Array) -> Array:
+        """Rows of queries or keys over sqrt(d): with a norm of their own, of length one."""
+        if not self.model.query_key_norm:
+            return gain * t
+        lengths = gain**2 * (t * t).sum(axis=-1, keepdims=True)
+        rows: Array = gain * t / np.sqrt(lengths + self.model.epsilon)
+        return rows
+
+    def mlp(self, h: Array) -> Array:
+        model, t = self.model, compress(h)
+        gram = model.hidden * unit_kernel(model, gram_of(t))
+        if model.experts:
+            weights = router_weights(model, t, self.rng)
+            gram = gram * (weights @ np.swapaxes(weights, -1, -2))
+        return symmetric_root(gram) * model.deviations.residual
+
+    def add(self, r: Array) -> None:
+        if self.model.norms.output:
+            r = self.norm(r)
+        rows, rank, k = *self.root.shape[1:], r.shape[-1]
+        wide = np.zeros((self.draws, rows, rank + k))
+        wide[..., :rank] = self.root
+        wide[:, : len(self.tokens), rank:] = self.model.residual_scale * r
+        self.root = compress(wide)
+
+
+class _Heads(Finite):
+    """Heads alone, at their finite width."""
+
+    def _initial_root(self) -> Array:
+        return np.zeros((self.draws, len(self.tokens), 1))
+
+    def scores(self, t: Array) -> Array:
+        """q . k of every head."""
+        turned = self.model.frequencies or self.model.query_key_norm
+        return self._rotary_scores(t) if turned else self._plain_scores(t)

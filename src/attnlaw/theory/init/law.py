@@ -1,0 +1,199 @@
+"""The law of a whole Transformer before training: by layer, of its logits and of its loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.settings import check_value
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.finite import Finite
+from attnlaw.theory.init.gradients import slopes
+from attnlaw.theory.init.infinite import Infinite
+from attnlaw.theory.init.logits import logits_of, own_cosine
+from attnlaw.theory.init.measures import MEASURES, measure_layer
+from attnlaw.theory.init.passes import run_layers
+from attnlaw.theory.init.records import PARALLEL, InitialLaw, LayerLaw, spread_of
+from attnlaw.theory.init.remarks import remarks
+from attnlaw.theory.init.tokens import Tokens, check_tokens
+from attnlaw.theory.init.variants import KEPT, SCORE_SCALINGS
+from attnlaw.theory.limit.wishart import Array
+
+REPLICATES = 4  # of a limit that is not random: each estimates it by its own heads
+_CHUNK = 2**19  # numbers of scores, or of queries, that are drawn together
+
+
+def initial_law(
+    architecture: Architecture,
+    tokens: Tokens,
+    draws: int = 100,
+    seed: int = 0,
+    *,
+    width: float | None = None,
+    keep: str = "heads",
+    scaling: str = "1/sqrt(d)",
+    units: int = 0,
+    progress: Progress = no_progress,
+) -> InitialLaw:
+    """The law of a model at initialisation for given tokens: exact at its own width, or at another one.
+
+    `width` None is the model's own; at another one gains and the variances of embeddings are kept, and either
+    the number of heads or their width (`keep`); infinity is the limit. `scaling` "1/d" multiplies scores by
+    d^(-1/2) besides (muP). `units` hidden units match the mean and the covariance of all of them.
+
+    >>> model = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
+    >>> law = initial_law(model, Tokens((5, 9, 2)), draws=50)
+    >>> len(law.layers), 0.1 < law.logit_sd.value < 0.2
+    (3, True)
+    """
+    check_value("draws", draws, int, minimum=2)
+    check_value("keep", keep, str, choices=KEPT)
+    check_value("scaling", scaling, str, choices=SCORE_SCALINGS)
+    check_tokens(architecture, tokens)
+    infinite = width == math.inf
+    model = architecture if width is None or infinite else at_width(architecture, int(width), keep)
+    uniform = infinite and scaling == "1/d" and keep == "heads"
+    if scaling == "1/d":
+        factor = model.head_width**-0.5
+        model = replace(model, score_scales=tuple(factor * scale for scale in model.score_scales))
+    fixed = infinite and not model.experts and (uniform or not KEPT[keep].random)
+    draws = (1 if uniform else REPLICATES) if fixed else draws
+    found = _draw_tables(model, tokens, draws, seed, keep if infinite else None, uniform, units, progress)
+    law = _summarise(model, tokens, found, fixed)
+    law = replace(law, model_width=None if infinite else model.width)
+    exact = not 0 < units < model.hidden or infinite
+    return replace(law, outcome=Outcome.DONE if exact else Outcome.INEXACT, remark=remarks(law, exact))
+
+
+def at_width(model: Architecture, width: int, keep: str) -> Architecture:
+    """The model at another width: the same gains, the same variances of embeddings.
+
+    >>> model = Architecture.from_config({"model_type": "gpt2"})
+    >>> wide = at_width(model, 3072, "head-width")
+    >>> wide.heads, wide.head_width, wide.hidden, wide.deviations.query, wide.deviations.embedding
+    (48, 64, 12288, 0.01, 0.02)
+    """
+    grown = ("head_width",) if KEPT[keep].random else ("heads", "key_value_heads")
+    sizes = {name: getattr(model, name) for name in grown}
+    step = model.width // math.gcd(model.width, *sizes.values())
+    if width % step:
+        raise BadSetting("width", f"expected a multiple of {step}, at which heads come out whole", width)
+    sizes = {name: size * width // model.width for name, size in sizes.items()}
+    share, head_width = width / model.width, sizes.get("head_width", model.head_width)
+    scale = math.sqrt(model.head_width / head_width)
+    names = ("query", "key", "value", "inner", "residual", "head")
+    smaller = {name: getattr(model.deviations, name) / math.sqrt(share) for name in names}
+    return replace(
+        model,
+        width=width,
+        **sizes,
+        frequencies=_spread_frequencies(model, head_width),
+        hidden=max(1, round(model.hidden * share)),
+        deviations=replace(model.deviations, **smaller),
+        score_scales=tuple(scale * one for one in model.score_scales),
+    )
+
+
+def _spread_frequencies(model: Architecture, head_width: int) -> tuple[float, ...]:
+    """The frequencies of rotary positions in heads of another width: each has the share that it had."""
+    planes = len(model.frequencies) * head_width // model.head_width
+    return tuple(model.frequencies[i * len(model.frequencies) // planes] for i in range(planes))
+
+
+def _draw_tables(
+    model: Architecture,
+    tokens: Tokens,
+    draws: int,
+    seed: int,
+    limit: str | None,
+    uniform: bool,
+    units: int,
+    progress: Progress,
+) -> list[dict[str, Array]]:
+    """The numbers of every draw: a table for each layer, and one for the head at the end."""
+    rows = len(tokens) * max(
+        len(tokens), model.head_width if model.frequencies or model.query_key_norm else 0
+    )
+    state_numbers = (2 * len(tokens) + len(tokens.distinct) + 1) ** 2
+    size = min(draws, max(1, _CHUNK // max(model.heads * rows, state_numbers)))
+    parts: list[list[dict[str, Array]]] = []
+    for start in range(0, draws, size):
+        progress(start, draws)
+        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(start,))))
+        count = min(size, draws - start)
+        if limit is None:
+            state = Finite(model, tokens, count, rng, units)
+        else:
+            state = Infinite(model, tokens, count, rng, KEPT[limit], uniform)
+        parts.append(
+            [*(measure_layer(one, tokens, state.allowed) for one in run_layers(state)), _head_table(state)]
+        )
+    progress(draws, draws)
+    return [_join_tables(tables) for tables in zip(*parts, strict=True)]
+
+
+def _join_tables(tables: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+def _head_table(state: Finite) -> dict[str, Array]:
+    logits, tokens = logits_of(state), state.tokens
+    found = {"logit_sd": logits.deviation()}
+    if (cosine := own_cosine(state)) is not None:
+        found["own_cosine"] = cosine
+    if logits.token_logits is None:
+        return found
+    sums = logits.log_sums(state.rng)
+    places, targets = tokens.targets(state.model.causal)
+    if len(places):
+        found["loss"] = (sums[:, places] - logits.token_logits[:, places, _columns(tokens, targets)]).mean(
+            axis=-1
+        )
+    seen = np.arange(tokens.seen)
+    own = logits.token_logits[:, seen, _columns(tokens, tokens.ids[: tokens.seen])]
+    found["own_probability"] = np.exp(own - sums[:, seen]).mean(axis=-1)
+    return found
+
+
+def _columns(tokens: Tokens, ids: Any) -> list[int]:
+    return [tokens.distinct.index(int(token)) for token in ids]
+
+
+def _summarise(model: Architecture, tokens: Tokens, found: list[dict[str, Array]], fixed: bool) -> InitialLaw:
+    *by_layer, head = found
+    told = tuple(
+        LayerLaw(layer, **{name: spread_of(one[name], fixed) for name in MEASURES if name in one})
+        for layer, one in enumerate(by_layer)
+    )
+    known = {name: spread_of(values, fixed) for name, values in head.items()}
+    slope = _slope([one["cosine"] for one in by_layer[1:]]) if tokens.seen > 1 else None
+    estimates = {name: one.estimate for name, one in known.items()}
+    return InitialLaw(
+        architecture=model,
+        tokens=tokens,
+        model_width=model.width,
+        draws=len(head["logit_sd"]),
+        random=not fixed,
+        layers=told,
+        logit_sd=estimates["logit_sd"],
+        loss=estimates.get("loss"),
+        loss_spread=known["loss"].spread if "loss" in known else None,
+        own_probability=estimates.get("own_probability"),
+        own_cosine=estimates.get("own_cosine"),
+        angle_exponent=None if slope is None else spread_of(slope, fixed).estimate,
+        outcome=Outcome.DONE,
+    )
+
+
+def _slope(cosines: Sequence[Array]) -> Array | None:
+    """Slope of log(1 - cosine) by layer, of every draw; None of fewer than two layers that count."""
+    apart = 1 - np.stack(cosines, axis=1)
+    counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
+    return None if counted < 2 else slopes([np.log(one) for one in apart[:, :counted].T])

@@ -1,0 +1,197 @@
+"""A model's own code on lazy weights: gradients and steps of SGD of models whose weights are never drawn.
+
+The model is built without storage (torch's meta device). In place of every matrix, and of every stack of them
+(experts), stands a `LazyWeight`: what the code asks of it, a product or some rows, a `LazyMatrix` answers.
+What is left (gains, biases, positions) is initialised by the library itself. Gains and biases do not train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.lazy import LazyMatrix
+from attnlaw.theory.init.tokens import Tokens
+
+
+class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
+    """X W^T, its gradient D W; the pair (D, X) is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, matrix: LazyMatrix) -> Any:
+        rows = x.detach().reshape(-1, x.shape[-1])
+        ctx.matrix, ctx.rows = matrix, rows
+        return matrix.right(rows).reshape(*x.shape[:-1], matrix.out)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        d = grads[0].reshape(-1, grads[0].shape[-1])
+        ctx.matrix.uses.append((d, ctx.rows))
+        return ctx.matrix.left(d).reshape(*grads[0].shape[:-1], ctx.matrix.inner), None
+
+
+class _Rows(torch.autograd.Function):  # type: ignore[misc]
+    """Rows of W by their numbers; the pair (ones at these numbers, gradient) is kept, but of padding."""
+
+    @staticmethod
+    def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix, padding: int | None) -> Any:
+        ctx.matrix = matrix
+        chosen = functional.one_hot(numbers.reshape(-1), matrix.out).double()
+        answer = matrix.left(chosen).reshape(*numbers.shape, matrix.inner)
+        if padding is not None:
+            chosen[:, padding] = 0.0
+        ctx.chosen = chosen
+        return answer
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        ctx.matrix.uses.append((ctx.chosen, grads[0].reshape(-1, ctx.matrix.inner)))
+        return torch.zeros(()), None, None, None
+
+
+class LazyWeight:
+    """A lazy matrix where a model's code expects a tensor."""
+
+    _is_hf_initialized = True  # the library draws nothing in its place
+    dtype, device = torch.float64, torch.device("cpu")
+
+    def __init__(self, matrix: LazyMatrix) -> None:
+        self.matrix = matrix
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _ANSWERS[func](*args, **(kwargs or {}))
+
+
+class LazyStack(list[LazyWeight]):
+    """Lazy matrices where a model's code expects a tensor of three axes; the first chooses one."""
+
+
+def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:
+    answer = _RightProduct.apply(x, weight.matrix)
+    return answer if bias is None else answer + bias
+
+
+def _addmm(bias: Any, x: Any, weight: LazyWeight) -> Any:
+    return _linear(x, weight, bias)
+
+
+def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: Any) -> Any:
+    hook = torch.zeros((), requires_grad=True)  # numbers have no gradient of their own
+    return _Rows.apply(hook, numbers, weight.matrix, padding_idx)
+
+
+# What model code asks of its weights: of a Linear or a router, of GPT-2's Conv1D, of an Embedding.
+_ANSWERS: dict[Any, Callable[..., Any]] = {
+    functional.linear: _linear,
+    torch.addmm: _addmm,
+    functional.embedding: _embedding,
+}
+
+
+class LazyModel:
+    """A model of `transformers` on lazy matrices: `matrices` by name, tied ones once."""
+
+    def __init__(self, model: Any, matrices: Mapping[str, LazyMatrix]) -> None:
+        self.model, self.matrices = model, matrices
+
+    def loss(self, tokens: Tokens, causal: bool = True) -> Any:
+        """The loss on tokens, with a gradient; of logits in double precision."""
+        logits = self.logits(tokens)
+        places, targets = tokens.targets(causal)
+        return functional.cross_entropy(logits[places], torch.as_tensor(targets))
+
+    def logits(self, tokens: Tokens) -> Any:
+        """Logits (s, V)."""
+        given = {
+            "input_ids": torch.tensor([tokens.ids]),
+            "attention_mask": torch.tensor([[1] * tokens.seen + [0] * tokens.padded]),
+            **({"token_type_ids": torch.tensor([tokens.segments])} if tokens.segments else {}),
+        }
+        return self.model(**given, use_cache=False).logits[0]
+
+    def step(self, rates: Callable[[str], float]) -> None:
+        """A step of SGD on every matrix, after `loss().backward()`."""
+        for name, matrix in self.matrices.items():
+            matrix.step(rates(name))
+
+
+def lazy_model(
+    values: Mapping[str, Any],
+    seed: int,
+    std: Callable[[str], float] | None = None,
+    architecture: Architecture | None = None,
+) -> LazyModel:
+    """The model of a config.json's values, of which no weight is drawn until it is asked for.
+
+    `std` gives the deviation of a matrix by its name in the model; else that of the architecture.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    known = architecture or Architecture.from_config(values)
+    kind = AutoModelForMaskedLM if known.head == "masked" else AutoModelForCausalLM
+    with torch.device("meta"):
+        config = AutoConfig.for_model(**values)
+        model = kind.from_config(config, attn_implementation="eager", experts_implementation="eager")
+    generator = torch.Generator().manual_seed(seed)
+    matrices = _replace_matrices(model, std or (lambda name: _deviation(known, name)), generator)
+    for module in model.modules():
+        left = (*module._parameters.values(), *module._buffers.values())
+        if any(one.is_meta for one in left if one is not None):
+            module.to_empty(device="cpu", recurse=False)
+            _zero_biases(module)
+            model._init_weights(module)
+    return LazyModel(model.double().eval().requires_grad_(False), matrices)
+
+
+def _replace_matrices(
+    model: Any, std: Callable[[str], float], generator: torch.Generator
+) -> dict[str, LazyMatrix]:
+    """Put lazy weights in place of all matrices; tied ones share one."""
+    found: dict[int, Any] = {}
+    matrices: dict[str, LazyMatrix] = {}
+
+    def lazy(name: str, out: int, inner: int, pad: int | None) -> LazyWeight:
+        matrices[name] = LazyMatrix(out, inner, std(name), generator, pad)
+        return LazyWeight(matrices[name])
+
+    for owner, module, key, weight in list(_weights(model)):
+        name = f"{owner}.{key}".removesuffix(".weight")
+        if id(weight) not in found:
+            *stack, out, inner = weight.shape
+            if type(module).__name__ == "Conv1D":  # stored (in, out)
+                out, inner = inner, out
+            pad = getattr(module, "padding_idx", None)
+            if stack:
+                experts = (lazy(f"{name}.{number}", out, inner, pad) for number in range(stack[0]))
+                found[id(weight)] = weight, LazyStack(experts)
+            else:
+                found[id(weight)] = weight, lazy(name, out, inner, pad)
+        del module._parameters[key]
+        setattr(module, key, found[id(weight)][1])
+    return matrices
+
+
+def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
+    """Every parameter that is a matrix or a stack of them: its module's name, the module, its own name."""
+    for owner, module in model.named_modules():
+        for key, weight in module._parameters.items():
+            if weight is not None and weight.ndim > 1:
+                yield owner, module, key, weight
+
+
+def _deviation(known: Architecture, name: str) -> float:
+    """The deviation of a matrix by its name: GPT-2's alone differ, its maps back into the stream."""
+    std = known.deviations
+    return std.residual if name.endswith("c_proj") else std.query
+
+
+def _zero_biases(module: Any) -> None:
+    """Zero what the library may leave as it is."""
+    for name, parameter in module._parameters.items():
+        if parameter is not None and "bias" in name:
+            torch.nn.init.zeros_(parameter)

@@ -1,0 +1,165 @@
+"""From the last tokens to logits and the loss.
+
+| here  | means                                                                                         |
+|-------|-----------------------------------------------------------------------------------------------|
+| u     | different ids among the tokens; their logits are drawn one by one                             |
+| C     | (draws, s, s): covariance over tokens of the logits of an id that is not among them           |
+| Z     | sum over these V - u ids of exp(logit)                                                        |
+
+A vocabulary of more than `MOST_DRAWN` ids is not drawn: Z is then normal over tokens, with the mean and the
+covariance of a sum of V - u independent log-normal vectors, `V e^(C_ii/2)` and
+`V e^((C_ii + C_jj)/2) (e^(C_ij) - 1)` (with a cap on logits, by Mehler's series). An approximation: the
+central limit theorem in V.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlaw.core.lazy import resolve
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.finite import Finite, capped
+from attnlaw.theory.limit.grams import gram_of
+from attnlaw.theory.limit.hermite import coefficients, mehler_kernel
+from attnlaw.theory.limit.kernels import activation, apply, kernel_map
+from attnlaw.theory.limit.wishart import Array, bartlett, symmetric_root
+
+MOST_DRAWN = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class InitialLogits:
+    """Logits of the u different ids (draws, s, u), None where they have no limit, and C of all others.
+
+    `others` counts these; an id of padding that is not among the tokens has logit 0 and is apart (`zeros`).
+    """
+
+    token_logits: Array | None
+    covariance: Array
+    others: int
+    zeros: int
+    cap: float | None
+
+    def deviation(self) -> Array:
+        """Root mean square over tokens of the deviation of an unseen id's logit, (draws,)."""
+        variances = np.diagonal(self.covariance, axis1=-2, axis2=-1)
+        if self.cap is not None:
+            variances = np.diagonal(mehler_kernel(self._capped, self.covariance), axis1=-2, axis2=-1)
+        deviations: Array = np.sqrt(variances.mean(axis=-1))
+        return deviations
+
+    def _capped(self, z: Array) -> Array:
+        return capped(z, self.cap)
+
+    def log_sums(self, rng: np.random.Generator) -> Array:
+        """log of the sum over the vocabulary of exp(logit), (draws, s)."""
+        assert self.token_logits is not None
+        draws, s = self.covariance.shape[:2]
+        if self.others <= MOST_DRAWN:
+            z = symmetric_root(self.covariance) @ rng.standard_normal((draws, s, self.others))
+            rest = np.exp(capped(z, self.cap)).sum(axis=-1)
+        else:
+            mean, second = self._moments()
+            spread = symmetric_root(self.others * (second - mean[..., :, None] * mean[..., None, :]))
+            rest = self.others * mean + (spread @ rng.standard_normal((draws, s, 1)))[..., 0]
+        sums: Array = np.log(rest + self.zeros + np.exp(self.token_logits).sum(axis=-1))
+        return sums
+
+    def _moments(self) -> tuple[Array, Array]:
+        """E e^z and E e^(z_i + z_j) of one id."""
+        if self.cap is None:
+            halves = np.diagonal(self.covariance, axis1=-2, axis2=-1) / 2
+            together = self.covariance + halves[..., :, None] + halves[..., None, :]
+            return np.exp(halves), np.exp(together)
+        variances = np.diagonal(self.covariance, axis1=-2, axis2=-1)
+        return (
+            coefficients(lambda z: np.exp(self._capped(z)), variances)[..., 0],
+            mehler_kernel(lambda z: np.exp(self._capped(z)), self.covariance),
+        )
+
+
+def logits_of(state: Finite) -> InitialLogits:
+    """The logits of a chunk of draws after its last layer."""
+    model = state.model
+    h = state.norm(state.x) if model.last_norm else state.x
+    if model.head == "masked":
+        gram, own = _masked_head(state, h)
+    else:
+        gram = gram_of(h)
+        own = model.width * h @ np.swapaxes(state.embeddings, -1, -2) if model.tied else None
+    std = model.deviations.embedding if model.tied else model.deviations.head
+    covariance = model.logit_scale**2 * model.width * std**2 * gram
+    if not model.tied:
+        fresh = state.rng.standard_normal((state.draws, len(state.tokens), len(state.tokens.distinct)))
+        own = symmetric_root(covariance) @ fresh
+    elif state.limit:
+        own = None
+    else:
+        assert own is not None
+        own = model.logit_scale * own
+    apart = model.tied and model.padding is not None and model.padding not in state.tokens.ids
+    others = model.vocabulary - len(state.tokens.distinct) - apart
+    own = None if own is None else capped(own, model.logit_cap)
+    return InitialLogits(own, covariance, others, int(apart), model.logit_cap)
+
+
+def own_cosine(state: Finite) -> Array | None:
+    """Mean cosine of the last normalised tokens with their own embeddings, (draws,); of a tied plain head."""
+    model, tokens = state.model, state.tokens
+    if not model.tied or model.head == "masked":
+        return None
+    h = (state.norm(state.x) if model.last_norm else state.x)[:, : tokens.seen]
+    own = state.embeddings[:, [tokens.distinct.index(one) for one in tokens.ids[: tokens.seen]]]
+    lengths = np.linalg.norm(h, axis=-1) * np.linalg.norm(own, axis=-1)
+    dots = (h * own).sum(axis=-1)
+    cosines: Array = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0).mean(axis=-1)
+    return cosines
+
+
+def _masked_head(state: Finite, h: Array) -> tuple[Array, Array | None]:
+    """BERT's transform: t = LN(psi(W h)) in real coordinates; its Gram matrix over N, logits of ids.
+
+    t is orthogonal to 1, and against it the embeddings' frame is uniform: its coordinates in the span of t
+    are the first columns of `C^-1 [G, Bart(r', N - 1 - m)]`, with C C^T the Gram matrix of these rows.
+    """
+    model, draws, n = state.model, state.draws, state.model.width
+    gain = math.sqrt(n) * model.deviations.head
+    gram = gram_of(h)
+    if state.limit:
+        return _limit_transform(model, gain, gram), None
+    real = apply(
+        model.activation, gain * symmetric_root(gram) @ state.rng.standard_normal((draws, h.shape[1], n))
+    )
+    real -= real.mean(axis=-1, keepdims=True)
+    real /= np.sqrt((real * real).mean(axis=-1, keepdims=True) + model.epsilon)
+    ones = np.full((draws, 1, n), 1 / math.sqrt(n))
+    t = _without_first(np.concatenate([ones, real / math.sqrt(n)], axis=1))
+    gram = gram_of(t)
+    if not model.tied:
+        return gram, None
+    e = _without_first(np.concatenate([state.ones, state.embeddings], axis=1))
+    rows, m = e.shape[-1], t.shape[-1]
+    g = state.rng.standard_normal((draws, rows, m))
+    rest = bartlett(rows, n - 1 - m, (draws,), state.rng)
+    lower = np.linalg.cholesky(gram_of(g) + gram_of(rest))
+    return gram, n * t @ np.swapaxes(e @ np.linalg.solve(lower, g), -1, -2)
+
+
+def _limit_transform(model: Architecture, gain: float, gram: Array) -> Array:
+    inner = gain**2 * gram
+    psi = activation(model.activation)
+    means = coefficients(resolve(psi.function), np.diagonal(inner, axis1=-2, axis2=-1))[..., 0]
+    kernel = kernel_map(model.activation, inner) - means[..., :, None] * means[..., None, :]
+    lengths = np.sqrt(np.diagonal(kernel, axis1=-2, axis2=-1) + model.epsilon)
+    scaled: Array = kernel / (lengths[..., :, None] * lengths[..., None, :])
+    return scaled
+
+
+def _without_first(rows: Array) -> Array:
+    """Rows but the first, in coordinates without its direction; the first must be orthogonal to none."""
+    upper = np.linalg.qr(np.swapaxes(rows, -1, -2), mode="r")
+    result: Array = np.swapaxes(upper, -1, -2)[:, 1:, 1:]
+    return result

@@ -1,0 +1,85 @@
+"""The tokens that a law is asked for: which ids are equal, which of them are padding, what sees what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.theory.init.architecture import Architecture
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids in order, of which the last `padded` are padding that no token sees; segments of BERT's.
+
+    >>> Tokens((5, 9, 5)).distinct
+    (5, 9)
+    """
+
+    ids: tuple[int, ...]
+    padded: int = 0
+    segments: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.padded >= len(self.ids):
+            raise BadSetting("padding", f"expected fewer than the {len(self.ids)} {{tokens}}", self.padded)
+        if self.segments and len(self.segments) != len(self.ids):
+            raise BadSetting(
+                "segments", f"expected one for each of {len(self.ids)} {{tokens}}", self.segments
+            )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def seen(self) -> int:
+        """How many are not padding: the first ones."""
+        return len(self.ids) - self.padded
+
+    @property
+    def distinct(self) -> tuple[int, ...]:
+        """The different ids, in order of their first place."""
+        return tuple(dict.fromkeys(self.ids))
+
+    def allowed(self, causal: bool) -> BoolArray:
+        """s x s, true where token i looks at token j."""
+        i, j = np.ogrid[: len(self.ids), : len(self.ids)]
+        shown: BoolArray = np.broadcast_to(j < self.seen, (len(self.ids),) * 2)
+        return shown & (j <= i) if causal else shown
+
+    def targets(self, causal: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Places whose logits are scored, and the ids expected there: the next one, or (BERT) the same."""
+        ids = np.asarray(self.ids[: self.seen])
+        places = np.arange(self.seen)
+        return (places[:-1], ids[1:]) if causal else (places, ids)
+
+
+def random_tokens(architecture: Architecture, count: int, padded: int, seed: int) -> Tokens:
+    """`count` different ids, none of them the one of padding, the last `padded` replaced by that.
+
+    Which ids they are plays no part in the law.
+    """
+    pad = architecture.padding if architecture.padding is not None else 0
+    least = count - padded + 1
+    if architecture.vocabulary < least:
+        raise BadSetting("tokens", f"expected fewer than the vocabulary, {architecture.vocabulary}", count)
+    rng = np.random.default_rng(seed)
+    ids = rng.choice(architecture.vocabulary - 1, count - padded, replace=False)
+    ids = ids + (ids >= pad)
+    return Tokens((*(int(token) for token in ids), *([pad] * padded)), padded)
+
+
+def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
+    """A `BadSetting` for tokens that this model has no positions, no window or no embeddings for."""
+    if architecture.longest is not None and len(tokens) > architecture.longest:
+        what = "positions" if architecture.positions else "tokens in its sliding window; more are not covered"
+        known = f"{architecture.longest}: {architecture.name} has so many {what}"
+        raise BadSetting("tokens", f"expected at most {known}", len(tokens))
+    for token in tokens.ids:
+        if token >= architecture.vocabulary:
+            raise BadSetting("ids", f"expected ids below the vocabulary, {architecture.vocabulary}", token)

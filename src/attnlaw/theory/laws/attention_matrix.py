@@ -1,0 +1,161 @@
+"""The spectrum of a random attention matrix: squared singular values of softmax attention without its mean.
+
+Normalisation, stated once: Q and K are n x d_K with standard Gaussian entries, `S = Q K^T / sqrt(d_K)`,
+`A = softmax(beta S)` by rows, `A_perp = A - 1 1^T / n`, and the law is that of the squared singular values of
+`sqrt(n) A_perp`. They are in the limit those of `(beta S + sqrt(e^(beta^2) - 1 - beta^2) W)/sqrt(n)`, W
+Gaussian (arXiv 2510.06685). Mean `theta`, second moment `2 theta^2 + beta^4 / t`.
+
+| letter | meaning |
+|---|---|
+| t | `ratio = d_K / n` |
+| theta | `e^(beta^2) - 1` |
+| c | `beta^2 / theta`: the share of the low-rank part |
+| r, k | `c / t` and `c (1 - c) / t` |
+| xi | `sqrt(x / theta)`, a singular value |
+| tau | `1 / G(xi)`, G the transform of the law of xi made symmetric: `theta g(x) = 1 / (xi tau)` |
+
+`tau^4 - xi tau^3 + (1 - r) tau^2 + r xi tau - k = 0`, solved for xi by a rational function of tau whose
+critical points are the edges: `q = tau^2 > 0` with `q^3 - (1 + 2r) q^2 + (3k - r(1 - r)) q - k r = 0`. The
+largest q gives the upper edge; two others are the ends of a gap (the pole of xi at q = r lies above both).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import hyp1f1
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value
+from attnlaw.theory.laws.cubic_roots import monic_roots
+from attnlaw.theory.laws.law import Complexes, Law, Reals, require_scale
+from attnlaw.theory.laws.pieces import Bounded, Piece
+
+MOST_BETA = 5.0
+LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
+
+
+@dataclass(frozen=True)
+class AttentionMatrixLaw(Law):
+    """Squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)`, n -> infinity.
+
+    The limit is slow in n for beta above 1 or small d_K/n: compare `attention_sample`. Above beta = 5, where
+    `e^(beta^2)` is 1e11 and no n is near the limit, rounding would open gaps that are not there: refused.
+    Next to an edge, double roots cost half the digits of the density.
+
+    >>> law = AttentionMatrixLaw(1.0, 1.0)
+    >>> round(law.support[1], 4), round(law.moment(2) / law.mean**2, 4)
+    (9.0095, 2.3387)
+    """
+
+    beta: float
+    ratio: float
+
+    def __post_init__(self) -> None:
+        require_beta("attention matrix", self.beta)
+        remedy = "give d_K / n, the size of the head divided by the number of tokens"
+        check_value("attention matrix: ratio", self.ratio, float, greater_than=0, remedy=remedy)
+
+    @property
+    def theta(self) -> float:
+        return float(np.expm1(self.beta**2))
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        ends = self._edges
+        return ((0.0, ends[0]),) if len(ends) == 1 else ((0.0, ends[0]), (ends[1], ends[2]))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The intervals; a single one is divided where a gap would open, since the density is sharp there."""
+        if len(self.intervals) == 2:
+            return super().pieces
+        (edge,) = self._edges
+        inner = self._place(self._critical).real
+        divide = [float(x) for x in inner if 1e-9 * edge < x < (1 - 1e-9) * edge][:1]
+        return tuple(Bounded(low, high) for low, high in pairwise([0.0, *divide, edge]))
+
+    def density(self, x: ArrayLike) -> Reals:
+        return self.density_by_stieltjes(x)
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        """`1/(theta xi tau)`, tau the one root above the real line when xi is.
+
+        Only one: real tau means real xi, so none can cross, and next to the real line only roots with
+        `dxi/dtau > 0` are above it, of which there is one off the support.
+        """
+        z = np.asarray(z)
+        place = z.astype(complex)
+        below = place.imag < 0
+        r, k = self._letters
+        xi = np.sqrt(np.where(below, place.conj(), place) / self.theta)
+        one = np.ones_like(xi)
+        tau = monic_roots(np.stack([-xi, (1 - r) * one, r * xi, -k * one], axis=-1))
+        off = (place.imag == 0) & (place.real > 0) & ~self.inside(place.real)
+        score = np.where(off[..., None], self._slope(tau.real**2), tau.imag)
+        chosen = np.take_along_axis(tau, score.argmax(-1)[..., None], axis=-1)[..., 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            g = 1 / (self.theta * xi * np.where(off, chosen.real, chosen))
+        return np.asarray(np.where(below, g.conj(), g))
+
+    def moment(self, order: int) -> float:
+        """Coefficients of `s = z g`: `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2`, z in units of theta."""
+        r, k = self._letters
+        s = np.zeros(order + 1)
+        s[0] = 1.0
+        for n in range(1, order + 1):
+            square = np.convolve(s, s)[:n]
+            fourth = np.convolve(square, square)
+            cubic = np.convolve(square, s)[n - 1]
+            s[n] = (1 - r) * square[n - 1] + r * cubic - (k * fourth[n - 2] if n > 1 else 0.0)
+        return float(s[order] * self.theta**order)
+
+    @property
+    def _letters(self) -> tuple[float, float]:
+        """`r` and `k`."""
+        square = self.beta**2
+        r = square / (self.theta * self.ratio)
+        # 1 - c = (e^b - 1 - b)/(e^b - 1), b = beta^2, without cancellation.
+        rest = 0.5 * square**2 * float(hyp1f1(1.0, 3.0, square)) / self.theta
+        return r, r * rest
+
+    def _slope(self, q: Reals) -> Reals:
+        """`dxi/dtau` at real tau."""
+        r, k = self._letters
+        cubic = ((q - (1 + 2 * r)) * q + (3 * k - r * (1 - r))) * q - k * r
+        return np.asarray(cubic / np.maximum(q * (q - r) ** 2, 1e-300))
+
+    def _place(self, q: Any) -> Any:
+        """x at a critical point of xi; complex q give complex x."""
+        r, k = self._letters
+        return self.theta * (q * q + (1 - r) * q - k) ** 2 / (q * (q - r) ** 2)
+
+    @cached_property
+    def _critical(self) -> Complexes:
+        r, k = self._letters
+        return monic_roots(np.array([-(1 + 2 * r), 3 * k - r * (1 - r), -k * r], dtype=complex))
+
+    @cached_property
+    def _edges(self) -> tuple[float, ...]:
+        roots = self._critical
+        real = (np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)
+        q = np.sort(roots.real[real])
+        # A double root is a gap about to open: closed.
+        q = q[-1:] if q.size < 3 or q[1] - q[0] <= 1e-7 * q[1] else q
+        return tuple(np.sort(self._place(q)).tolist())
+
+
+def require_beta(what: str, beta: float) -> None:
+    """An `InputError` for a beta at which rounding would spoil a law that no n is near."""
+    if not 0 < beta <= MOST_BETA:
+        raise InputError(
+            f"{what}: found beta {beta}, expected a number above 0 and at most {MOST_BETA:g}, beyond which "
+            "rounding hides the edges and no n is near the limit; give the standard deviation of a row's "
+            "logits, or draw finite matrices"
+        )
+    require_scale(f"{what}: beta", beta, LARGEST_INVERSE_BETA)

@@ -1,0 +1,308 @@
+"""Where the free convolution of a law with a semicircle lives, and its values there, by two routes.
+
+`mu_a` is the law of the eigenvalues of `S + a Z`, Z a symmetric Gaussian matrix with spectrum on [-2, 2].
+
+| letter | meaning |
+|---|---|
+| a | standard deviation of the semicircle |
+| g | Stieltjes transform of mu_a on the real line, `g = Re g - i pi density` |
+| c, k0 | `1/sqrt(kappa0)`, kappa0: the Marchenko-Pastur base |
+| s, p | eigenvalues and weights of a discrete base |
+| u + i v | Biane's boundary curve: `x = w + a^2 g_base(w)` is real on it |
+
+A batch of a's is solved at once for Marchenko-Pastur (a cubic, no iteration); a discrete base is solved by
+the boundary curve (Biane 1997), one scalar root per node and no complex iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.numerics.angle_series import cosine_coefficients, midpoint_angles
+
+Reals = NDArray[np.float64]
+Indices = NDArray[np.intp]
+CUBIC_NODES = (64, 256, 1024, 4096, 16384)
+BIANE_NODES = (12, 64, 256, 1024, 4096, 16384)
+BLOCK = 500_000  # points times atoms that are solved together
+IN_CACHE = 2**13  # nodes whose cubics are solved together: twice as fast as those of a large batch
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Values of mu_a at midpoints of the angle, in arrays of shape (batch, intervals, nodes).
+
+    `mass` is `density dx/dtheta`; `low` and `high` of shape (batch, intervals) are the edges. An interval
+    that a member of the batch does not have is empty (`low == high`, mass 0).
+    """
+
+    low: Reals
+    high: Reals
+    x: Reals
+    mass: Reals
+    re_g: Reals
+
+
+def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
+    """Edges of Marchenko-Pastur (scale 1) convolved with a semicircle: shape (batch, 2) each.
+
+    They are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
+    `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`; in `y = a g` the companion matrices of the batch are solved
+    together.
+    """
+    c = 1 / np.sqrt(k0)
+    companion = np.zeros((a.size, 4, 4))
+    lead = (c / a) ** 2
+    companion[:, 0, 0] = (2 * c / a) / lead
+    companion[:, 0, 1] = -(1.0 + (1 - c * c) / a**2) / lead
+    companion[:, 0, 2] = -(2 * c / a) / lead
+    companion[:, 0, 3] = 1.0 / lead
+    companion[:, [1, 2, 3], [0, 1, 2]] = 1.0
+    roots = np.linalg.eigvals(companion)
+    real = np.abs(roots.imag) <= 1e-9 * np.abs(roots)
+    # Two edges or four; a nearly closed gap (a double root) counts as closed.
+    paired = real & ((real.sum(1) == 4) | (real.sum(1) == 2))[:, None]
+    y = np.where(paired, roots.real, 1.0)
+    width = a[:, None]
+    for _ in range(2):
+        rest = 1 - c * y / width
+        value = (y * rest) ** 2 + (y / width) ** 2 - rest**2
+        slope = 2 * y * rest**2 + 2 * (c / width) * (1 - y**2) * rest + 2 * y / width**2
+        step = value / np.where(slope == 0, np.inf, slope)
+        y = np.where(np.abs(step) < 1e-4 * np.abs(y), y - step, y)
+    rest = np.where(paired, 1 - c * y / width, 1.0)
+    x = np.where(paired, width / y + width * y + np.sqrt(k0) / rest, np.inf)
+    x = np.sort(x, axis=1)
+    low = np.stack([x[:, 0], np.where(np.isfinite(x[:, 2]), x[:, 2], x[:, 1])], axis=1)
+    high = np.stack([x[:, 1], np.where(np.isfinite(x[:, 3]), x[:, 3], x[:, 1])], axis=1)
+    return low, high
+
+
+def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
+    """`Re g` and the density at x inside the support, from the cubic in `y = a g` (arrays that broadcast).
+
+    `y^3 + A y^2 + B y + C = 0`, `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`, `C = -a/c`. Its real root r
+    is positive; the complex pair has product `-C/r` and sum `-(A + r) = (B + C/r)/r`, whichever cancels less.
+    """
+    c = 1 / np.sqrt(k0)
+    A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x
+    p, q = B - A * A / 3, A * (2 * A * A / 27 - B / 3) + C
+    root = np.sqrt(np.maximum((q / 2) ** 2 + (p / 3) ** 3, 0.0))
+    S = np.cbrt(np.where(q > 0, -q / 2 - root, -q / 2 + root))
+    r = S - p / (3 * np.where(S == 0, 1.0, S)) - A / 3
+    r = np.where(r > 0, r, -C / np.maximum(np.abs(B), 1e-300))
+    for _ in range(4):
+        slope = (3 * r + 2 * A) * r + B
+        step = (((r + A) * r + B) * r + C) / np.where(slope == 0, 1.0, slope)
+        r = np.where(r - step > 0, r - step, r / 2)
+    half_sum = 0.5 * np.where(r > 0.5 * np.abs(A), (B + C / r) / r, -(A + r))
+    imaginary = np.sqrt(np.maximum(-C / r - half_sum**2, 0.0))
+    return half_sum / a, imaginary / (np.pi * a)
+
+
+def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
+    """Nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a` (batch).
+
+    The exact second moment `1 + k0 + a^2` tells which members need more nodes (a gap about to open or close,
+    a hard edge barely blurred); they are returned as groups (members of the batch, nodes). Members without a
+    gap have one interval.
+    """
+    low, high = cubic_edges(k0, a)
+    has_gap = high[:, 1] > low[:, 1]
+
+    def lay(rows: Indices, count: int) -> Nodes:
+        own = np.s_[rows, : 2 if has_gap[rows[0]] else 1]
+        return interval_nodes(low[own], high[own], count, a[rows], partial(cubic_stieltjes, k0))
+
+    sizes = 1 + k0 + a * a
+    return [group for own in (~has_gap, has_gap) for group in enough_nodes(lay, sizes, np.flatnonzero(own))]
+
+
+def enough_nodes(
+    make_nodes: Callable[[Indices, int], Nodes], second_moments: Reals, rows: Indices
+) -> list[tuple[Indices, Nodes]]:
+    """As many nodes `lay(rows, count)` as each of some members of a batch needs.
+
+    Its second moment tells. Groups (members of the batch, nodes) whose mass and second moment are right to
+    1e-12.
+    """
+    groups = []
+    for count in CUBIC_NODES:
+        if not rows.size:
+            break
+        nodes = make_nodes(rows, count)
+        second = (nodes.mass * nodes.x**2).sum(axis=(1, 2)) * (np.pi / count)
+        mass = nodes.mass.sum(axis=(1, 2)) * (np.pi / count)
+        error = np.abs(second / second_moments[rows] - 1) + np.abs(mass - 1)
+        done = (error < 1e-12) | (count == CUBIC_NODES[-1])
+        if done.any():
+            groups.append((rows[done], Nodes(*(value[done] for value in vars(nodes).values()))))
+        rows = rows[~done]
+    return groups
+
+
+def interval_nodes(
+    low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
+) -> Nodes:
+    """Nodes `middle - half cos(theta)` of intervals, of which `stieltjes(a, x)` tells Re g and density."""
+    theta = midpoint_angles(count)
+    half = 0.5 * (high - low)
+    x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
+    rows = max(IN_CACHE // (low.shape[1] * count), 1)
+    blocks = [stieltjes(a[i : i + rows, None, None], x[i : i + rows]) for i in range(0, a.size, rows)]
+    re_g, density = (np.concatenate(values) for values in zip(*blocks, strict=True))
+    return Nodes(low, high, x, density * half[..., None] * np.sin(theta), re_g)
+
+
+def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Reals, Reals]:
+    """Where v > 0: from `s[first] + low` to `s[last] + high` for each component, s sorted in ascending order.
+
+    There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly when
+    its least value is below 1/a^2; its two ends are then found by Newton's method from the atoms' side. Ends
+    are distances from their atom: that of a narrow component is far below the round-off of s.
+    """
+    width = np.diff(s) / a
+    # A gap can only open if the two neighbours alone leave room for it.
+    left = np.flatnonzero(8.0 * np.minimum(p[:-1], p[1:]) < width**2)
+
+    def sums(atom: Indices, t: Reals) -> tuple[Reals, Reals, Reals]:
+        # In units of a, at t from the atom.
+        inverse = 1.0 / ((s[atom][:, None] - s) / a + t[:, None])
+        square = p * inverse * inverse
+        third = square * inverse
+        return square.sum(1), third.sum(1), (third * inverse).sum(1)
+
+    # The least value is where the third powers vanish; the two neighbours alone have it here.
+    below, above = np.zeros(left.size), width[left]
+    bottom = above / (1 + np.cbrt(p[left + 1] / p[left]))
+    for _ in range(60):
+        _, third, fourth = sums(left, bottom)
+        below, above = np.where(third > 0, bottom, below), np.where(third > 0, above, bottom)
+        newton = bottom + third / (3 * fourth)
+        inside = (newton > below) & (newton < above)
+        new = np.where(inside, newton, 0.5 * (below + above))
+        settled = np.abs(new - bottom) <= 1e-10 * width[left]
+        bottom = new
+        if settled.all():
+            break
+    opened = sums(left, bottom)[0] < 1.0
+    left, bottom = left[opened], bottom[opened]
+
+    def edge(atom: Indices, t: Reals, stop: Reals) -> Reals:
+        # Newton for f^(-1/2), concave and nearly linear: a few monotone steps towards `stop`.
+        for _ in range(60):
+            f, third, _ = sums(atom, t)
+            step = (1 - f**-0.5) * f**1.5 / third
+            t = np.where(t < stop, np.minimum(t + step, stop), np.maximum(t + step, stop))
+            if np.all(np.abs(step) <= 1e-12 * np.abs(t)):
+                break
+        return t
+
+    first, last = np.append(0, left + 1), np.append(left, s.size - 1)
+    high = edge(last, np.sqrt(p[last]), np.append(bottom, 1.0))
+    low = edge(first, -np.sqrt(p[first]), np.append(-1.0, bottom - width[left]))
+    return first, last, a * low, a * high
+
+
+def biane_curve(
+    s: Reals, p: Reals, a: float, u: Reals, origin: Reals | None = None
+) -> tuple[Reals, Reals, Reals, Reals]:
+    """`x(u)`, `v(u)`, `dx/du` and `Re g` on the boundary curve at points u (one axis); `dx/du` needs v > 0.
+
+    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton's method from below. With `origin`, one
+    for each point, u and x are measured from it.
+    """
+    origin = np.zeros(u.size) if origin is None else origin
+    rows = max(BLOCK // s.size, 1)
+    blocks = [
+        _curve(((origin[i : i + rows, None] - s) + u[i : i + rows, None]) / a, p)
+        for i in range(0, u.size, rows)
+    ]
+    v, slope, re_g = np.concatenate(blocks, axis=1) if blocks else np.empty((3, 0))
+    return u + a * re_g, a * v, slope, re_g / a
+
+
+def _curve(apart: Reals, p: Reals) -> Reals:
+    """`v`, `dx/du` and `Re g` in units of a, from the distances u - s: shape (3, points)."""
+    square = apart**2
+    # v^2 is at least what the nearest atom alone gives, and at most a^2.
+    nearest = square.argmin(1)
+    t = np.maximum(p[nearest] - square[np.arange(nearest.size), nearest], 0.0)
+    for _ in range(100):
+        inverse = p / (square + t[:, None])
+        value = inverse.sum(1)
+        slope = (inverse / (square + t[:, None])).sum(1)
+        # Newton for 1/value, which is nearly linear in t: few steps, still monotone.
+        step = (value - 1.0) * value / slope
+        t = t + np.maximum(step, 0.0)
+        if np.all(step <= 1e-14 * t):
+            break
+    distance = square + t[:, None]
+    inverse = p / distance
+    re_g = (inverse * apart).sum(1)
+    second = inverse / distance
+    v_dv = -(second * apart).sum(1) / second.sum(1)
+    slope = 2 - 2 * (second * apart * (apart + v_dv[:, None])).sum(1)
+    return np.stack([np.sqrt(t), slope, re_g])
+
+
+def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
+    """The atoms of s that blur into each component, components in ascending order."""
+    first, last, _, _ = biane_components(s, p, a)
+    return [slice(start, stop) for start, stop in zip(first.tolist(), (last + 1).tolist(), strict=True)]
+
+
+def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
+    """Nodes of a discrete law convolved with a semicircle, in groups of components with equally many nodes.
+
+    An atom far from the others blurs into a nearly perfect semicircle, for which few nodes are enough; the
+    last coefficients of the mass tell. Where they are 1e-9, integrals over part of an interval are right to
+    1e-9 over the count, and those over all of it to rounding.
+    """
+    components = biane_components(s, p, a)
+    groups = []
+    for count in BIANE_NODES:
+        nodes = _component_nodes(s, p, a, *components, count)
+        coefficients = np.abs(cosine_coefficients(nodes.mass[0]))
+        done = coefficients[:, -3:].max(1) <= 1e-9 * coefficients[:, 0]
+        done |= count == BIANE_NODES[-1]
+        if done.any():
+            groups.append(Nodes(*(value[:, done] for value in vars(nodes).values())))
+        if done.all():
+            break
+        first, last, low, high = (values[~done] for values in components)
+        components = first, last, low, high
+    return tuple(groups)
+
+
+def _component_nodes(
+    s: Reals,
+    p: Reals,
+    a: float,
+    first: Indices,
+    last: Indices,
+    low: Reals,
+    high: Reals,
+    count: int,
+) -> Nodes:
+    """Nodes on components, measured from their first atom until the end."""
+    theta = midpoint_angles(count)
+    start, end = low, s[last] - s[first] + high
+    half = 0.5 * (end - start)
+    u = 0.5 * (start + end)[:, None] - half[:, None] * np.cos(theta)
+    origin = s[first]
+    found = biane_curve(s, p, a, u.ravel(), np.repeat(origin, count))
+    x, v, slope, re_g = (values.reshape(u.shape) for values in found)
+    mass = v / (np.pi * a**2) * slope * half[:, None] * np.sin(theta)
+    ends = [
+        s[atom] + (t + a * (p / ((s[atom][:, None] - s + t[:, None]) / a)).sum(1))
+        for atom, t in ((first, low), (last, high))
+    ]
+    # An interval narrower than the round-off of its place keeps one step of it.
+    top = np.maximum(ends[1], np.nextafter(ends[0], np.inf))
+    return Nodes(ends[0][None], top[None], (origin[:, None] + x)[None], mass[None], re_g[None])

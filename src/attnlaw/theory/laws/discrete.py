@@ -1,0 +1,67 @@
+"""A finite list of eigenvalues with weights: a target spectrum given by hand or by a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw.core.errors import InputError
+from attnlaw.theory.laws.law import Complexes, Law, Reals
+
+
+@dataclass(frozen=True)
+class Discrete(Law):
+    """`sum_i weights_i delta(x - values_i)`, weights positive with sum one.
+
+    >>> law = Discrete((0.0, 2.0), (0.75, 0.25))
+    >>> law.moment(2), law.quantile([0.5, 0.9]).tolist()
+    (1.0, [0.0, 2.0])
+    """
+
+    values: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        positive = all(weight > 0 for weight in self.weights)
+        if not positive or len(self.values) != len(self.weights) or not np.all(np.isfinite(self.values)):
+            raise InputError("eigenvalues: expected finite values, each with a weight above 0")
+        if abs(sum(self.weights) - 1.0) > 1e-9:
+            raise InputError(
+                f"eigenvalues: the weights sum to {sum(self.weights):.6g}; divide them by their sum"
+            )
+
+    def scaled(self, factor: float) -> Discrete:
+        """The law of `factor X`."""
+        return Discrete(tuple(factor * value for value in self.values), self.weights)
+
+    @cached_property
+    def arrays(self) -> tuple[Reals, Reals]:
+        """Values in ascending order and their weights, equal values gathered."""
+        values, place = np.unique(np.array(self.values, dtype=float), return_inverse=True)
+        return values, np.asarray(np.bincount(place, weights=self.weights), dtype=float)
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        return ()
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return tuple(sorted(zip(self.values, self.weights, strict=True)))
+
+    def density(self, x: ArrayLike) -> Reals:
+        """Zero: all the mass is in the atoms."""
+        return np.zeros_like(np.asarray(x, dtype=float))
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        z = np.asarray(z, dtype=complex)
+        return np.asarray((np.array(self.weights) / (z[..., None] - np.array(self.values))).sum(-1))
+
+    def quantile(self, p: ArrayLike) -> Reals:
+        """The eigenvalue whose step of the distribution function contains the level."""
+        order = np.argsort(self.values, kind="stable")
+        steps = np.cumsum(np.array(self.weights)[order])
+        place = np.searchsorted(steps, np.asarray(p, dtype=float) - 1e-12)
+        return np.asarray(np.array(self.values)[order][np.minimum(place, steps.size - 1)])

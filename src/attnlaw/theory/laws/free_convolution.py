@@ -1,0 +1,270 @@
+"""Free convolution with a semicircle: the spectrum of a matrix seen through Gaussian noise.
+
+`mu_a` is the limiting law of the eigenvalues of `S + a Z`: S with the base law, Z symmetric Gaussian with
+spectrum on [-2, 2]. With a symmetric base law, singular values with both signs, it is that of the singular
+values of `S + a Z`, Z square of independent entries (Benaych-Georges 2009). `Truncated` gives integrals of
+mu_a above any threshold for a batch of a's; `FreeConvolution` is one mu_a as a `Law`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw.core.errors import InputError
+from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above
+from attnlaw.theory.laws.convolution_nodes import (
+    Indices,
+    Nodes,
+    biane_curve,
+    biane_nodes,
+    cubic_edges,
+    cubic_nodes,
+    cubic_stieltjes,
+)
+from attnlaw.theory.laws.discrete import Discrete
+from attnlaw.theory.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.theory.laws.product_nodes import product_nodes, product_stieltjes
+from attnlaw.theory.laws.symmetric_product import SymmetricProduct
+
+Base = MarchenkoPastur | Discrete | SymmetricProduct
+
+
+class Truncated:
+    """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
+
+    The nodes depend on a only, so many thresholds b cost little once they are there. `second_moment` is the
+    base law's. With `sides` 2, for a symmetric base law and b >= 0, the integrals are over `abs(x) > b`, of
+    1, abs(x), x^2, abs(Re g) and x Re g, where Re g has the sign of x: twice those over `x > b`.
+
+    >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
+    >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
+    [1.59, 2.5]
+    """
+
+    def __init__(self, base: Base, a: Reals, sides: int = 1) -> None:
+        a = np.asarray(a, dtype=float)
+        self.a, self.sides = a, sides
+        self._is_plain = isinstance(base, MarchenkoPastur | SymmetricProduct)
+        if isinstance(base, MarchenkoPastur):
+            scale = base.scale
+            self.second_moment = scale**2 * (1 + base.rank_ratio)
+            self._members: list[tuple[Indices, tuple[Nodes, ...]]] = [
+                (rows, (_rescaled(nodes, scale),)) for rows, nodes in cubic_nodes(base.rank_ratio, a / scale)
+            ]
+        elif isinstance(base, SymmetricProduct):
+            scale = base.scale
+            self.second_moment = scale**2
+            self._members = [
+                (rows, (_rescaled(nodes, scale),))
+                for rows, nodes in product_nodes(base.rank_ratio, a / scale)
+            ]
+        else:
+            s, p = base.arrays
+            self.second_moment = float(p @ s**2)
+            self._members = [(np.array([i]), biane_nodes(s, p, float(width))) for i, width in enumerate(a)]
+        if sides == 2:
+            self._members = [
+                (rows, tuple(_not_negative(nodes) for nodes in groups if nodes.high.max() > 0))
+                for rows, groups in self._members
+            ]
+        self._owner, self._row = np.empty((2, a.size), dtype=int)
+        for owner, (rows, _) in enumerate(self._members):
+            self._owner[rows], self._row[rows] = owner, np.arange(rows.size)
+
+    @cached_property
+    def _series(self) -> list[list[_Series]]:
+        return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
+
+    def _position(self, nodes: Nodes) -> Reals:
+        """The series of x: two terms where it is `middle - half cos(theta)`."""
+        if not self._is_plain:
+            return cosine_coefficients(nodes.x)
+        return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
+
+    @property
+    def top(self) -> Reals:
+        """The upper edge of each mu_a."""
+        tops = np.empty(self.a.size)
+        for rows, groups in self._members:
+            tops[rows] = np.max([nodes.high.max(axis=1) for nodes in groups], axis=0)
+        return tops
+
+    def above(self, b: Reals, which: Indices | None = None) -> Reals:
+        """The five integrals above b, shape (5, batch), for all members or those indexed by `which`."""
+        return self.split(b, which)[0]
+
+    def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
+        """The five integrals above b, and those below it.
+
+        Both are sums over intervals. So what lies below is right to many digits even where it is tiny. With
+        two sides below means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
+        """
+        chosen = np.arange(self.a.size) if which is None else which
+        above, below = np.zeros((2, 5, chosen.size))
+        for owner, series in enumerate(self._series):
+            place = np.flatnonzero(self._owner[chosen] == owner)
+            for part in series if place.size else ():
+                rows = self._row[chosen[place]]
+                upper = part.above(b[place], rows)
+                lower = part.total[:, rows] - upper
+                if self.sides == 2:
+                    # An interval about zero holds both sides, the others stand for their mirror images, too.
+                    lower = np.where(part.nodes.low[rows] < 0, lower - upper, 2 * lower)
+                    lower[[1, 3]] = 0.0
+                above[:, place] += self.sides * upper.sum(axis=-1)
+                below[:, place] += lower.sum(axis=-1)
+        return above, below
+
+    def node_groups(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
+        """The nodes themselves, as pairs (members of the batch, their groups of intervals)."""
+        return tuple(self._members)
+
+
+def _rescaled(nodes: Nodes, scale: float) -> Nodes:
+    return Nodes(nodes.low * scale, nodes.high * scale, nodes.x * scale, nodes.mass, nodes.re_g / scale)
+
+
+def _not_negative(nodes: Nodes) -> Nodes:
+    """The intervals that reach above zero for some member of the batch."""
+    kept = nodes.high.max(axis=0) > 0
+    return Nodes(*(value[:, kept] for value in vars(nodes).values()))
+
+
+class _Series:
+    """Sine series of the five integrals on the intervals of one group of nodes."""
+
+    def __init__(self, nodes: Nodes, position: Reals) -> None:
+        self.nodes = nodes
+        functions = np.stack([np.ones_like(nodes.x), nodes.x, nodes.x**2, nodes.re_g, nodes.x * nodes.re_g])
+        self.coefficients = cosine_coefficients(functions * nodes.mass)
+        self.position = position
+        self.total = np.pi * self.coefficients[..., 0]
+
+    def above(self, b: Reals, which: Indices) -> Reals:
+        """The integrals above b on each interval: shape (5, members, intervals)."""
+        low, high = self.nodes.low[which], self.nodes.high[which]
+        total = np.where(b[:, None] < high, self.total[:, which], 0.0)
+        cut = (low < b[:, None]) & (b[:, None] < high)
+        rows, columns = np.nonzero(cut)
+        if rows.size:
+            theta = angle_of(self.position[which[rows], columns], b[rows])
+            total[:, rows, columns] = integral_above(self.coefficients[:, which[rows], columns], theta)
+        return np.asarray(total)
+
+
+@dataclass(frozen=True)
+class FreeConvolution(Law):
+    """The law of `S + sigma Z`: base law (Marchenko-Pastur, discrete, product) and semicircle (Voiculescu).
+
+    >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
+    >>> abs(law.moment(2) - 2.5) < 1e-11
+    True
+    """
+
+    base: Base
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Base):
+            raise InputError(
+                f"free convolution: found a base law {type(self.base).__name__}, expected Marchenko-Pastur, "
+                "discrete or symmetric product; turn it into a Discrete law of its quantiles"
+            )
+        require_scale("free convolution: sigma", self.sigma)
+        most = LARGEST_RATIO * max(abs(end) for end in self.base.support)
+        if self.sigma > most:
+            raise InputError(
+                f"free convolution: found sigma {self.sigma:g}, expected at most {most:g}: beyond it "
+                "the base law is lost in round-off; use a semicircle"
+            )
+
+    @cached_property
+    def table(self) -> Truncated:
+        """Its integrals above any threshold."""
+        return Truncated(self.base, np.array([self.sigma]))
+
+    @property
+    def _groups(self) -> tuple[Nodes, ...]:
+        return self.table.node_groups()[0][1]
+
+    @cached_property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        if isinstance(self.base, MarchenkoPastur):  # known without nodes
+            scale = self.base.scale
+            ends = cubic_edges(self.base.rank_ratio, np.array([self.sigma / scale]))
+            edges = [(scale * ends[0], scale * ends[1])]
+        else:
+            edges = [(nodes.low, nodes.high) for nodes in self._groups]
+        pairs = (pair for low, high in edges for pair in zip(low[0].tolist(), high[0].tolist(), strict=True))
+        return tuple(sorted((low, high) for low, high in pairs if high > low))
+
+    def density(self, x: ArrayLike) -> Reals:
+        return np.asarray(-self.stieltjes(x).imag / np.pi)
+
+    def nodes(self) -> tuple[Reals, Reals]:
+        x = [nodes.x.ravel() for nodes in self._groups]
+        weights = [nodes.mass.ravel() * (np.pi / nodes.x.shape[-1]) for nodes in self._groups]
+        return np.concatenate(x), np.concatenate(weights)
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        """At real points the boundary value, by the route of the base; elsewhere by subordination."""
+        z = np.asarray(z)
+        if np.iscomplexobj(z):
+            return self._subordinate(z.astype(complex))
+        x = np.asarray(z, dtype=float)
+        inside = np.zeros(x.shape, dtype=bool)
+        for low, high in self.intervals:
+            inside |= (x > low) & (x < high)
+        g = np.empty(x.shape, dtype=complex)
+        g[inside] = self._boundary(x[inside])
+        # Off the support g is real: the limit from a hair above the line.
+        g[~inside] = self._subordinate(x[~inside] + 1e-14j * self.sigma).real
+        return g
+
+    def _boundary(self, x: Reals) -> Complexes:
+        if isinstance(self.base, MarchenkoPastur):
+            scale = self.base.scale
+            re_g, density = cubic_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
+            return np.asarray((re_g - 1j * np.pi * density) / scale)
+        if isinstance(self.base, SymmetricProduct):
+            scale = self.base.scale
+            re_g, density = product_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
+            return np.asarray((re_g - 1j * np.pi * density) / scale)
+        s, p = self.base.arrays
+        # |g| <= 1/sigma on the boundary, so |x - u| <= sigma.
+        below, above = x - self.sigma, x + self.sigma
+        for _ in range(56):
+            middle = 0.5 * (below + above)
+            short = biane_curve(s, p, self.sigma, middle)[0] < x
+            below, above = np.where(short, middle, below), np.where(short, above, middle)
+        u = 0.5 * (below + above)
+        v = biane_curve(s, p, self.sigma, u)[1]
+        return np.asarray((x - u - 1j * v) / self.sigma**2)
+
+    def _subordinate(self, z: Complexes) -> Complexes:
+        """Solve `w = z - a^2 g_base(w)` in z's half plane; then `g(z) = g_base(w)`."""
+        side = np.where(z.imag < 0, -1.0, 1.0)
+
+        def step(w: Complexes) -> Complexes:
+            return np.asarray(z - self.sigma**2 * self.base.stieltjes(w))
+
+        w = z + 1j * self.sigma * side
+        for _ in range(200):
+            first = step(w)
+            second = step(first)
+            # Steffensen's extrapolation where it stays in the half plane, else the averaged iteration.
+            bend = second - 2 * first + w
+            with np.errstate(divide="ignore", invalid="ignore"):
+                new = w - (first - w) ** 2 / bend
+            usable = np.isfinite(new) & (new.imag * side > 0)
+            new = np.where(usable, new, 0.5 * (first + second))
+            settled = np.abs(first - w) <= 1e-15 * (1 + np.abs(w))
+            w = np.where(settled, first, new)
+            if settled.all():
+                break
+        return self.base.stieltjes(w)

@@ -1,0 +1,175 @@
+"""Finite multi-head attention on random inputs beside its law, its Gaussian equivalent and its spike.
+
+Normalisations as in `multi_head`. The equivalent is made of the same Q, K, V and W^O: `sqrt(n) A_r^perp` is
+replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)`, W_r Gaussian (arXiv 2610.10033, Theorem 3.1).
+
+| letter | meaning |
+|---|---|
+| n, h, d_K | tokens, heads, head size |
+| B_r | what head r adds: `A_r^perp` times its values |
+| gram | `F F^T`, n x n, F the matrix whose squared singular values are meant |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse.linalg import eigsh
+from scipy.special import softmax
+
+from attnlaw.theory.laws.attention_shape import AttentionShape
+from attnlaw.theory.laws.attention_variants import CENTRINGS, MATRICES, SHARINGS, Matrix
+from attnlaw.theory.laws.law import Law, Reals
+from attnlaw.theory.laws.random_layer import RandomLayer
+
+
+@dataclass(frozen=True)
+class MultiHeadSample:
+    """Squared singular values of one draw (ascending, n of them) beside their law and their equivalent's.
+
+    `law_distance` and `equivalent_distance` are Kolmogorov-Smirnov distances, `law_w1` and `equivalent_w1`
+    Wasserstein-1 distances over the law's mean. `edge` is the upper end of the law, `largest` the largest
+    value, `beyond` how many are above the edge. `spike` is where one value is expected beyond it if only 1/n
+    is taken off (None: nowhere, or no prediction for K = V), `spike_found` the largest value then.
+    """
+
+    shape: AttentionShape
+    beta: float
+    of: str
+    law: Law
+    values: Reals
+    equivalent: Reals
+    law_distance: float
+    law_w1: float
+    equivalent_distance: float
+    equivalent_w1: float
+    edge: float
+    largest: float
+    beyond: int
+    spike: float | None
+    spike_found: float
+    warnings: tuple[str, ...]
+
+
+def multi_head_sample(
+    shape: AttentionShape,
+    beta: float,
+    seed: int | np.random.Generator,
+    of: str = "output",
+    centring: str = "columns",
+    second_order: bool = False,
+) -> MultiHeadSample:
+    """Draw a layer with standard Gaussian Q, K, V and W^O of variance 1/(h d_V); compare it with its law.
+
+    `of` is "attention", "mean", "values" or "output". With `centring="mean"` 1/n is taken off, as in the
+    paper, and the spike of unequal keys stays.
+
+    >>> drawn = multi_head_sample(AttentionShape(200, 4, 100), 0.5, seed=0, of="attention")
+    >>> drawn.law_distance < 0.02, abs(drawn.largest / drawn.edge - 1) < 0.05, drawn.warnings
+    (True, True, ())
+    """
+    layer = RandomLayer(shape, beta, of, centring, second_order)
+    law = layer.law
+    raw, other = _grams(shape, beta, MATRICES[of], np.random.default_rng(seed))
+    values = _values(_left_centred(raw) if CENTRINGS[centring].by_columns else raw, shape.rank(of))
+    equivalent = _values(other, shape.rank(of))
+    start = np.ones(shape.tokens)  # the direction of the spike
+    found = float(eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    edge = law.support[1]
+    return MultiHeadSample(
+        shape=shape,
+        beta=beta,
+        of=of,
+        law=law,
+        values=values,
+        equivalent=equivalent,
+        law_distance=distance_to_law(values, law),
+        law_w1=float(np.abs(values - law.quantile(_levels(values.size))).mean() / law.mean),
+        equivalent_distance=_distance(values, equivalent),
+        equivalent_w1=float(np.abs(values - equivalent).mean() / law.mean),
+        edge=edge,
+        largest=float(values[-1]),
+        beyond=int((values > edge).sum()),
+        spike=layer.spike,
+        spike_found=found,
+        warnings=layer.warnings,
+    )
+
+
+def distance_to_law(values: Reals, law: Law) -> float:
+    """Kolmogorov-Smirnov distance of ascending values from a law that may have atoms.
+
+    >>> from attnlaw.theory.laws.discrete import Discrete
+    >>> distance_to_law(np.array([0.0, 0.0, 1.0, 1.0]), Discrete((0.0, 1.0), (0.5, 0.5)))
+    0.0
+    """
+    above = law.cdf(values)
+    below = above - sum(weight * (values == place) for place, weight in law.atoms)
+    left, right = (np.searchsorted(values, values, side) / values.size for side in ("left", "right"))
+    return float(max(np.abs(right - above).max(), np.abs(left - below).max()))
+
+
+def _distance(values: Reals, others: Reals) -> float:
+    """Between two samples of ascending values."""
+    points = np.concatenate([values, others])
+    shares = [np.searchsorted(one, points, "right") / one.size for one in (values, others)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def _levels(count: int) -> Reals:
+    return (np.arange(count) + 0.5) / count
+
+
+def _values(gram: Reals, rank: int) -> Reals:
+    """Eigenvalues, ascending; those beyond the rank are zero by rounding only."""
+    values = np.maximum(np.linalg.eigvalsh(gram), 0.0)
+    values[: values.size - rank] = 0.0
+    return np.asarray(values)
+
+
+def _left_centred(gram: Reals) -> Reals:
+    """The gram of F with the mean of its rows taken off: the column means of every A_r."""
+    rows = gram.mean(axis=0)
+    return np.asarray(gram - rows - rows[:, None] + rows.mean())
+
+
+def _grams(shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Generator) -> tuple[Reals, Reals]:
+    """Grams of the softmax layer and of its Gaussian equivalent."""
+    n, h = shape.tokens, shape.heads
+    sums = [np.zeros((n, shape.d_O if of.output else n)) for _ in range(2)]
+    for parts in _heads(shape, beta, of, rng):
+        for total, part in zip(sums, parts, strict=True):
+            # What stands side by side adds up in its gram.
+            total += part if of.added else part @ part.T
+    scale = 1.0 if of.values else n / h
+    grams = [scale * (total @ total.T if of.added else total) for total in sums]
+    return grams[0], grams[1]
+
+
+def _heads(
+    shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Generator
+) -> Iterator[tuple[Reals, Reals]]:
+    """What each head adds, softmax and equivalent: `A_r^perp`, times its values, times its part of W^O."""
+    n, d, sharing = shape.tokens, shape.head_size, SHARINGS[shape.sharing]
+    rest = np.sqrt(np.expm1(beta**2) - beta**2)
+    keys = values = np.empty(0)
+    for head in range(shape.heads):
+        queries = rng.standard_normal((n, d))
+        if head == 0 or not sharing.across:
+            keys = rng.standard_normal((n, d))
+            values = keys if sharing.tied else rng.standard_normal((n, shape.d_V))
+        scores = (beta / np.sqrt(d)) * queries
+        attention = softmax(scores @ keys.T, axis=1) - 1 / n
+        if not of.values:
+            yield attention, (scores @ keys.T + rest * rng.standard_normal((n, n))) / n
+            continue
+        # W V has independent Gaussian rows of covariance V^T V.
+        root = np.asarray(np.linalg.qr(values, mode="r"))
+        noise = rng.standard_normal((n, root.shape[0])) @ root
+        parts = attention @ values, (scores @ (keys.T @ values) + rest * noise) / n
+        if of.output:
+            out = rng.standard_normal((shape.d_V, shape.d_O)) / np.sqrt(shape.heads * shape.d_V)
+            parts = parts[0] @ out, parts[1] @ out
+        yield parts

@@ -1,0 +1,217 @@
+"""The spectrum of a tied student along its way: a Gaussian start carried by a matrix Riccati equation.
+
+`S^-1 = e^(1/2) S0^-1 e^(1/2) + F`, e and F functions of one matrix with the law `sum p_i delta(x - x_i)`, and
+`S0 = s G G^T/m'` with G Gaussian of d x m', kappa = m'/d. The deterministic equivalent (derived for this
+project; eigenvalues of flows at d = 200 agree) has one unknown function theta(z):
+
+    theta = 1/s + <1/(e/(F - w) + 1/theta)>/kappa,   w = 1/z
+    g(z) = 1/z + <1/(theta e + F - w)>/z^2,          an atom 1 - kappa at zero if kappa < 1
+
+On the real line off the support theta is real, a root of
+`psi(theta) = theta (1 - <(F - w)/(theta e + F - w)>/kappa) - 1/s`, convex beyond the bulk and concave below
+it; an edge is where the root ends. A node of no weight, a spike with e_s and F_s, stands out at
+`1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
+
+The nodes of the target stand for a density: below their spacing they show as a comb. So the density is taken
+a little off the line, at `Im z = 0.006 x`, which smears it: mass right to 2e-3, edges from the real branch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw.theory.laws.law import Complexes, Law, Reals, at_zero
+from attnlaw.theory.laws.pieces import Decades, HardEdge, Piece
+
+OFF = 0.006  # Im z over x where a density is taken
+DOWN = 14  # steps in which Im z is brought down
+NEAR = 1e-5  # of an edge: as far as Newton's steps may go
+POINTS = 240  # of the table of the density, on each piece
+
+
+@dataclass(frozen=True, eq=False)
+class Riccati(Law):
+    """The law of S, from e and F on nodes of weights p (shapes (n,)), the scale s and the width kappa.
+
+    At the start, e = 1 and F = 0, it is Marchenko-Pastur.
+
+    >>> law = Riccati(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=0.7, width=2.0)
+    >>> [round(end, 6) for end in law.intervals[0]]  # 0.7 (1 -+ 1/sqrt(2))^2
+    [0.060051, 2.039949]
+    """
+
+    p: Reals = field(repr=False)
+    e: Reals = field(repr=False)
+    F: Reals = field(repr=False)
+    scale: float
+    width: float
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return at_zero(1 - self.width)
+
+    @cached_property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """One, from the least to the largest point but an atom; gaps in it have a density near zero."""
+        return ((self._bottom(), self.top),)
+
+    @property
+    def top(self) -> float:
+        """The upper edge, where the real theta beyond the bulk ends."""
+        return 1 / self._upper[1]
+
+    @cached_property
+    def _upper(self) -> tuple[float, float]:
+        low, high = 0.0, 1.0
+        while self.branch(high) is not None:
+            low, high = high, 2 * high
+        return self._edge(self._split(low, high)[0], below=False)
+
+    def _bottom(self) -> float:
+        """The lower edge; a width of 1 has a hard edge at zero."""
+        if self.width == 1:
+            return 0.0
+        low, high = 1 / self.top, 2 / self.top
+        while self.branch(high, below=True) is None:
+            low, high = high, 2 * high
+        return 1 / self._edge(self._split(low, high, below=True)[1], below=True)[1]
+
+    def _split(self, low: float, high: float, below: bool = False) -> tuple[float, float]:
+        """The end of a real branch between two w: beyond the bulk it ends above, below it it starts there."""
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            if (self.branch(middle, below) is not None) == below:
+                high = middle
+            else:
+                low = middle
+        return low, high
+
+    def _edge(self, w: float, below: bool) -> tuple[float, float]:
+        """theta and w where psi and its slope in theta vanish together, by Newton from beside the edge.
+
+        Late in time single nodes make the edge, too sharp for it: then what bisection found, to 1e-7.
+        """
+        theta = (self.branch(w, below) or (0.0, 0.0))[0]
+        kappa, near = self.width, (theta, w)
+        for _ in range(20):
+            u = theta * self.e + self.F - w
+            part, moved = (self.F - w) / u, self.e / u**2
+            values = [
+                theta * (1 - float(self.p @ part) / kappa) - 1 / self.scale,
+                1 - float(self.p @ part**2) / kappa,
+            ]
+            bend = 2 / kappa * np.array([self.p @ (part**2 * self.e / u), theta * (self.p @ (part * moved))])
+            slopes = np.array([[values[1], theta**2 * float(self.p @ moved) / kappa], bend])
+            step = np.linalg.solve(slopes, values)
+            theta, w = theta - float(step[0]), w - float(step[1])
+            if not abs(w - near[1]) < NEAR * near[1]:
+                return near
+            if abs(step[1]) <= 1e-14 * w:
+                break
+        return theta, w
+
+    def branch(self, w: float, below: bool = False) -> tuple[float, float] | None:
+        """theta and dtheta/dw at a real 1/z off the support, beyond the bulk or below it; None inside.
+
+        Newton's steps from the outer side, where psi is convex (concave below the bulk), do not overshoot.
+        """
+        rest = self.F - w
+        kappa, least = self.width, 1 / self.scale
+        theta = 0.0 if below else max(least + float(self.p @ np.maximum(rest / self.e, 0.0)) / kappa, 0.0)
+        if not below:
+            theta = max(theta, float(np.max(-rest / self.e)) * (1 + 1e-9), least)
+        first = 0.0
+        for _ in range(200):
+            u = theta * self.e + rest
+            if (u >= 0).any() if below else (u <= 0).any():
+                return None
+            part = rest / u
+            slope = 1 - float(self.p @ part**2) / kappa
+            if first == 0.0:
+                first = slope
+            if slope == 0 or slope * first < 0:
+                return None
+            step = (theta * (1 - float(self.p @ part) / kappa) - least) / slope
+            theta -= step
+            if abs(step) <= 1e-13 * abs(theta):
+                moved = float(self.p @ (theta**2 * self.e / u**2)) / kappa
+                return theta, -moved / slope
+        return None
+
+    def outlier(self, e: float, F: float) -> tuple[float, float] | None:
+        """Where a spike with this e and F stands out, and its squared overlap; None if inside."""
+        theta, high = self._upper
+        if theta * e + F > high:
+            return None
+        low = 0.0
+        for _ in range(60):
+            w = 0.5 * (low + high)
+            found = self.branch(w)
+            if found is None or found[0] * e + F < w:
+                high = w
+            else:
+                low = w
+        found = self.branch(low)
+        return None if found is None else (1 / low, 1 / (1 - e * found[1]))
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        """At a real point the transform a little above it."""
+        given = np.asarray(z)
+        point = given.astype(complex)
+        if not np.iscomplexobj(given):
+            point = point + 1j * OFF * np.maximum(np.abs(given), 1e-12)
+        side = point.imag < 0
+        flat = np.where(side, point.conj(), point).ravel()
+        theta = self._theta(flat)
+        inner = (self.p / (theta[:, None] * self.e + self.F - (1 / flat)[:, None])).sum(axis=1)
+        g = (1 / flat + inner / flat**2).reshape(point.shape)
+        return np.asarray(np.where(side, g.conj(), g))
+
+    def _theta(self, z: Complexes) -> Complexes:
+        """The root in the upper half plane, followed from far above each point down to it."""
+        high = np.maximum(np.maximum(np.abs(z.real), 1.0), z.imag)
+        theta = np.full(z.shape, 1 / self.scale + 0.1j)
+        for part in np.linspace(0.0, 1.0, DOWN):
+            theta = self._newton(theta, z.real + 1j * high ** (1 - part) * z.imag**part)
+        return theta
+
+    def _newton(self, theta: Complexes, z: Complexes) -> Complexes:
+        """Newton's step where it stays in the half plane, else an averaged one of the fixed point."""
+        rest = self.F - (1 / z)[:, None]
+        least = 1 / self.scale
+        active = np.arange(z.size)
+        for _ in range(100):
+            now = theta[active]
+            part = rest[active] / (now[:, None] * self.e + rest[active])
+            image = least + now * (part @ self.p) / self.width
+            new = now - (now - image) / (1 - (part**2) @ self.p / self.width)
+            theta[active] = np.where(new.imag > 0, new, 0.5 * (now + image))
+            active = active[np.abs(theta[active] - now) > 1e-10 * np.abs(now)]
+            if not active.size:
+                break
+        return theta
+
+    def density(self, x: ArrayLike) -> Reals:
+        """x times it is linear between the points of a table in the angle of the piece."""
+        x = np.asarray(x, dtype=float)
+        inside = self.inside(x)
+        return np.where(inside, np.interp(x, *self._density_table) / np.where(inside, x, 1.0), 0.0)
+
+    @cached_property
+    def _density_table(self) -> tuple[Reals, Reals]:
+        theta = np.pi * (np.arange(POINTS) + 0.5) / POINTS
+        points, _ = self.pieces[0].at(theta)
+        low, high = self.intervals[0]
+        values = -points * self.stieltjes(points).imag / math.pi
+        return np.concatenate([[low], points, [high]]), np.concatenate([[0.0], values, [0.0]])
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Logarithmic: a null space that is being forgotten gathers near zero."""
+        low, high = self.intervals[0]
+        return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

@@ -1,0 +1,144 @@
+"""Singular values of a product of two Gaussian factors, each with both signs.
+
+Normalisation, stated once: `S = W_Q W_K^T / sqrt(m d)` with independent standard Gaussian factors d x m, k =
+m/d, times `scale`. Half the mass is at each singular value and half at its negative, so the law is symmetric
+and the free convolution with a semicircle gives the singular values of `S + a Z`, Z of independent entries of
+variance 1/d. Variance `scale^2` for every k; an atom of weight 1 - k at zero when k < 1.
+
+Its transform solves `(z/k) g^3 + (1 - 1/k) g^2 - z g + 1 = 0`. For k <= 1 the squares times k are those of
+`HeadNull(k)` with mass k; k -> infinity is the semicircle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw.theory.laws.cubic_roots import monic_roots, smallest_root
+from attnlaw.theory.laws.head_null import HeadNull
+from attnlaw.theory.laws.law import LARGEST_RATIO, Complexes, Law, Reals, at_zero, require_scale
+from attnlaw.theory.laws.pieces import Bounded, Piece
+
+
+@dataclass(frozen=True)
+class SymmetricProduct(Law):
+    """Law of the singular values of `W_Q W_K^T / sqrt(m d)`, `m/d = rank_ratio`, with both signs.
+
+    >>> law = SymmetricProduct(0.5)
+    >>> law.atoms, round(law.moment(2), 10), [round(end, 4) for end in law.intervals[1]]
+    (((0.0, 0.5),), 1.0, [0.2381, 2.9696])
+    """
+
+    rank_ratio: float
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        remedy = "give m/d, the rank of the matrix divided by its size"
+        require_scale("product of factors: rank ratio", self.rank_ratio, LARGEST_RATIO, remedy)
+        require_scale("product of factors: scale", self.scale)
+
+    def scaled(self, factor: float) -> SymmetricProduct:
+        """The law of `factor X`."""
+        return replace(self, scale=self.scale * factor)
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        if self.rank_ratio > 1:
+            return ((-self._top, self._top),)
+        side = self._side
+        return ((-side.high, -side.low), (side.low, side.high))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        if self.rank_ratio > 1:
+            return (Bounded(-self._top, self._top),)
+        return (_Mirror(self._side), self._side)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return at_zero(1.0 - self.rank_ratio)
+
+    def density(self, x: ArrayLike) -> Reals:
+        """`k^2 abs(x) rho(k x^2)`, rho the density of `HeadNull(k)`; for k > 1 from the transform."""
+        x, k = np.asarray(x, dtype=float), self.rank_ratio
+        if k > 1:
+            return self.density_by_stieltjes(x)
+        x = x / self.scale
+        return np.asarray(k * k * np.abs(x) * HeadNull(k).density(k * x * x) / self.scale)
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        """`(1 - k)/z + k^2 z G(k z^2)`, G of `HeadNull(k)`; for k > 1 the smallest root of the cubic."""
+        k, scale = self.rank_ratio, self.scale
+        z = np.asarray(z) / scale
+        if k > 1:
+            ends = tuple((low / scale, high / scale) for low, high in self.intervals)
+            return np.asarray(smallest_root(self._candidates, z, ends) / scale)
+        if np.iscomplexobj(z):
+            return np.asarray(((1 - k) / z + k * k * z * HeadNull(k).stieltjes(k * z * z)) / scale)
+        x = np.abs(np.asarray(z, dtype=float))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            g = (1 - k) / x + k * k * x * HeadNull(k).stieltjes(k * x * x)
+        return np.asarray(np.where(z < 0, -g.conj(), g) / scale)
+
+    def _candidates(self, z: Complexes) -> Complexes:
+        k, at = self.rank_ratio, np.where(z == 0, 1e-150, z)
+        return monic_roots(np.stack([(k - 1) / at, -k * np.ones_like(at), k / at], axis=-1))
+
+    @cached_property
+    def _side(self) -> _Side:
+        (squares,) = HeadNull(self.rank_ratio).pieces
+        return _Side(squares, self.rank_ratio, self.scale)
+
+    @cached_property
+    def _top(self) -> float:
+        """The upper edge at k > 1: the least `x = (1 + c W)/(sqrt(W) (1 - W/k))`, `W = g^2`, c = 1 - 1/k."""
+        k = self.rank_ratio
+        c = 1 - 1 / k
+        # dx/dW = 0: c W^2/k + (3/k + c) W - 1 = 0.
+        half = (3 / k + c) / 2
+        W = 1 / (half + np.sqrt(half * half + c / k))
+        return float(self.scale * (1 + c * W) / (np.sqrt(W) * (1 - W / k)))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The positive singular values, `scale sqrt(x/k)` of the squares' layout."""
+
+    squares: Piece
+    k: float
+    scale: float
+
+    @property
+    def low(self) -> float:
+        return float(self.scale * np.sqrt(max(self.squares.low, 0.0) / self.k))
+
+    @property
+    def high(self) -> float:
+        return float(self.scale * np.sqrt(self.squares.high / self.k))
+
+    def at(self, theta: Reals) -> tuple[Reals, Reals]:
+        x, slope = self.squares.at(theta)
+        s = np.sqrt(np.maximum(x, 0.0) / self.k)
+        return self.scale * s, self.scale * slope / (2 * self.k * np.where(s > 0, s, np.inf))
+
+
+@dataclass(frozen=True)
+class _Mirror:
+    """A piece seen through `x -> -x`."""
+
+    piece: Piece
+
+    @property
+    def low(self) -> float:
+        return -self.piece.high
+
+    @property
+    def high(self) -> float:
+        return -self.piece.low
+
+    def at(self, theta: Reals) -> tuple[Reals, Reals]:
+        x, slope = self.piece.at(np.pi - theta)
+        return -x, slope

@@ -1,0 +1,190 @@
+"""State evolution of untied factors trained to tell which of two keys a query attends to (ours).
+
+A sample is a query and two keys, `u = (h_1 - h_2)/sqrt(2)` has the variance Q of a score, and the label is
+y = 1 with probability `sigma(c u*)`, `c = sqrt(2) beta` (with soft labels `y = sigma(c u*)` itself). The loss
+`l(u) = log(1 + e^(c u)) - y c u` is convex: no assumption on replicas is needed. With (omega, u*) of
+covariance [[q, m], [m, Q*]], the proximal point p, `p - omega + V c (sigma(c p) - y) = 0`, `g = (p -
+omega)/V` and `H = l''(p) = c^2 sigma (1 - sigma)`:
+
+    Vhat = alpha E[H/(1 + V H)]        qhat = alpha E g^2
+    mhat = alpha E[c s (g_1 - g_0)], s = sigma(c u*) (1 - sigma(c u*)), g_y the g of label y
+           alpha E[c^2 s/(1 + V H)]    with soft labels
+
+(`mhat = alpha E[g (u* - (m/q) omega)]/(Q* - m^2/q)` by parts), then as for every convex loss of factors
+(`attnlaw.theory.learn.softmax`) `a = sqrt(qhat)/mhat, b = lt/mhat, r = mhat/Vhat`, the trained matrix is `r
+(X - b)_+`. Averages over omega and u* given omega are trapezoid sums, which converge geometrically: the
+integrands are analytic within `pi/(c sqrt(Q))` of the real axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from attnlaw.numerics.fixed_point import Iteration
+from attnlaw.theory.laws.free_convolution import Truncated
+from attnlaw.theory.learn.factorized import ProblemBatch
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.softmax import FACTORS, ChannelAverages, SoftmaxPoint, angle, fixed_point
+
+Reals = NDArray[np.float64]
+REACH = 8.5  # deviations: what lies beyond weighs 2e-17
+WIDEST, PER_POLE, MOST_NODES = 0.2, 0.4, 601  # steps in deviations; in poles' distances over pi
+TOLERANCE, MOST_NEWTON, LEAST_NORM = 1e-10, 100, 1e-12
+
+
+@dataclass(frozen=True)
+class AttendedKey:
+    """The averages of one problem on a grid of omega and u*."""
+
+    problem: Problem
+
+    @property
+    def c(self) -> float:
+        return float(np.sqrt(2.0) * self.problem.beta)
+
+    @cached_property
+    def _axis(self) -> tuple[Reals, Reals]:
+        """Trapezoid nodes of a standard Gaussian and their weights."""
+        step = min(WIDEST, PER_POLE / (self.c * np.sqrt(self.problem.target.second_moment)))
+        count = min(int(np.ceil(REACH / step)), (MOST_NODES - 1) // 2)
+        z = np.linspace(-REACH, REACH, 2 * count + 1)
+        weights = np.exp(-z * z / 2)
+        return z, weights / weights.sum()
+
+    def fields(self, E: float, theta: float) -> tuple[Reals, Reals]:
+        """omega (nodes, 1) and u* given omega (nodes, nodes), for an error E at the angle theta.
+
+        `u* = omega + (m/q - 1) omega + sqrt(Q* - m^2/q) z`, both terms without a difference of large numbers.
+        """
+        Q, z = self.problem.target.second_moment, self._axis[0]
+        apart = np.sqrt(Q * E) * np.cos(theta)  # Q* - m
+        q = max(Q - 2 * apart + E, LEAST_NORM * Q)
+        omega = np.sqrt(q) * z[:, None]
+        return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
+
+    def mean(self, values: Reals) -> float:
+        """Over the grid; values of omega alone have shape (nodes, 1)."""
+        weights = self._axis[1]
+        over = values[:, 0] if values.shape[1] == 1 else values @ weights
+        return float(weights @ over)
+
+    def average(self, E: float, theta: float, V: float) -> ChannelAverages:
+        """The three averages and the training loss at given (E, theta, V)."""
+        alpha, c, weights = self.problem.alpha, self.c, self._axis[1]
+        omega, teacher = self.fields(E, theta)
+        chosen = expit(c * teacher)
+        slope = chosen * (1 - chosen)
+        if self.problem.soft_labels:
+            p = proximal(omega, chosen, V, c)
+            H, g, loss = self._at(p, chosen)
+            mhat = self.mean(c * c * slope / (1 + V * H))
+            sums = np.array([self.mean(one) for one in (H / (1 + V * H), g * g, loss)])
+        else:
+            # p depends on omega and the drawn key alone.
+            chosen, slope = (chosen @ weights)[:, None], (slope @ weights)[:, None]
+            sums, mhat = np.zeros(3), 0.0
+            for y, share, sign in ((1.0, chosen, 1.0), (0.0, 1 - chosen, -1.0)):
+                p = proximal(omega, np.full_like(omega, y), V, c)
+                H, g, loss = self._at(p, y)
+                mhat += self.mean(sign * c * slope * g)
+                sums += [self.mean(share * one) for one in (H / (1 + V * H), g * g, loss)]
+        Vhat, qhat, train = sums.tolist()
+        return ChannelAverages(alpha * Vhat, alpha * qhat, alpha * mhat, train)
+
+    @property
+    def curvature(self) -> float:
+        """`E l''` where the student is the target."""
+        z, weights = self._axis
+        chosen = expit(self.c * np.sqrt(self.problem.target.second_moment) * z)
+        return self.c**2 * float(weights @ (chosen * (1 - chosen)))
+
+    def unlearned(self) -> SoftmaxPoint:
+        """S = 0, which is the minimiser where the penalty is at least its gradient, of the law of `X`."""
+        problem, c, Q = self.problem, self.c, self.problem.target.second_moment
+        power = 0.25 - self.curvature / c**2 if problem.soft_labels else 0.25
+        mhat = problem.alpha * self.curvature
+        a, b = float(np.sqrt(problem.alpha * power)) * c / mhat, problem.weight_decay / mhat
+        r, loss = mhat / (problem.alpha * c * c / 4), float(np.log(2.0))
+        done = Iteration(np.zeros(3), 0.0, 0.0, 0, True)
+        return SoftmaxPoint(Q, 0.0, 0.0, 0.0, 0.0, a, b, r, 0.0, 0.0, loss, loss, done)
+
+    def _at(self, p: Reals, y: Reals | float) -> tuple[Reals, Reals, Reals]:
+        """H, g and the loss at the proximal point."""
+        c, sigma = self.c, expit(self.c * p)
+        return c * c * sigma * (1 - sigma), c * (y - sigma), np.logaddexp(0.0, c * p) - y * c * p
+
+    def response(self, E: float, theta: float, V: float) -> None:
+        """A convex loss is always stable."""
+
+    def test_error(self, E: float, theta: float) -> float:
+        """The loss on fresh labels."""
+        omega, teacher = self.fields(E, theta)
+        return self.mean(np.logaddexp(0.0, self.c * omega) - expit(self.c * teacher) * self.c * omega)
+
+
+def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
+    """The root p of `p - omega + V c (sigma(c p) - y)`, increasing in p, by Newton's method inside a bracket.
+
+    >>> p = proximal(np.array([0.3]), np.array([1.0]), 2.0, 1.5)
+    >>> bool(abs(p - 0.3 + 3.0 * (expit(1.5 * p) - 1.0))[0] < 1e-14)
+    True
+    """
+    low, high = omega - V * c * (1 - y), omega + V * c * y
+    p = np.clip(omega, low, high)
+    for _ in range(MOST_NEWTON):
+        sigma = expit(c * p)
+        miss = p - omega + V * c * (sigma - y)
+        low, high = np.where(miss < 0, p, low), np.where(miss > 0, p, high)
+        step = miss / (1 + V * c * c * sigma * (1 - sigma))
+        following = p - step
+        following = np.where((following > low) & (following < high), following, 0.5 * (low + high))
+        following = np.where(miss == 0, p, following)
+        moved = np.abs(following - p).max()
+        p = following
+        if moved <= 1e-14 * (1 + np.abs(p).max()):
+            break
+    return np.asarray(p)
+
+
+def solve(problem: Problem, start: tuple[float, float, float] | None = None) -> SoftmaxPoint:
+    """The fixed point (E, theta, V); that of a student that learns nothing where the penalty leaves nothing.
+
+    >>> from attnlaw.theory.learn.target import Target
+    >>> found = solve(
+    ...     Problem(
+    ...         alpha=2.0, tokens=2, output="softmax", beta=2.0, loss="cross-entropy", attention="untied",
+    ...         target=Target.product(0.3), weight_decay=0.3,
+    ...     )
+    ... )
+    >>> round(found.E, 4), round(found.q, 4), round(found.m, 4)
+    (0.7837, 1.9442, 1.0802)
+    """
+    channel = AttendedKey(problem)
+    unmoved = channel.unlearned()
+    if unmoved.b >= Truncated(problem.target.law, np.array([unmoved.a]), 2).top[0]:
+        return unmoved
+    return fixed_point(channel, FACTORS, start or _linear_start(channel), TOLERANCE)
+
+
+def _linear_start(channel: AttendedKey) -> tuple[float, float, float]:
+    """(E, theta, V) of the quadratic loss of the mean curvature H at the target: exact as c -> 0.
+
+    A drawn key is then a score with noise of variance 1/H.
+    """
+    problem, one = channel.problem, np.ones((1, 1))
+    H = channel.curvature
+    batch = ProblemBatch(
+        problem.target,
+        problem.alpha / 2 * one,
+        H / 2 * one,
+        (0.0 if problem.soft_labels else 1 / H) * one,
+        np.array([problem.weight_decay / 2]),
+        problem.sides,
+    )
+    E, gap, V = (float(values[0]) for values in FACTORS.start(batch))
+    return E, angle(problem.target.second_moment, E, gap), V

@@ -1,0 +1,103 @@
+"""Target eigenvalues that stand out of the bulk, and where the trained matrix shows them.
+
+A target eigenvalue s of no weight is seen at `s + delta^2 int dmu*(t)/(s-t)` in `S* + delta Z` as long as
+`delta^2 int dmu*(t)/(s-t)^2 < 1`, with squared overlap one minus that (Baik, Ben Arous and Peche; Capitaine,
+Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales it. A mode of a power
+law has the small weight 1/d: it stands out if it blurs into an interval of its own.
+
+For untied attention s is a singular value, mu* the law of singular values with both signs, and the overlap is
+that of the left and of the right singular vectors alike (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlaw.theory.laws.convolution_nodes import biane_atoms
+from attnlaw.theory.laws.discrete import Discrete
+from attnlaw.theory.laws.free_convolution import Base
+from attnlaw.theory.learn.target import Target
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A target eigenvalue outside the bulk, where the trained matrix shows it, and the squared overlap."""
+
+    target: float
+    location: float
+    overlap: float
+
+
+def find_outliers(
+    target: Target, delta: float, threshold: float | None, shrinkage: float, cut: float | None = None
+) -> tuple[Outlier, ...]:
+    """Outliers of `shrinkage (X - threshold)_+`, largest first: spikes, and single modes of a power law.
+
+    A threshold of None cuts nothing: `shrinkage X`. A `cut` above it keeps only what lies beyond.
+
+    >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
+    >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
+    [8.14]
+    """
+    base = target.law
+    found = []
+    for spike in target.spikes:
+        if not any(low <= spike <= high for low, high in (*base.intervals, *((x, x) for x, _ in base.atoms))):
+            found.append((spike, *_moments(base, spike)))
+    for mode in isolated_modes(target, delta):
+        if mode is not None:
+            found.append((mode, *_moments(base, mode)))
+    outliers = []
+    for spike, first, second in sorted(found, reverse=True):
+        place = spike + delta**2 * first
+        location = place - (threshold or 0.0)
+        if delta**2 * second < 1 and (threshold is None or place > max(threshold, cut or 0.0)):
+            outliers.append(Outlier(spike, shrinkage * location, 1 - delta**2 * second))
+    return tuple(outliers)
+
+
+def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
+    """Outliers of the Bayes-optimal estimate, which takes x to `x - 2 a^2 Re g(x)`.
+
+    At the outlier of s `a^2 g = x - s`, so it is seen at `2 s - x`, pulled in as far as noise pushed it out.
+
+    >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
+    >>> [round(outlier.location, 3) for outlier in shrunk_outliers(spiked, 1.0)]
+    [7.86]
+    """
+    return tuple(
+        Outlier(seen.target, 2 * seen.target - seen.location, seen.overlap)
+        for seen in find_outliers(target, a, None, 1.0)
+    )
+
+
+def isolated_modes(target: Target, delta: float) -> list[float | None]:
+    """For each interval of `S* + delta Z`, ascending: the mode of a power law that fills it alone, if any.
+
+    Empty for a target without modes. Bins of several modes are no mode.
+
+    >>> [mode is not None for mode in isolated_modes(Target.power_law(1.0, 1000), 12.0)]
+    [False, True]
+    """
+    base = target.law
+    if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
+        return []
+    values, weights = base.arrays
+    # With both signs a mode has half its weight on each side, and the positive one stands for both.
+    sides = 2 if target.both_signs else 1
+    single = np.isclose(weights * target.dimension * sides, 1.0) & (values > 0)
+    parts = biane_atoms(values, weights, delta)
+    alone = [part.stop - part.start == 1 and single[part.start] for part in parts]
+    return [float(values[part.start]) if lone else None for part, lone in zip(parts, alone, strict=True)]
+
+
+def _moments(base: Base, place: float) -> tuple[float, float]:
+    """`int dmu*(t)/(s-t)` and `int dmu*(t)/(s-t)^2` without what the law has at s itself."""
+    points, weights = base.nodes()
+    atoms = np.array(base.atoms).reshape(-1, 2)
+    gap = place - np.concatenate([points, atoms[:, 0]])
+    weight = np.concatenate([weights, atoms[:, 1]])[gap != 0]
+    gap = gap[gap != 0]
+    return float((weight / gap).sum()), float((weight / gap**2).sum())

@@ -1,0 +1,212 @@
+"""The empirical risk of a matrix: labels, its value and its gradient, without the penalty.
+
+Risk of arXiv:2509.24914, summed over samples and over ALL ordered pairs (a, b) of tokens:
+
+    R(S) = sum_mu sum_{a,b} (y_ab - yhat_ab)^2      (linear: each error may carry its own weight)
+    linear   yhat_ab = h_ab,                              y_ab = h*_ab + noise_ab
+    softmax  yhat_ab = exp(beta h_ab)/sum_c exp(beta h_ac),  y = the same function of h* + noise
+    attended key: R(S) = sum_mu log(1 + e^v) - y v,  v = beta (h_1 - h_2),  y = 1 where it is the first
+
+| letter | meaning | shape |
+|---|---|---|
+| h | fields of the student, one column per pair a <= b | (n, P) |
+| h*, noise | fields of the target and symmetric label noise | (n, P) |
+| y | labels: packed pairs (linear) or full rows (softmax) | (n, P) or (n, T, T) |
+| g | dR/dh for the packed pairs | (n, P) |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from attnlaw.core.errors import InputError
+from attnlaw.theory.learn.sensing import Array, Sensing, upper
+from attnlaw.theory.learn.untied_sensing import PairSensing, SquareSensing
+
+if TYPE_CHECKING:
+    from attnlaw.theory.learn.problem import Problem
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The output is the field itself; `weights` (n, P) multiply the squared errors of ordered pairs.
+
+    `ordered`: the columns are ordered pairs, as untied attention has them, and each counts once.
+    """
+
+    weights: Array
+    ordered: bool = False
+    quadratic: ClassVar[bool] = True
+    drawn: ClassVar[bool] = False
+
+    def labels(self, fields: Array, tokens: int) -> Array:
+        """The fields, packed."""
+        return fields
+
+    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+        """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
+
+        >>> value, gradient = Linear(np.ones((1, 3))).loss(np.array([[1.0, 1.0, 0.0]]), np.zeros((1, 3)), 2)
+        >>> value, gradient.tolist()  # the pair (1, 2) counts twice
+        (3.0, [[2.0, 4.0, 0.0]])
+        """
+        weighted = self.curvature(tokens) * (fields - labels)
+        return 0.5 * float(np.vdot(weighted, fields - labels)), weighted
+
+    def curvature(self, tokens: int) -> Array:
+        """The second derivative of the loss in the packed fields, which is diagonal."""
+        return 2.0 * (1.0 if self.ordered else pair_counts(tokens)) * self.weights
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The output is the softmax of each row of beta h."""
+
+    beta: float
+    quadratic: ClassVar[bool] = False
+
+    def labels(self, fields: Array, tokens: int) -> Array:
+        """Attention rows of shape (n, T, T)."""
+        first, second = upper(tokens)
+        full = np.empty((fields.shape[0], tokens, tokens))
+        full[:, first, second] = full[:, second, first] = self.beta * fields
+        full -= full.max(axis=2, keepdims=True)
+        np.exp(full, out=full)
+        return np.asarray(full / full.sum(axis=2, keepdims=True))
+
+    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+        """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
+
+        >>> value, gradient = Softmax(beta=1.0).loss(np.zeros((1, 3)), np.eye(2)[None], 2)
+        >>> value, gradient.tolist()
+        (1.0, [[-0.5, 1.0, -0.5]])
+        """
+        outputs = self.labels(fields, tokens)
+        residuals = outputs - labels
+        value = float(np.vdot(residuals, residuals))
+        # dyhat_ac/dh_ab = beta yhat_ac (delta_bc - yhat_ab)
+        inner = np.einsum("nac,nac->na", residuals, outputs)
+        full = 2.0 * self.beta * outputs * (residuals - inner[:, :, None])
+        first, second = upper(tokens)
+        packed = full[:, first, second] + np.where(first == second, 0.0, 1.0) * full[:, second, first]
+        return value, packed
+
+    def curvature(self, tokens: int) -> Array:
+        """A diagonal upper bound of the second derivative in the packed fields.
+
+        Along a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2):
+        d^2/dt^2 |r|^2 = 2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean u)^2 - Var), |J| <= beta/2 and
+        |r_c| <= 1, so it is at most beta^2/2 + 2 beta^2.
+        """
+        return 2.5 * self.beta**2 * pair_counts(tokens)
+
+
+@dataclass(frozen=True)
+class Attended:
+    """The cross-entropy of the key that a query attends to, of two: fields (n, 2).
+
+    `drawn`: labels are keys, drawn by the probability `sigma(beta (h_1 - h_2))` of the first, else that
+    probability.
+    """
+
+    beta: float
+    drawn: bool = True
+    quadratic: ClassVar[bool] = False
+
+    def labels(self, fields: Array, tokens: int) -> Array:
+        """The probability of the first key, shape (n,)."""
+        return np.asarray(expit(self.beta * (fields[:, 0] - fields[:, 1])))
+
+    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+        """`sum log(1 + e^v) - y v`, `v = beta (h_1 - h_2)`, and its gradient in the fields.
+
+        >>> value, gradient = Attended(beta=2.0).loss(np.zeros((1, 2)), np.ones(1), 2)
+        >>> round(value, 6), gradient.tolist()
+        (0.693147, [[-1.0, 1.0]])
+        """
+        v = self.beta * (fields[:, 0] - fields[:, 1])
+        slope = self.beta * (expit(v) - labels)
+        return float((np.logaddexp(0.0, v) - labels * v).sum()), np.stack([slope, -slope], axis=1)
+
+    def curvature(self, tokens: int) -> Array:
+        """A diagonal upper bound of `beta^2 sigma (1 - sigma) [[1, -1], [-1, 1]]`."""
+        return np.full(2, 0.5 * self.beta**2)
+
+
+Loss = Linear | Softmax | Attended
+
+
+def linear_loss(problem: Problem, weights: Array) -> Linear:
+    """The loss of the linear output."""
+    return Linear(weights, ordered=problem.sides == 2)
+
+
+def softmax_loss(problem: Problem, weights: Array) -> Softmax:
+    """The loss of the softmax output, whose observations all weigh the same."""
+    return Softmax(problem.beta)
+
+
+def attended_loss(problem: Problem, weights: Array) -> Attended:
+    """The loss on the attended key."""
+    return Attended(problem.beta, drawn=not problem.soft_labels)
+
+
+@dataclass(frozen=True)
+class Risk:
+    """The data term of training: sensing, output and labels."""
+
+    sensing: Sensing | PairSensing | SquareSensing
+    output: Loss
+    labels: Array
+
+    def __call__(self, matrix: Array) -> tuple[float, Array]:
+        """R(S) and its gradient, a (d, d) matrix, symmetric if tied, with dR = Tr(gradient^T dS).
+
+        >>> from attnlaw.theory.learn.sensing import TokenSensing
+        >>> tokens = TokenSensing(np.array([[[1.0, 2.0]]]))
+        >>> value, gradient = Risk(tokens, Linear(np.ones((1, 1))), np.zeros((1, 1)))(np.eye(2))
+        >>> round(value, 12), gradient.round(12).tolist()  # h = (|x|^2 - d)/sqrt(d) = 3/sqrt(2)
+        (4.5, [[0.0, 6.0], [6.0, 9.0]])
+        """
+        value, weights = self.output.loss(self.sensing.fields(matrix), self.labels, self.sensing.shape[1])
+        return value, self.sensing.adjoint(weights)
+
+    def curvature(self, matrix: Array) -> Array:
+        """A bound of the second derivative of R applied to a matrix; equality for the linear output."""
+        bound = self.output.curvature(self.sensing.shape[1])
+        return self.sensing.adjoint(bound * self.sensing.fields(matrix))
+
+    def step(self) -> float:
+        """A step of gradient descent that is safe: 1/L, L a little above the largest curvature of R.
+
+        Power iteration, 30 steps; the last tenth covers its shortfall at a spectral edge.
+        """
+        direction = np.eye(self.sensing.shape[2])
+        direction[0] += 1.0
+        direction[:, 0] += 1.0
+        largest = 0.0
+        for _ in range(30):
+            direction = self.curvature(direction / np.linalg.norm(direction))
+            largest = float(np.linalg.norm(direction))
+        return 1.0 / (1.1 * largest)
+
+
+def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
+    """The output of a risk; an `InputError` for one that is not linear, which a solver needs."""
+    if not isinstance(risk.output, Linear):
+        raise InputError(f"{what}: the output is not linear; {remedy}")
+    return risk.output
+
+
+def pair_counts(tokens: int) -> Array:
+    """How often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not.
+
+    >>> pair_counts(2).tolist()
+    [1.0, 2.0, 1.0]
+    """
+    first, second = upper(tokens)
+    return np.where(first == second, 1.0, 2.0)

@@ -1,0 +1,231 @@
+"""What a student sees of a symmetric matrix: its fields under Gaussian tokens, or under Gaussian matrices.
+
+Attention-indexed model of arXiv:2509.24914 (base model arXiv:2506.01582). Normalisation:
+
+    tokens   h_ab = (x_a^T S x_b - delta_ab Tr S) / sqrt(d),  x_a ~ N(0, I_d),  a, b = 1..T
+    signed   tokens, with all fields of a sample multiplied by one random sign: as far from Gaussian, but not
+             skewed; tells what part of a deviation from the limit is skewness
+    goe      h_ab = Gaussian with the covariance that tokens give: 2 |S|_F^2/d if a = b, |S|_F^2/d if not,
+             independent for different pairs: the model that the theory solves exactly
+
+| letter | meaning | shape |
+|---|---|---|
+| d, T, n | matrix size, tokens per sample, samples | |
+| P | pairs a <= b of tokens, T(T+1)/2, in the order of `np.triu_indices(T)` | |
+| S | symmetric matrix | (d, d) |
+| h | fields of all samples, one column per pair | (n, P) |
+
+Both sensings offer `fields(S) -> h`, its adjoint `adjoint(r) -> symmetric (d, d)`, with
+`<fields(S), r> = Tr(S adjoint(r))` for every symmetric S, and `gram()`, the matrix of `fields(adjoint(.))`.
+Tokens never form the n x d^2 matrix of the map: each call costs two products with the (Tn, d) tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.lazy import resolve
+from attnlaw.core.settings import check_value
+from attnlaw.theory.learn.choices import SENSINGS
+
+Array = NDArray[np.float64]
+LARGEST_DENSE_BYTES = 2**31
+TEST_SEQUENCES = 8192
+
+
+@lru_cache(maxsize=16)
+def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the upper triangle, as `np.triu_indices`, kept: small problems ask for it often."""
+    rows, columns = np.triu_indices(size)
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
+
+
+@dataclass(frozen=True)
+class TokenSensing:
+    """Fields of sequences of tokens, `x` of shape (T, n, d), times `signs` of shape (n,) or of one number.
+
+    >>> x = np.array([[[1.0, 2.0]], [[0.0, 1.0]]])  # T = 2, n = 1, d = 2
+    >>> (TokenSensing(x).fields(np.diag([1.0, 3.0])) * np.sqrt(2.0)).round(12).tolist()
+    [[9.0, 6.0, -1.0]]
+    """
+
+    x: Array
+    signs: Array = field(default_factory=lambda: np.ones(1))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(samples, tokens, size)."""
+        tokens, samples, size = self.x.shape
+        return samples, tokens, size
+
+    def fields(self, matrix: Array) -> Array:
+        """h of shape (n, P)."""
+        samples, tokens, size = self.shape
+        z = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
+        first, second = upper(tokens)
+        h = np.empty((samples, first.size))
+        for p, (a, b) in enumerate(zip(first, second, strict=True)):
+            np.einsum("ni,ni->n", self.x[a], z[b], out=h[:, p])
+        h[:, first == second] -= np.trace(matrix)
+        return np.asarray(self.signs[:, None] * h / np.sqrt(size))
+
+    def adjoint(self, weights: Array) -> Array:
+        """Sum over samples and pairs of weight times (sym(x_a x_b^T) - delta_ab I) / sqrt(d)."""
+        _, tokens, size = self.shape
+        weights = self.signs[:, None] * weights
+        first, second = upper(tokens)
+        u = np.zeros_like(self.x)
+        for p, (a, b) in enumerate(zip(first, second, strict=True)):
+            u[a] += weights[:, p, None] * self.x[b]
+        g = self.x.reshape(-1, size).T @ u.reshape(-1, size)
+        g = 0.5 * (g + g.T)
+        g[np.diag_indices(size)] -= weights[:, first == second].sum()
+        return np.asarray(g / np.sqrt(size))
+
+    def gram(self) -> Array:
+        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        samples, tokens, size = self.shape
+        first, second = upper(tokens)
+        count = first.size
+        check_dense(samples * count, samples * count, ", or a {weight_decay} of at least 0.02", size)
+        kernel = np.einsum("ami,bni->abmn", self.x, self.x, optimize=True)
+        gram = np.empty((samples, count, samples, count))
+        for p, (a, b) in enumerate(zip(first, second, strict=True)):
+            for r, (e, f) in enumerate(zip(first, second, strict=True)):
+                block = 0.5 * (kernel[a, e] * kernel[b, f] + kernel[a, f] * kernel[b, e])
+                if a == b:
+                    block -= np.einsum("ni,ni->n", self.x[e], self.x[f])[None, :]
+                if e == f:
+                    block -= np.einsum("mi,mi->m", self.x[a], self.x[b])[:, None]
+                if a == b and e == f:
+                    block += size
+                gram[:, p, :, r] = self.signs[:, None] * block * self.signs
+        return gram.reshape(samples * count, samples * count) / size
+
+
+@dataclass(frozen=True)
+class MatrixSensing:
+    """Fields of independent Gaussian symmetric matrices, `rows` of shape (nP, d(d+1)/2).
+
+    The rows hold isometric coordinates: those of S are S_ii and sqrt(2) S_ij (i < j), so that Euclidean and
+    Frobenius norms agree.
+
+    >>> sensing = MatrixSensing(np.array([[1.0, np.sqrt(2.0), 3.0]]), tokens=1, size=2)
+    >>> sensing.adjoint(np.ones((1, 1))).round(12).tolist()
+    [[1.0, 1.0], [1.0, 3.0]]
+    >>> sensing.fields(np.eye(2)).tolist()  # Tr of the above
+    [[4.0]]
+    """
+
+    rows: Array
+    tokens: int
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(samples, tokens, size)."""
+        return self.rows.shape[0] // (self.tokens * (self.tokens + 1) // 2), self.tokens, self.size
+
+    def fields(self, matrix: Array) -> Array:
+        """h of shape (n, P)."""
+        i, j = upper(self.size)
+        coordinates = matrix[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+        return (self.rows @ coordinates).reshape(self.shape[0], -1)
+
+    def adjoint(self, weights: Array) -> Array:
+        """Sum over samples and pairs of weight times sensing matrix."""
+        i, j = upper(self.size)
+        coordinates = weights.reshape(-1) @ self.rows
+        g = np.zeros((self.size, self.size))
+        g[i, j] = g[j, i] = coordinates / np.where(i == j, 1.0, np.sqrt(2.0))
+        return g
+
+    def gram(self) -> Array:
+        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        return self.rows @ self.rows.T
+
+
+Sensing = TokenSensing | MatrixSensing
+
+
+def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
+    """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for symmetric matrices of size d.
+
+    >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
+    (3, 2, 4)
+    """
+    entries = tokens * (tokens + 1) // 2
+    check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
+    found: Sensing = resolve(SENSINGS[name].draws["tied"])(samples, tokens, size, rng)
+    return found
+
+
+def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
+    """A `BadSetting` for a sensing that this attention does not have or that does not fit into memory."""
+    check_value("sensing", name, str, choices=SENSINGS)
+    if attention not in SENSINGS[name].draws:
+        able = [sensing.name for sensing in SENSINGS.values() if attention in sensing.draws]
+        raise BadSetting("sensing", f"expected {' or '.join(able)} with {{attention}} {attention}", name)
+    check_dense(*SENSINGS[name].dense(samples, tokens, entries, size), SENSINGS[name].remedy, size)
+
+
+def draw_tokens(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
+    """Sequences of Gaussian tokens."""
+    return TokenSensing(rng.standard_normal((tokens, samples, size)))
+
+
+def draw_signed(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
+    """Sequences of Gaussian tokens, the fields of each with a random sign."""
+    return TokenSensing(rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples))
+
+
+def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator) -> MatrixSensing:
+    """A Gaussian matrix for each pair of each sample."""
+    first, second = upper(tokens)
+    count, dimension = first.size, size * (size + 1) // 2
+    rows = rng.standard_normal((samples, count, dimension))
+    rows *= (np.where(first == second, np.sqrt(2.0), 1.0) / np.sqrt(size))[:, None]
+    return MatrixSensing(rows.reshape(-1, dimension), tokens, size)
+
+
+def fresh_draws(
+    name: str, matrix: Array, target: Array, tokens: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Fields of a student's matrix and of the target's eigenvalues on 8192 fresh sequences."""
+    fresh = draw_sensing(name, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
+    return fresh.fields(matrix), fresh.fields(np.diag(target))
+
+
+def fresh_gaussian(
+    name: str, matrix: Array, target: Array, tokens: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    first, second = upper(tokens)
+    scale = np.where(first == second, np.sqrt(2.0), 1.0)
+    return correlated(matrix, np.diag(target), scale * rng.standard_normal((2, TEST_SEQUENCES, first.size)))
+
+
+def correlated(matrix: Array, target: Array, z: Array) -> tuple[Array, Array]:
+    """Gaussian fields of two matrices, of covariance [[q, m], [m, Q]], from independent ones z (2, ...)."""
+    size = len(matrix)
+    q, m, Q = (
+        float(np.vdot(*pair)) / size for pair in ((matrix, matrix), (matrix, target), (target, target))
+    )
+    return m / np.sqrt(Q) * z[0] + np.sqrt(max(q - m * m / Q, 0.0)) * z[1], np.sqrt(Q) * z[0]
+
+
+def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
+    """A `BadSetting` for a dense matrix that does not fit into memory."""
+    if 8 * rows * columns > LARGEST_DENSE_BYTES:
+        raise BadSetting(
+            "size",
+            f"needs a dense {rows} x {columns} matrix, more than {LARGEST_DENSE_BYTES // 2**30} GiB; "
+            f"choose a smaller {{size}}{remedy}",
+            size,
+        )

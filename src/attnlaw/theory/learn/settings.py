@@ -1,0 +1,336 @@
+"""The settings of a problem, declared once: `attnlaw learn`, studies and `Problem` read their rules here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.theory.learn.choices import ATTENTIONS, LOSSES, OUTPUTS, PAIRS, Output
+from attnlaw.theory.learn.students import STUDENTS
+
+if TYPE_CHECKING:
+    from attnlaw.theory.learn.problem import Problem
+
+PROBLEM = "The problem"
+LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of them stay in float64
+
+
+@settings_dataclass
+class ProblemSettings(Settings):
+    """What is learned, from how much data, by whom."""
+
+    alpha: float = setting(
+        0.2,
+        "Samples over d²: α = n/d².",
+        symbol="α",
+        greater_than=0,
+        sweepable=True,
+        panel=PROBLEM,
+        slider_range=(0.02, 2),
+    )
+    tokens: int = setting(
+        1, "Tokens per sample.", symbol="T", minimum=1, sweepable=True, panel=PROBLEM, slider_range=(1, 8)
+    )
+    output: str = setting(
+        "linear",
+        "What labels show of the scores: linear, softmax (of rows), or hardmax (bayes only).",
+        choices=OUTPUTS,
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    beta: float = setting(
+        1.0,
+        "Inverse temperature of the softmax.",
+        symbol="β",
+        greater_than=0,
+        slider_range=(0.1, 10),
+        active_if=("output", "uses_temperature"),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    loss: str = setting(
+        "squared",
+        "What training lowers: squared errors of the softmax, or the cross-entropy of the attended key (one "
+        "query, two keys).",
+        choices=LOSSES,
+        active_if=(("output", "selects_key"), ("student", "trainer")),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    soft_labels: bool = setting(
+        False,
+        "Show the target's probabilities themselves instead of a key drawn by them.",
+        active_if=("loss", "draws_labels"),
+        panel=PROBLEM,
+    )
+    attention: str = setting(
+        "tied",
+        "Whether queries and keys share their factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).",
+        choices=ATTENTIONS,
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    pairs: str = setting(
+        "cross",
+        "Which pairs (query, key) untied attention shows: cross (keys of another sequence), causal, distinct "
+        "(both orders). Tied attention shows all.",
+        choices=PAIRS,
+        active_if=("attention", "paired"),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    target_rank: float = setting(
+        0.5,
+        "Rank of the target over d: κ₀ = m₀/d.",
+        symbol="κ₀",
+        minimum=1e-9,
+        maximum=1e9,
+        slider_range=(0.05, 1.5),
+        excluded_by=("target_exponent", "target_eigenvalues"),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    target_spike: float | None = setting(
+        None,
+        "One eigenvalue (untied: singular value) of the target outside its bulk.",
+        greater_than=0,
+        slider_range=(0.5, 10),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    target_exponent: float | None = setting(
+        None,
+        "Instead of a rank: eigenvalues k^−γ, k = 1..d; up to γ = 1/2 their second moment diverges.",
+        symbol="γ",
+        greater_than=0.5,
+        slider_range=(0.6, 3),
+        excluded_by="target_eigenvalues",
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    target_dimension: int = setting(
+        1_000_000,
+        "The d of the target's exponent.",
+        minimum=1,
+        maximum=10**7,
+        slider_range=(100, 1_000_000),
+        requires="target_exponent",
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    target_eigenvalues: str | None = setting(
+        None,
+        "Instead of a rank: your own spectrum, a file (.npy, or an eigenvalue a line, its weight behind it "
+        "where it has one) or numbers with commas.",
+        is_path=True,
+        panel=PROBLEM,
+        metavar="FILE",
+    )
+    noise: float = setting(
+        0.0,
+        "Label noise, a variance.",
+        symbol="Δ",
+        minimum=0,
+        sweepable=True,
+        panel=PROBLEM,
+        slider_range=(0, 2),
+    )
+    weight_decay: float = setting(
+        0.1,
+        "Penalty: λ̃ = √κ λ on factors W of ratio κ (factorized; untied 2√κ λ), λ on S (direct).",
+        symbol="λ",
+        minimum=0,
+        slider_range=(0, 2),
+        active_if=("student", "penalised"),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    width: float | None = setting(
+        None,
+        "Width of the factors, κ = m/d, where it is less than the rank that they would learn.",
+        symbol="κ",
+        greater_than=0,
+        slider_range=(0.05, 1),
+        active_if=("student", "has_factors"),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    flow_time: float | None = setting(
+        None,
+        "Stop full-batch gradient flow on the fixed data set at this time, t = 2d·lr·steps (direct student; "
+        "not one-pass SGD).",
+        symbol="t",
+        greater_than=0,
+        slider_range=(0.01, 100),
+        active_if=("student", "has_flow"),
+        sweepable=True,
+        panel=PROBLEM,
+    )
+    student: str = setting("factorized", "Who learns.", choices=STUDENTS, sweepable=True, panel=PROBLEM)
+
+    def check(self) -> None:
+        for name in ("alpha", "tokens", "beta", "noise", "weight_decay"):
+            value = getattr(self, name)
+            if value > LARGEST or 0 < value < 1 / LARGEST:
+                raise BadSetting(
+                    name,
+                    "outside what double precision resolves; expected 0 or a number from "
+                    f"{1 / LARGEST:g} to {LARGEST:g}",
+                    value,
+                )
+        output = self.observed_output
+        if LOSSES[self.loss].draws_labels:
+            self._check_loss()
+        if self.tokens < output.least_tokens:
+            raise BadSetting(
+                "tokens",
+                f"expected at least {output.least_tokens} with {{output}} {self.output}: a row of one entry "
+                "is always 1 and shows nothing",
+                self.tokens,
+            )
+        if output.has_static_theory:
+            self._check_student()
+        if self.width is not None and not STUDENTS[self.student].has_factors:
+            able = " or ".join(name for name, student in STUDENTS.items() if student.has_factors)
+            raise BadSetting("width", f"needs {{student}} {able}, which has factors")
+        if self.width is not None and not output.weighted:
+            raise BadSetting("width", "needs {output} linear: no theory of narrow heads is known for others")
+        if self.flow_time is not None:
+            self._check_flow()
+        if ATTENTIONS[self.attention].paired:
+            self._check_pairs()
+        if output.most_tokens is not None and self.tokens > output.most_tokens:
+            raise BadSetting(
+                "tokens",
+                f"expected {output.most_tokens} with {self._label_setting}, which has a theory for no more"
+                f"{output.beyond}",
+                self.tokens,
+            )
+
+    @property
+    def observed_output(self) -> Output:
+        """What labels show: the output, or what the loss asks for instead."""
+        return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
+
+    @property
+    def _label_setting(self) -> str:
+        """The setting that says what labels show, with its value."""
+        drawn = LOSSES[self.loss].draws_labels
+        return f"{{loss}} {self.loss}" if drawn else f"{{output}} {self.output}"
+
+    def _check_loss(self) -> None:
+        if not OUTPUTS[self.output].selects_key:
+            raise BadSetting("loss", "needs {output} softmax, whose rows tell a key", self.loss)
+        if not ATTENTIONS[self.attention].paired:
+            raise BadSetting("loss", "has no theory with {attention} tied; take untied", self.loss)
+        if self.pairs != "cross":
+            raise BadSetting(
+                "pairs", f"expected cross with {self._label_setting}: keys of another sequence", self.pairs
+            )
+        if self.noise:
+            raise BadSetting(
+                "noise",
+                f"expected 0 with {self._label_setting}: a smaller {{beta}} makes labels noisy",
+                self.noise,
+            )
+        if not self.weight_decay:
+            raise BadSetting(
+                "weight_decay",
+                f"expected more than 0 with {self._label_setting}: "
+                "labels that can be separated have no least loss",
+                self.weight_decay,
+            )
+
+    def _check_student(self) -> None:
+        known = {name: student.for_attention(self.attention) for name, student in STUDENTS.items()}
+        able = [
+            name
+            for name, one in known.items()
+            if one is not None and self.observed_output.name in one.theories
+        ]
+        if not able:
+            raise BadSetting(
+                "output",
+                f"has no theory with {{attention}} {self.attention}; take linear, or {{attention}} tied"
+                + (", or {loss} cross-entropy" if OUTPUTS[self.output].selects_key else ""),
+                self.output,
+            )
+        if self.student not in able:
+            more = "" if self.attention == "tied" else f" and {{attention}} {self.attention}"
+            raise BadSetting(
+                "student", f"expected {' or '.join(able)} with {self._label_setting}{more}", self.student
+            )
+
+    def _check_flow(self) -> None:
+        if not STUDENTS[self.student].has_flow:
+            able = " or ".join(name for name, student in STUDENTS.items() if student.has_flow)
+            raise BadSetting(
+                "flow_time",
+                f"needs {{student}} {able}; what is known of factors in time is in attnlaw.theory.learn.flow",
+            )
+        if not OUTPUTS[self.output].weighted:
+            raise BadSetting("flow_time", "needs {output} linear: other losses have no closed flow")
+
+    def _check_pairs(self) -> None:
+        pairs = PAIRS[self.pairs]
+        if self.pairs == "all":
+            raise BadSetting(
+                "pairs",
+                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned "
+                "is no map of singular values; expected cross, causal or distinct",
+                self.pairs,
+            )
+        if self.tokens < pairs.least_tokens:
+            raise BadSetting(
+                "tokens",
+                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}: one has no such pair",
+                self.tokens,
+            )
+
+    @property
+    def problem(self) -> Problem:
+        """The same in the theory's terms; a `BadSetting` for what the target alone can tell."""
+        from attnlaw.theory.learn.problem import Problem, Target
+        from attnlaw.theory.learn.target_file import stated_target
+
+        paired = ATTENTIONS[self.attention].paired
+        of_rank = Target.product if paired else Target.marchenko_pastur
+        return Problem(
+            alpha=self.alpha,
+            tokens=self.tokens,
+            output=self.output,
+            beta=self.beta,
+            loss=self.loss,
+            soft_labels=self.soft_labels,
+            target=stated_target(self, of_rank),
+            noise=self.noise,
+            weight_decay=self.weight_decay,
+            student=self.student,
+            attention=self.attention,
+            pairs=self.pairs if paired else None,
+            width=self.width,
+            flow_time=self.flow_time,
+        )
+
+
+@settings_dataclass
+class FreshSettings(ProblemSettings):
+    """What is learned by whom in one pass over fresh samples: no minimiser need be known of it.
+
+    Untied attention shows all ordered pairs there.
+    """
+
+    def _check_student(self) -> None:
+        if (
+            STUDENTS[self.student].for_attention(self.attention) is None
+            or not ATTENTIONS[self.attention].paired
+        ):
+            super()._check_student()
+
+    def _check_loss(self) -> None:
+        raise BadSetting("loss", "has no theory of one pass over fresh samples; give {alpha}", self.loss)
+
+    def _check_pairs(self) -> None:
+        if self.pairs != "all":
+            super()._check_pairs()

@@ -1,0 +1,222 @@
+"""The experiment beside the theory: draw data, train the student, measure what it has learned.
+
+The same frozen `Problem` feeds `state_evolution` and `simulate`. At size d the target is the deterministic
+diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), untied these
+times a random rotation, which every seed draws (a diagonal target is symmetric, a generic one is not). The
+sample count is n = round(alpha d^2), and every seed draws its own data and noise.
+
+| quantity | definition |
+|---|---|
+| estimation_error | E = |S_hat - S*|_F^2 / d |
+| prediction_error | sum over all (a, b) of the squared error on a fresh sequence with clean labels |
+| training_loss | the risk without its penalty, per sample |
+| overlap, norm | m = Tr(S_hat^T S*)/d, q = |S_hat|_F^2/d |
+| trace, nuclear_norm | Tr S_hat/d if tied, |S_hat|_*/d if untied |
+| rank_fraction | share of eigenvalues (untied: singular values) of S_hat that are not zero |
+| angle, wrong_keys | of S_hat to S*; share of fresh queries that prefer the other key (cross-entropy) |
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.progress import Progress, notebook_progress
+from attnlaw.core.result import DisplayMixin
+from attnlaw.core.settings import check_value
+from attnlaw.numerics.cores import usable_cores
+from attnlaw.numerics.draws import mean_of
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.sensing import Array, check_sensing
+from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.target import whole_share
+from attnlaw.theory.learn.train_once import train_once
+from attnlaw.theory.learn.training import Trained
+from attnlaw.theory.learn.training_data import entries
+
+QUANTITIES = (
+    "estimation_error",
+    "prediction_error",
+    "training_loss",
+    "overlap",
+    "norm",
+    "trace",
+    "nuclear_norm",
+    "rank_fraction",
+    "angle",
+    "wrong_keys",
+)
+WAIT = 0.2  # seconds between two looks for Ctrl-C
+NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement(DisplayMixin, verb="learn.simulate"):
+    """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending.
+
+    Untied students have singular values there, and a `nuclear_norm` in place of the `trace`.
+    Each `Estimate` is a mean over the seeds with its standard error, None for a single seed.
+    """
+
+    problem: Problem
+    size: int
+    samples: int
+    seeds: int
+    seed: int
+    sensing: str
+    estimation_error: Estimate
+    prediction_error: Estimate
+    training_loss: Estimate
+    overlap: Estimate
+    norm: Estimate
+    trace: Estimate | None
+    nuclear_norm: Estimate | None
+    rank_fraction: Estimate
+    angle: Estimate | None
+    wrong_keys: Estimate | None
+    solver: str
+    residual: float
+    eigenvalues: Array = field(repr=False, compare=False)
+    outcome: Outcome = Outcome.DONE
+    unsolved: str | None = None
+
+    @property
+    def rounding(self) -> str | None:
+        """What was simulated instead, where `n = round(alpha d^2)` samples miss alpha by more than 1%."""
+        alpha, found = self.problem.alpha, self.samples / self.size**2
+        if abs(found - alpha) <= NEAR * alpha:
+            return None
+        return f"size {self.size}: n = {self.samples}, alpha = {found:.3g} instead of {alpha:.3g}"
+
+    @property
+    def remark(self) -> str | None:
+        """What training did not reach, and which alpha was simulated instead of the one asked for."""
+        rounding = self.rounding
+        other = None if rounding is None else f"{rounding}, the theory's; choose a larger size or that alpha"
+        return "; ".join(filter(None, (self.unsolved, other))) or None
+
+
+def simulate(
+    problem: Problem,
+    size: int,
+    seeds: int = 8,
+    seed: int = 0,
+    sensing: str = "tokens",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Measurement:
+    """Train the problem's student at size d on `seeds` independent data sets, in threads.
+
+    `jobs` threads (default: the cores) hold one BLAS thread each, so that the numbers do not depend on it.
+    Ctrl-C, or a run that fails, ends the others at their next step.
+    Cost per gradient: 4 n T d^2 operations with tokens, n T(T+1) d^2 with Gaussian matrices ("goe").
+    With tokens S >= 0 forces h_aa >= -Tr S/sqrt(d): as lt -> 0 at T = 1 and small d, the most negative noisy
+    label alone fixes Tr S, the minimiser is not unique, and which one is found depends on the solver; compare
+    such cases with Gaussian matrices.
+    Fails with an `InputError` when d times the target's rank ratio is not whole, for a student that is not
+    trained (Bayes-optimal), and when the data would not fit into memory.
+
+    >>> from attnlaw.theory.learn.problem import Target
+    >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
+    >>> measured = simulate(problem, size=20, seeds=2, seed=1)
+    >>> measured.samples, str(measured.outcome), measured.eigenvalues.shape
+    (120, 'done', (2, 20))
+    """
+    seeds, seed = check_value("seeds", seeds, int, minimum=1), check_value("seed", seed, int, minimum=0)
+    jobs = usable_cores() if jobs is None else check_value("jobs", jobs, int, minimum=1)
+    samples, tell = check_simulation(problem, size, sensing), progress or notebook_progress("simulate")
+    target = problem.target.quantiles(size)
+    children = np.random.SeedSequence(seed).spawn(seeds)
+    ended = Event()
+
+    def check() -> None:
+        if ended.is_set():
+            raise CancelledError
+
+    tell(0, seeds)
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        ThreadPoolExecutor(min(jobs, seeds)) as pool,
+    ):
+        try:
+            futures = [
+                pool.submit(
+                    train_once, problem, target, samples, sensing, np.random.default_rng(child), check
+                )
+                for child in children
+            ]
+            pending = set(futures)
+            while pending:
+                # Polars' signal handler restarts a wait without an end, which Ctrl-C would then not leave.
+                done, pending = wait(pending, timeout=WAIT, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                tell(seeds - len(pending), seeds)  # also between two ends: whoever watches may stop it
+        finally:
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+    finished = [future.result() for future in futures]
+    estimates: dict[str, Any] = {
+        name: mean_of([run.values[name] for run in finished]) if name in finished[0].values else None
+        for name in QUANTITIES
+    }
+    return Measurement(
+        problem=problem,
+        size=size,
+        samples=samples,
+        seeds=seeds,
+        seed=seed,
+        sensing=sensing,
+        solver=", ".join(sorted({run.trained.solver for run in finished})),
+        residual=max(run.trained.residual for run in finished),
+        eigenvalues=np.array([run.eigenvalues for run in finished]),
+        **_outcome_and_remark([run.trained for run in finished]),
+        **estimates,
+    )
+
+
+def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
+    """The number of samples at size d, or an `InputError` for a student that cannot be trained there."""
+    if problem.student_spec.trainer is None:
+        able = [name for name, student in STUDENTS.items() if student.trainer is not None]
+        raise BadSetting(
+            "student", f"which is computed and not trained; simulate {' or '.join(able)}", problem.student
+        )
+    problem.student_spec.theory(problem.observed_output.name)
+    size = check_value("size", size, int, minimum=2)
+    problem.target.quantiles(size)
+    if problem.width is not None:
+        whole_share(size, problem.width, "width")
+    samples = round(problem.sample_ratio * size * size)
+    if samples < 1:
+        raise InputError(
+            f"size: found {size}, where alpha {problem.alpha:g} gives no sample; choose a larger size"
+        )
+    check_sensing(
+        sensing,
+        attention=problem.attention,
+        samples=samples,
+        tokens=problem.tokens,
+        entries=entries(problem),
+        size=size,
+    )
+    return samples
+
+
+def _outcome_and_remark(trained: list[Trained]) -> dict[str, Any]:
+    failed = [run for run in trained if not run.converged]
+    if not failed:
+        return {}
+    worst = max(run.residual for run in failed)
+    return {
+        "outcome": Outcome.NOT_CONVERGED,
+        "unsolved": f"{len(failed)} of {len(trained)} runs stopped with residual up to {worst:.1e} after "
+        f"{max(run.steps for run in failed)} steps; raise the weight decay or move away from interpolation",
+    }

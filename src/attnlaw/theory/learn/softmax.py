@@ -1,0 +1,351 @@
+"""State evolution with the row softmax output, any number of tokens, for students that answer its averages.
+
+With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* + noise))`, noise of covariance
+`(Delta/2) K`, p the proximal point, `g = -l'(p)`, `H = l''(p)` and `B`
+(`attnlaw.theory.learn.softmax_channel`):
+
+    Vhat = 2 alpha E tr[(I + V H K)^-1 H K]
+    mhat = 2 alpha E tr[(I + V H K)^-1 B K]
+    qhat = 2 alpha E g^T K g
+    factorized: a = sqrt(qhat)/mhat, b = 2 lt/mhat, r = mhat/Vhat; q = r^2 J, m = r (J + b M1 - a^2 chi),
+                V = chi/Vhat, and the trained matrix is r (X - b)_+ with X of law mu_a
+    direct:     V = 1/(Vhat + 4 lambda), m = V mhat Q*, q = V^2 (mhat^2 Q* + qhat)
+
+The unknowns are E, V and the angle theta between the student's error and the target: `Q* - m = sqrt(Q* E)
+cos(theta)`, `q - m^2/Q* = E sin^2(theta)`. So E keeps its digits where the student is near the target.
+
+Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence, the same at every step, so the
+iteration has a fixed point of its own; its distance from the limit is the rule's error (1e-4 in E at 2^13
+draws and beta = 1). It is estimated from `REPLICATES` = 4 other scrambles with a quarter of the draws each:
+the standard error of their mean, which has as many draws as the solution but less even ones. So it is 2 to 4
+times too large where the loss is smooth. The theory assumes replica symmetry and the global proximal point.
+How far to trust that says the replicon value `K 2 alpha E tr[(K G)^2] / Vhat^2`, unstable above 1, `G = -dg/
+domega` and the first K that of `attnlaw.theory.learn.stability`: small differences between two students
+trained on the same data then grow. For one group of a quadratic loss it is that of the linear output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from attnlaw.core.errors import InputError
+from attnlaw.numerics.fixed_point import Iteration, accelerated_iteration
+from attnlaw.theory.laws.free_convolution import Truncated
+from attnlaw.theory.laws.rectified import rectify
+from attnlaw.theory.learn import direct, factorized
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.small_systems import factor, inverse
+from attnlaw.theory.learn.softmax_channel import (
+    covariance,
+    derivatives,
+    gauss_newton,
+    label_response,
+    local_minimum,
+    loss,
+    softmax_rows,
+)
+from attnlaw.theory.learn.stability import mean_square_slope
+
+Reals = NDArray[np.float64]
+SOBOL_SEED = 20250924
+REFRESH = 10
+REPLICATES = 4
+LARGEST_BYTES = 2**33
+LEAST_E, LEAST_V = 1e-40, 1e-10
+
+
+@dataclass(frozen=True)
+class SoftmaxPoint:
+    """Fixed point and the errors there; `a, b, r` describe the trained matrix (direct: b is zero).
+
+    `replicates` are the fixed points of other scrambles, whose scatter tells the error.
+    """
+
+    E: float
+    theta: float
+    V: float
+    m: float
+    q: float
+    a: float
+    b: float
+    r: float
+    rank: float
+    trace: float
+    train: float
+    test: float
+    iteration: Iteration
+    stability: float | None = None
+    replicates: tuple[SoftmaxPoint, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChannelAverages:
+    """Averages over the draws at given (E, theta, V)."""
+
+    Vhat: float
+    qhat: float
+    mhat: float
+    train: float
+
+
+@dataclass(frozen=True)
+class StudentUpdate:
+    """What a student makes of the averages.
+
+    `start(batch)` gives E, `Q* - m` and V of its linear problem; `step(problem, order)` gives E, theta, V, m,
+    q, a, b, r, rank fraction and trace; `slope(problem, Vhat, a, b)` the mean square over pairs of values of
+    the slope of what it makes of them (`attnlaw.theory.learn.stability`). `cuts`: the trained matrix is
+    `r (X - b)_+`, else `r X`.
+    """
+
+    start: Callable[[factorized.ProblemBatch], tuple[Reals, Reals, Reals]]
+    step: Callable[[Problem, ChannelAverages], tuple[float, ...]]
+    slope: Callable[[Problem, float, float, float], float]
+    cuts: bool
+
+
+class SoftmaxChannel(Protocol):
+    """What a fixed point is made of: averages at given (E, theta, V), and the error on clean labels."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+    def average(self, E: float, theta: float, V: float) -> ChannelAverages: ...
+
+    def response(self, E: float, theta: float, V: float) -> float | None:
+        """`2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`; None where the loss is convex."""
+
+    def test_error(self, E: float, theta: float) -> float: ...
+
+
+class _Channel:
+    """The draws of one problem, on the last axis; the proximal points of the last step start the next."""
+
+    def __init__(self, problem: Problem, log2_draws: int, scramble: int = 0) -> None:
+        from scipy.stats import qmc
+
+        self.problem = problem
+        self.K = covariance(problem.tokens)
+        self.inverse: Reals = np.asarray(np.linalg.inv(self.K), dtype=float)
+        size = self.K.shape[0]
+        blocks = 3 if problem.noise else 2
+        sobol = qmc.Sobol(blocks * size, scramble=True, rng=np.random.default_rng(SOBOL_SEED + scramble))
+        uniform = np.clip(sobol.random_base2(log2_draws), 1e-12, 1 - 1e-12)
+        z = ndtri(uniform).reshape(-1, blocks, size) @ np.linalg.cholesky(self.K).T
+        z = np.ascontiguousarray(z.transpose(1, 2, 0))
+        self.teacher = np.sqrt(problem.target.second_moment) * z[0]
+        self.free = z[1]
+        shown = self.teacher + (np.sqrt(problem.noise / 2) * z[2] if problem.noise else 0.0)
+        self.shown = shown
+        self.labels = softmax_rows(shown, problem.beta, problem.tokens)
+        self.starts: list[Reals] = []
+        self.calls = 0
+
+    def student(self, E: float, theta: float) -> Reals:
+        Q, root = self.problem.target.second_moment, np.sqrt(E)
+        away = np.sin(theta) * self.free - np.cos(theta) / np.sqrt(Q) * self.teacher
+        return np.asarray(self.teacher + root * away)
+
+    def average(self, E: float, theta: float, V: float) -> ChannelAverages:
+        """One pass over the draws."""
+        problem = self.problem
+        sigma, gradient, H, solved = self._proximal(E, theta, V)
+        B = label_response(sigma, self.labels, problem.beta)
+        trace, response = (np.einsum("pqn,pqn->n", solved, one).mean() / V for one in (H, B))
+        power = np.einsum("pn,pn->n", gradient, self.K @ gradient).mean()
+        scale = 2 * problem.alpha
+        train = loss(sigma, self.labels).mean()
+        return ChannelAverages(
+            float(scale * trace), float(scale * power), float(scale * response), float(train)
+        )
+
+    def response(self, E: float, theta: float, V: float) -> float:
+        """`K G = A^-1 H / V` with the matrix A of Newton's method."""
+        *_, H, solved = self._proximal(E, theta, V)
+        product = np.einsum("prn,rqn->pqn", solved, H)
+        square = np.einsum("pqn,qpn->n", product, product).mean() / V**2
+        return float(2 * self.problem.alpha * square)
+
+    def _proximal(self, E: float, theta: float, V: float) -> tuple[Reals, Reals, Reals, Reals]:
+        """Rows, slope, H and A^-1 at the proximal points.
+
+        Both local minima are followed, and searched afresh every few calls.
+        """
+        problem = self.problem
+        omega = self.student(E, theta)
+        if self.calls % REFRESH == 0 or not self.starts:
+            self.starts = [omega, self.shown]
+        self.calls += 1
+        found = [
+            local_minimum(start, omega, self.labels, self.inverse / V, problem.beta) for start in self.starts
+        ]
+        self.starts = [v for v, _ in found]
+        p = np.where(found[0][1] <= found[1][1], found[0][0], found[1][0])
+        sigma = softmax_rows(p, problem.beta, problem.tokens)
+        gradient, H = derivatives(sigma, self.labels, problem.beta)
+        # (I + V H K)^-1 = (V K)^-1 A^-1, A the matrix of Newton's method: the traces are tr A^-1 H / V.
+        return sigma, gradient, H, inverse(factor(H + (self.inverse / V)[..., None]))
+
+    def test_error(self, E: float, theta: float) -> float:
+        """Error on clean labels of a student with the error E at the angle theta."""
+        seen = (self.student(E, theta), self.teacher)
+        sigma, clean = (softmax_rows(v, self.problem.beta, self.problem.tokens) for v in seen)
+        return float(loss(sigma, clean).mean())
+
+
+def default_draws(problem: Problem) -> int:
+    """log2 of the number of draws: 13, and 15 for beta above 2, where the loss has sharper corners."""
+    return 13 if problem.beta <= 2 else 15
+
+
+def check_size(problem: Problem, log2_draws: int | None = None) -> None:
+    """An `InputError` for more tokens than memory holds: every draw has several P x P arrays."""
+    draws = 1 << (log2_draws or default_draws(problem))
+
+    def needed(T: int) -> int:
+        P = T * (T + 1) // 2 - 1
+        return 8 * draws * (10 * P**2 + 10 * T**2)
+
+    if needed(problem.tokens) > LARGEST_BYTES:
+        most = next(T for T in range(2, problem.tokens) if needed(T + 1) > LARGEST_BYTES)
+        raise InputError(
+            f"tokens: {problem.tokens} through a softmax need {needed(problem.tokens) / 2**30:.0f} GiB, more "
+            f"than {LARGEST_BYTES // 2**30}; choose at most {most} tokens, the linear output or student bayes"
+        )
+
+
+def solve(
+    problem: Problem,
+    answer: StudentUpdate,
+    start: tuple[float, float, float] | None = None,
+    *,
+    log2_draws: int | None = None,
+    tolerance: float = 1e-6,
+) -> SoftmaxPoint:
+    """The fixed point (E, theta, V), from `start` or from the student of the linearised output.
+
+    At beta = 4 a few draws flip between their two local minima and the residual may stop near 1e-3; the
+    iteration then ends there and says so.
+    """
+    check_size(problem, log2_draws)
+    final = log2_draws or default_draws(problem)
+    # A coarse average brings the state near, at a fraction of the cost of a step with all draws.
+    coarse = _Channel(problem, min(10, final))
+    state = start or _linear_start(coarse, answer)
+    for channel, goal in ((coarse, 1e-3), (_Channel(problem, final), tolerance)):
+        point = fixed_point(channel, answer, state, goal)
+        state = (point.E, point.theta, point.V)
+    if not point.iteration.converged:
+        return point
+    replicates = (
+        fixed_point(_Channel(problem, final - 2, scramble), answer, state, 10 * tolerance)
+        for scramble in range(1, REPLICATES + 1)
+    )
+    return replace(point, replicates=tuple(replicates))
+
+
+def _linear_start(channel: _Channel, answer: StudentUpdate) -> tuple[float, float, float]:
+    """(E, theta, V) of the linear output whose quadratic loss has the mean curvature of the softmax's.
+
+    Its groups have the weights `eig(K H)/2`, H the curvature where the student equals the teacher. It is
+    exact as beta -> 0, and as the weight decay -> 0, where V grows without bound and the weights drop out.
+    """
+    problem = channel.problem
+    H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
+    weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
+    batch = factorized.ProblemBatch(
+        problem.target,
+        np.full(weights.shape, problem.alpha),
+        weights,
+        np.full(weights.shape, problem.noise / 2),
+        np.array([problem.weight_decay]),
+    )
+    E, gap, V = answer.start(batch)
+    return float(E[0]), angle(problem.target.second_moment, float(E[0]), float(gap[0])), float(V[0])
+
+
+def angle(Q: float, E: float, gap: float) -> float:
+    """theta for `gap = Q* - m`."""
+    return float(np.arctan2(np.sqrt(max(E - gap * gap / Q, 0.0)), gap / np.sqrt(Q)))
+
+
+def fixed_point(
+    channel: SoftmaxChannel, answer: StudentUpdate, start: tuple[float, float, float], tolerance: float
+) -> SoftmaxPoint:
+    """Solved for `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
+    problem = channel.problem
+
+    def unknowns(E: float, theta: float, V: float) -> Reals:
+        return np.array([np.log(max(E, LEAST_E)), theta, np.log(max(V, LEAST_V))])
+
+    def values(at: Reals) -> tuple[float, float, float]:
+        return float(np.exp(at[0])), float(at[1]), float(np.exp(at[2]))
+
+    def update(at: Reals) -> Reals:
+        E, theta, V, *_ = answer.step(problem, channel.average(*values(at)))
+        return unknowns(E, theta, V)
+
+    iteration = accelerated_iteration(
+        update, unknowns(*start), damping=0.3, tolerance=tolerance, max_steps=200, patience=25
+    )
+    E, theta, V = values(iteration.state)
+    order = channel.average(E, theta, V)
+    _, _, _, m, q, a, b, r, rank, trace = answer.step(problem, order)
+    test, response = channel.test_error(E, theta), channel.response(E, theta, V)
+    stability = (
+        None if response is None else response / order.Vhat**2 * answer.slope(problem, order.Vhat, a, b)
+    )
+    return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, order.train, test, iteration, stability)
+
+
+def _noise_level(problem: Problem, order: ChannelAverages) -> float:
+    """`a = sqrt(qhat)/mhat`, as far as rounding does not hide it."""
+    return max(float(np.sqrt(order.qhat)) / order.mhat, factorized.least_noise_level(problem.target))
+
+
+def _factors_start(batch: factorized.ProblemBatch) -> tuple[Reals, Reals, Reals]:
+    point = factorized.solve(batch)
+    return point.E, (batch.target.second_moment - point.integrals.J + point.E) / 2, point.V
+
+
+def _factors_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, _noise_level(problem, order)
+    # Untied, each observation tells of twice as many unknowns, and b = lt/mhat.
+    b, r = 2 / problem.sides * problem.weight_decay / order.mhat, order.mhat / order.Vhat
+    parts = rectify(Truncated(problem.target.law, np.array([a]), problem.sides), np.array([b]))
+    J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
+    # Scaling by r takes the distance `near` of (X - b)_+ from the target to E, without a difference of both.
+    lost = (order.Vhat - order.mhat) / order.Vhat
+    E, gap = r * near + lost * (Q - r * J), lost * Q + r * (Q - J + near) / 2
+    return E, angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
+
+
+def _factors_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
+    return mean_square_slope(problem.target.law, a, b, sides=problem.sides)
+
+
+def _ridge_start(batch: factorized.ProblemBatch) -> tuple[Reals, Reals, Reals]:
+    ridge = direct.solve(batch)
+    return ridge.E, (1 - ridge.s) * batch.target.second_moment, ridge.V
+
+
+def _ridge_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, _noise_level(problem, order)
+    full = order.Vhat + 4 * problem.weight_decay
+    r, gap = order.mhat / full, (full - order.mhat) / full * Q
+    E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
+    return E, angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
+
+
+def _ridge_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
+    return float((Vhat / (Vhat + 4 * problem.weight_decay)) ** 2)
+
+
+FACTORS = StudentUpdate(_factors_start, _factors_step, _factors_slope, cuts=True)
+RIDGE = StudentUpdate(_ridge_start, _ridge_step, _ridge_slope, cuts=False)

@@ -1,0 +1,227 @@
+"""The target of the attention-indexed model: the spectrum of the teacher's matrix S*.
+
+Normalisation, stated once: eigenvalues of `S*` are of order one, `Q* = Tr S*^2 / d`. The default target is
+`S* = W0 W0^T / sqrt(m0 d)`, Marchenko-Pastur with `kappa0 = m0/d`, mean `sqrt(kappa0)` and `Q* = 1 + kappa0`.
+
+Untied attention has singular values instead, `Q* = |S*|_F^2 / d`. Its default target is `S* = W_Q0 W_K0^T /
+sqrt(m0 d)` with `Q* = 1` for every kappa0. The theory sees them with both signs, half the weight each:
+`law` of a target `with_both_signs` is symmetric.
+
+| letter | name |
+|---|---|
+| kappa0 | `rank_ratio` |
+| gamma | `exponent` of a power law `s_k = A sqrt(d) k^-gamma`, `A^2 = 1/zeta(2 gamma)` |
+| Q* | `second_moment` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import zeta
+
+from attnlaw.core.arrays import spectral_values
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value, setting_fields
+from attnlaw.theory.laws.discrete import Discrete
+from attnlaw.theory.laws.folded import Folded
+from attnlaw.theory.laws.free_convolution import Base
+from attnlaw.theory.laws.law import Law
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.theory.laws.symmetric_product import SymmetricProduct
+from attnlaw.theory.learn.settings import ProblemSettings
+
+Reals = NDArray[np.float64]
+# Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
+EXACT_MODES = 100
+LARGEST_SIZE = 10**6
+
+
+@dataclass(frozen=True)
+class Target:
+    """A teacher's spectrum; make one with `marchenko_pastur`, `product`, `power_law` or `discrete`.
+
+    `spikes` are single eigenvalues outside the bulk: they weigh nothing in the limit and show up as outliers
+    of the learned spectrum.
+
+    >>> target = Target.marchenko_pastur(0.5)
+    >>> target.second_moment, target.quantiles(4).round(3).tolist()
+    (1.5, [0.0, 0.0, 0.563, 2.101])
+    """
+
+    kind: str
+    rank_ratio: float | None = None
+    exponent: float | None = None
+    dimension: int | None = None
+    eigenvalues: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    spikes: tuple[float, ...] = ()
+    both_signs: bool = False
+
+    @classmethod
+    def marchenko_pastur(cls, rank_ratio: float) -> Target:
+        """`S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
+        return cls("marchenko-pastur", rank_ratio=_validate_setting("target_rank", rank_ratio))
+
+    @classmethod
+    def product(cls, rank_ratio: float) -> Target:
+        """`S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention.
+
+        >>> target = Target.product(0.5)
+        >>> target.second_moment, target.quantiles(4).round(3).tolist()
+        (1.0, [0.0, 0.0, 0.656, 1.734])
+        """
+        return cls("product", rank_ratio=_validate_setting("target_rank", rank_ratio), both_signs=True)
+
+    @classmethod
+    def power_law(cls, exponent: float, dimension: int) -> Target:
+        """`s_k = A sqrt(d) k^-gamma` for k = 1..d, with `Q* = 1` as d grows."""
+        return cls(
+            "power-law",
+            exponent=_validate_setting("target_exponent", exponent),
+            dimension=_validate_setting("target_dimension", dimension),
+        )
+
+    @classmethod
+    def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
+        """Any list of non-negative eigenvalues; equal weights unless told, else divided by their sum."""
+        remedy = "the teacher S* is positive semidefinite"
+        values = tuple(spectral_values("target eigenvalues", eigenvalues, remedy, positive=True).tolist())
+        shares = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=float)
+        if shares.shape != (len(values),) or not np.all(shares > 0):
+            raise InputError("target weights: expected one positive weight for each eigenvalue")
+        shares = shares / shares.sum()
+        return cls("eigenvalues", eigenvalues=values, weights=tuple(float(share) for share in shares))
+
+    def with_spikes(self, *spikes: float) -> Target:
+        """The same target with single eigenvalues added outside its bulk."""
+        return replace(self, spikes=tuple(_validate_setting("target_spike", spike) for spike in spikes))
+
+    def with_both_signs(self, both: bool = True) -> Target:
+        """The same target for untied attention: its law has singular values with both signs."""
+        return self if self.both_signs == both else replace(self, both_signs=both)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a product of two different factors, which is not symmetric."""
+        return self.kind == "product"
+
+    @cached_property
+    def law(self) -> Base:
+        """The bulk of the spectrum as a law; with both signs a symmetric one."""
+        if self.is_product and self.rank_ratio is not None:
+            return SymmetricProduct(self.rank_ratio)
+        return _mirrored(self._positive) if self.both_signs else self._positive
+
+    @cached_property
+    def values(self) -> Law:
+        """The law of the eigenvalues, or of the singular values without signs."""
+        return Folded(self.law) if self.is_product else self._positive
+
+    @cached_property
+    def _positive(self) -> MarchenkoPastur | Discrete:
+        if self.rank_ratio is not None:
+            return MarchenkoPastur(self.rank_ratio)
+        if self.exponent is not None and self.dimension is not None:
+            return _binned(_power_law(self.exponent, self.dimension))
+        return Discrete(self.eigenvalues, self.weights)
+
+    @cached_property
+    def second_moment(self) -> float:
+        """`Q* = |S*|_F^2 / d`."""
+        if self.is_product:
+            return 1.0
+        return 1.0 + self.rank_ratio if self.rank_ratio is not None else self.values.moment(2)
+
+    @cached_property
+    def mean(self) -> float:
+        """`Tr S* / d`, of singular values `|S*|_* / d`."""
+        if self.rank_ratio is not None and not self.is_product:
+            return float(np.sqrt(self.rank_ratio))
+        return self.values.moment(1)
+
+    @cached_property
+    def rank_fraction(self) -> float:
+        """Fraction of eigenvalues that are not zero."""
+        return 1.0 - sum(weight for place, weight in self.values.atoms if place == 0.0)
+
+    def quantiles(self, size: int) -> Reals:
+        """`size` eigenvalues, ascending, of a deterministic target: mid-level quantiles and the spikes.
+
+        A Marchenko-Pastur target, or a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are
+        not zero, and that product must be whole. A power law has the size of its own dimension.
+        """
+        least = 1 + len(self.spikes)
+        check_value("size", size, int, minimum=least, maximum=LARGEST_SIZE)
+        bulk = size - len(self.spikes)
+        if self.exponent is not None and self.dimension is not None:
+            if size != self.dimension:
+                raise InputError(
+                    f"size: found {size}, but the power-law target has dimension {self.dimension}"
+                )
+            values = _power_law(self.exponent, self.dimension)[::-1][len(self.spikes) :]
+        elif self.rank_ratio is not None and self.rank_ratio < 1:
+            zeros = min(size - whole_share(size, self.rank_ratio, "target rank"), bulk)
+            rest = bulk - zeros
+            levels = 1.0 - self.rank_ratio + self.rank_ratio * (np.arange(rest) + 0.5) / max(rest, 1)
+            values = np.concatenate([np.zeros(zeros), self.values.quantile(levels)])
+        else:
+            if self.rank_ratio is not None:
+                whole_share(size, self.rank_ratio, "target rank")
+            values = self.values.quantile((np.arange(bulk) + 0.5) / bulk)
+        return np.sort(np.concatenate([values, self.spikes]))
+
+
+def whole_share(size: int, ratio: float, name: str) -> int:
+    """The rank of a target, or the width of factors, of some size by its ratio to it, which must be whole."""
+    share = size * ratio
+    if abs(share - round(share)) > 1e-9 * size or round(share) < 1:
+        raise InputError(
+            f"size {size} times {name} {ratio:g} is {share:g}, expected a whole number "
+            f"of at least 1; choose another size or {name}"
+        )
+    return round(share)
+
+
+def _validate_setting(name: str, value: Any) -> Any:
+    """The value, held against the setting of that name."""
+    return setting_fields(ProblemSettings)[name].validate(value)
+
+
+def _power_law(exponent: float, dimension: int) -> Reals:
+    """`A sqrt(d) k^-gamma`, k = 1..d, descending."""
+    k = np.arange(1, dimension + 1, dtype=float)
+    return np.asarray(np.sqrt(dimension / zeta(2 * exponent)) * k**-exponent)
+
+
+def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
+    """A law with both signs: its atoms, and the nodes of a quadrature where it has a density."""
+    points, weights = law.nodes() if isinstance(law, MarchenkoPastur) else (np.empty(0), np.empty(0))
+    atoms = np.array(law.atoms).reshape(-1, 2)
+    values = np.concatenate([points, atoms[:, 0]])
+    shares = np.concatenate([weights, atoms[:, 1]])
+    shares = np.tile(shares / shares.sum() / 2, 2)
+    return Discrete(tuple(np.append(-values, values).tolist()), tuple(shares.tolist()))
+
+
+def _binned(values: Reals) -> Discrete:
+    """The leading eigenvalues one by one, the tail in narrow bins at their root mean square (Q* is kept).
+
+    1000 eigenvalues one by one take ten times as long. The bins matter where the noise does not blur them
+    together: the Bayes-optimal student near recovery finds them earlier than the modes (docs/learn.md).
+    """
+    size = values.size
+    head = min(size, EXACT_MODES)
+    count = max(int(np.ceil(np.log(size / head) / np.log(1.05))), 1)
+    ends = np.unique(np.round(np.geomspace(head, size, count + 1)).astype(int))
+    sums = np.concatenate([[0.0], np.cumsum(values**2)])
+    widths = np.diff(ends)
+    tail = np.sqrt((sums[ends[1:]] - sums[ends[:-1]]) / widths) if widths.size else np.empty(0)
+    places = np.concatenate([values[:head], tail])
+    weights = np.concatenate([np.ones(head), widths]) / size
+    return Discrete(tuple(places.tolist()), tuple(weights.tolist()))

@@ -1,0 +1,232 @@
+"""Sample sizes at which learning changes its nature.
+
+All are counted in observations per d^2 (alpha at one token); a sample gives `T(T+1)/2` of them with the
+linear output and `(T^2+T-2)/2` with softmax, by which `thresholds` divides. k0 is the fraction of non-zero
+eigenvalues of the target, p_i the weight of each value that a fraction of its eigenvalues shares.
+
+| name | formula |
+|---|---|
+| recovery | `1/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` |
+| feasibility | `1/2 [1 - (1-k0)^2 / 2]`: beyond it only S* fits clean labels among positive semidefinite S |
+| bayes | `1/2 [1 - sum_i p_i^2]`; `k0 - k0^2/2` where only zero is shared |
+| direct | 1/2 |
+| interpolation | `chi(delta, 0)/2` at the delta with `Q* + Delta/2 + delta^2 chi(delta, 0) = J(delta, 0)` |
+| ... direct | 1/2 |
+
+Untied attention, counted in pairs per d^2 (P of them a sample):
+
+| name | formula |
+|---|---|
+| recovery | `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + 2 (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` (arXiv 1302.2331) |
+| bayes | `1 - p0^2 - sum_i p_i^2 / 2`, p0 the share of zeros; `2 k0 - k0^2` where only zero is shared |
+| direct, interpolation | 1; without positivity the error there has no bound, and feasibility is none |
+
+The first four are for clean labels. Hardmax labels have none of these: they never reveal the target exactly.
+
+Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the statistical dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.theory.laws.discrete import Discrete
+from attnlaw.theory.laws.free_convolution import Truncated
+from attnlaw.theory.laws.rectified import rectify
+from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.target import Target
+
+if TYPE_CHECKING:
+    from attnlaw.theory.learn.problem import Problem
+
+# The least noise, over Q*, that a difference of integrals still tells (fewer digits for narrow components).
+LEAST_NOISE, LEAST_NOISE_DISCRETE = 1e-11, 1e-5
+# Where delta is this many times the target's largest eigenvalue, an expansion in its inverse takes over.
+FAR = 300.0
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Values of alpha = n/d^2; `peak_error` is the test error's height at interpolation as weight decay -> 0.
+
+    `recovery`, `bayes` and `direct` are those of the factorized, the Bayes-optimal and the direct student;
+    `own_recovery`, `interpolation` and `peak_error` are the asked student's. The last two are None for clean
+    labels, which `feasibility` describes, and for the Bayes-optimal student, which does not fit labels.
+    `peak_error` is also None for the direct student, whose error grows without bound there, and for noise so
+    small that rounding hides it (`interpolation_peak`).
+    """
+
+    recovery: float
+    feasibility: float | None
+    bayes: float
+    direct: float
+    own_recovery: float | None
+    interpolation: float | None
+    peak_error: float | None
+
+    def describe(self) -> dict[str, Any]:
+        """Each threshold by its name."""
+        return dict(vars(self))
+
+
+@lru_cache(maxsize=256)
+def thresholds(
+    target: Target,
+    observations_per_sample: float = 1.0,
+    noise: float = 0.0,
+    student: str = "factorized",
+    attention: str = "tied",
+) -> Thresholds:
+    """All thresholds of a target, in samples per d^2; `student` is the one that recovers and interpolates.
+
+    >>> thresholds(Target.marchenko_pastur(0.5)).recovery.__round__(6)
+    0.422175
+    """
+    k0 = min(target.rank_fraction, 1.0)
+    who, per = STUDENTS[student].for_attention(attention), observations_per_sample
+    if who is None:
+        raise BadSetting("student", f"which has no theory with {{attention}} {attention}", student)
+    tied = attention == "tied"
+    peak = who.interpolation(target, noise) if noise > 0 and who.interpolation is not None else None
+    return Thresholds(
+        recovery=(recovery(k0) if tied else untied_recovery(k0)) / per,
+        feasibility=feasibility(k0) / per if tied else None,
+        bayes=(bayes_recovery(target) if tied else untied_bayes_recovery(target)) / per,
+        direct=(0.5 if tied else 1.0) / per,
+        own_recovery=None if who.recovery is None else who.recovery(target) / per,
+        interpolation=None if peak is None else peak[0] / per,
+        peak_error=None if peak is None else peak[1],
+    )
+
+
+def problem_thresholds(problem: Problem) -> Thresholds | None:
+    """The thresholds of a problem; None for labels that never reveal the target (hardmax, a drawn key)."""
+    if not problem.observed_output.identifies_target:
+        return None
+    return thresholds(
+        problem.target, problem.observations_per_sample, problem.noise, problem.student, problem.attention
+    )
+
+
+def recovery(k0: float) -> float:
+    """Least alpha at which the nuclear norm picks S* among all positive semidefinite fits of clean labels.
+
+    The minimum over t solves `k0 t = (1-k0) int_t^2 (x-t) rho_sc`.
+    """
+    return 0.5 * _least_dimension(k0, sides=1)[0]
+
+
+def untied_recovery(k0: float) -> float:
+    """Least pairs per d^2 at which the nuclear norm picks S* among all fits of clean labels.
+
+    >>> round(untied_recovery(0.3), 6)
+    0.725255
+    """
+    return _least_dimension(k0, sides=2)[0]
+
+
+def _least_dimension(k0: float, sides: int) -> tuple[float, float]:
+    """`min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`, and its t."""
+    if k0 >= 1:
+        return 1.0, 0.0
+
+    def slope(t: float) -> float:
+        return k0 * t - sides * (1 - k0) * _semicircle_tail(t)[0]
+
+    t = float(brentq(slope, 0.0, 2.0, xtol=1e-14))
+    rest = 1 - k0
+    return 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1], t
+
+
+def bayes_recovery(target: Target) -> float:
+    """Least alpha at which the Bayes-optimal student finds S* from clean labels.
+
+    Its error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0 (blurred atoms are semicircles of variance
+    `p_i a^2`), and the fixed point `2 alpha a^2 = E(a)` is lost beyond that. A power law has d modes of 1/d.
+
+    >>> bayes_recovery(Target.discrete([0.0, 1.0])), bayes_recovery(Target.marchenko_pastur(0.5))
+    (0.25, 0.375)
+    """
+    if target.dimension is not None:
+        return 0.5 * (1 - 1 / target.dimension)
+    shares: dict[float, float] = {}
+    for value, weight in target.values.atoms:
+        shares[value] = shares.get(value, 0.0) + weight
+    return 0.5 * (1 - sum(share**2 for share in shares.values()))
+
+
+def untied_bayes_recovery(target: Target) -> float:
+    """The same for singular values: each has half its share on either side of zero.
+
+    >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
+    (0.75, 0.625)
+    """
+    if target.dimension is not None:
+        return 1 - 0.5 / target.dimension
+    shares: dict[float, float] = {}
+    for value, weight in target.values.atoms:
+        shares[value] = shares.get(value, 0.0) + weight
+    return 1 - sum(share**2 / (1 if value == 0 else 2) for value, share in shares.items())
+
+
+def feasibility(k0: float) -> float:
+    """Least alpha at which S* is the only positive semidefinite fit of clean labels."""
+    return 0.5 * (1 - (1 - min(k0, 1.0)) ** 2 / 2)
+
+
+def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
+    """`alpha_int`, and the test error `2 alpha_int delta^2 - Delta/2` there as weight decay vanishes.
+
+    Noise below 1e-11 Q* counts as that much, which moves alpha_int by less than 1e-4; the error is then None.
+    A discrete target has it None below 1e-5 Q*: its integrals count the noise to about 1e-7 Q*.
+    """
+    Q = target.second_moment
+    seen = max(noise, LEAST_NOISE * Q)
+    is_told = noise >= (LEAST_NOISE_DISCRETE if isinstance(target.law, Discrete) else LEAST_NOISE) * Q
+
+    def miss(log_delta: float) -> float:
+        return seen / 2 - _excess(target, float(np.exp(log_delta)))[0]
+
+    # The excess is 0 at delta -> 0 and grows without bound: both scans end.
+    low = high = float(np.log(np.sqrt(Q + seen)))
+    while miss(low) < 0:
+        low -= 1.0
+    while miss(high) > 0:
+        high += 1.0
+    delta = float(np.exp(brentq(miss, low, high, xtol=1e-13)))
+    chi = _excess(target, delta)[1]
+    return chi / 2, chi * delta**2 - noise / 2 if is_told else None
+
+
+def _excess(target: Target, delta: float) -> tuple[float, float]:
+    """`J(delta, 0) - delta^2 chi(delta, 0) - Q*`, and `chi(delta, 0) = dJ/d(delta^2)`.
+
+    The difference cancels far above the target's spectrum, of mean m, variance v and third cumulant k. There
+    `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3 + 8 k/5)/(3 pi delta)`, up to `1/delta^2`: the
+    blurred law is nearly a semicircle.
+    """
+    Q = target.second_moment
+    if delta > FAR * target.law.support[1]:
+        m, third = target.mean, target.law.moment(3)
+        v, k = Q - m * m, third - 3 * m * Q + 2 * m**3
+        first, last = 8 * m / (3 * np.pi), (4 * m * v + m**3 + 8 * k / 5) / (3 * np.pi)
+        chi = 0.5 + first / (2 * delta) - last / (2 * delta**3)
+        return first * delta / 2 - Q / 2 + 1.5 * last / delta, chi
+    parts = rectify(Truncated(target.law, np.array([delta])), np.zeros(1))
+    J, chi = float(parts.J[0]), float(parts.chi[0])
+    return J - delta**2 * chi - Q, chi
+
+
+def _semicircle_tail(t: float) -> tuple[float, float]:
+    """`int_t^2 (x-t)^k rho_sc` for k = 1, 2, by `x = 2 cos(phi)`, `rho_sc dx = (2/pi) sin^2(phi) dphi`."""
+    phi = np.arccos(min(t / 2, 1.0))
+    mass = (phi - np.sin(2 * phi) / 2) / np.pi
+    first = 4 * np.sin(phi) ** 3 / (3 * np.pi)
+    second = (phi - np.sin(4 * phi) / 4) / np.pi
+    return float(first - t * mass), float(second - 2 * t * first + t * t * mass)

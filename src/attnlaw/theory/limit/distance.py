@@ -1,0 +1,200 @@
+"""Distances between two laws of one output coordinate, each with a standard error.
+
+| here   | means                                                                      |
+|--------|----------------------------------------------------------------------------|
+| p, q   | densities of the law and of the reference; F, G their distribution functions |
+| u      | log |y|: the variable of integration                                        |
+| K      | batches of the jackknife                                                   |
+
+Densities are averages of normals (see `mixture`), so integrals over y are smooth: the trapezoidal
+rule in u = log |y| converges geometrically (for N(0, v) its error at step h is of order
+exp(-pi^2 / (2 h)): below 1e-21 at h = 0.1), also where the density is singular at zero, as at n = 1.
+The grid's ends cost about 1e-10.
+
+With a residual there are normals N(mu, v) off zero, where points are h |mu| apart. The integral of one errs
+by up to `2 exp(-2 pi^2 v / (h mu)^2)`: 5e-9 if its deviation is that distance, and all of it if far narrower.
+An average of such normals is no density that this grid, or so few draws, could show, and KL is left out where
+an integral misses by more than 1e-2. Distribution functions stay smooth: W1 and KS hold.
+
+The paper's own distance between samples stands below for comparison: KL of two kernel density estimates.
+arXiv 2506.00846 estimates each density with a Gaussian kernel (Scott's bandwidth) on 500 points over the
+pooled range and adds 1e-12 before taking logarithms. The smoothing and the sample's noise bias it upwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate
+from attnlaw.theory.limit.mixture import OutputLaw, combine, log_mean
+from attnlaw.theory.limit.wishart import Array
+
+_STEP = 0.1
+_REFINE = 20
+# Of the residual. Below it KL on finer grids moved by less than its standard error, at widths from 1 on.
+_MOST_RESIDUAL = 1e-2
+# Of a kernel density estimate, as in the paper.
+_FLOOR = 1e-12
+# Cells of the binned estimate in a bandwidth: linear binning errs by (1/32)^2 / 12 < 1e-4 of the
+# density's curvature in bandwidths, below the smoothing itself by that factor.
+_CELLS = 32
+
+
+@dataclass(frozen=True)
+class Distances:
+    """KL(law, reference), Wasserstein-1 and Kolmogorov-Smirnov distance, with standard errors.
+
+    `kl` is None where it does not exist (a law that is exactly zero in some draws has no density) and where
+    `residual` is above 1e-2: with a residual connection, the normals of many draws are too narrow for it.
+    `residual`, the error of KL's quadrature, is the larger deviation of the two densities' integrals from
+    what they should be.
+    """
+
+    kl: Estimate | None
+    w1: Estimate
+    ks: Estimate
+    residual: float
+
+
+def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
+    """How far the law of one coordinate is from a reference.
+
+    `KL = integral p log(p/q) - p + q`, `W1 = integral |F - G|`, `KS = sup |F - G|`. Errors come from the
+    jackknife over K = 40 batches of draws, the same batches of both laws left out together, so that
+    laws drawn with one seed (which share their normals) may be compared. KL's bias of order 1/draws is
+    corrected, so a value within its error of zero may be negative; W1 and KS, absolute values, are not
+    smooth: they stay uncorrected and are biased upwards where they are of the order of their errors.
+
+    >>> wide, narrow = (OutputLaw(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
+    >>> found = distances(wide, narrow)
+    >>> abs(found.kl.value - (2 - 1 - math.log(2)) / 2) < 1e-9, found.residual < 1e-9
+    (True, True)
+    """
+    even = law.means is None and reference.means is None
+    y = _half_line(law, reference)
+    # An even law needs the right half only, counted twice.
+    points = y if even else np.concatenate([-y[::-1], y])
+    sides = [slice(None)] if even else [slice(len(y) - 1, None, -1), slice(len(y), None)]
+    times = 2.0 if even else 1.0
+    weights = times * (_weights(y) if even else np.concatenate([_weights(y)[::-1], _weights(y)]))
+    log_p, log_q = law.log_density(points), reference.log_density(points)
+    masses = [
+        abs(float(np.exp(log_mean(table)) @ weights) - float((side.variances > 0).mean()))
+        for table, side in ((log_p, law), (log_q, reference))
+    ]
+    residual = max(masses)
+    kl = None
+    if law.has_density and reference.has_density and residual <= _MOST_RESIDUAL:
+        kl = _estimate(
+            _kl(_leave_one_out(log_p, log_mean), _leave_one_out(log_q, log_mean), weights), corrected=True
+        )
+    difference = _leave_one_out(law.distribution(points) - reference.distribution(points), _average)
+    areas, heights = zip(*(_gaps(y, difference[:, side]) for side in sides), strict=True)
+    w1 = _estimate(times * np.sum(areas, axis=0), corrected=False)
+    ks = _estimate(np.max(heights, axis=0), corrected=False)
+    return Distances(kl, w1, ks, residual)
+
+
+def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
+    """Points y > 0, even in log y: from 1e-3 deviations of the narrowest normal to 11 of the widest."""
+    variances = np.concatenate([law.variances, reference.variances])
+    variances = variances[variances > 0]
+    shift = max((float(np.abs(m).max()) for m in (law.means, reference.means) if m is not None), default=0.0)
+    first = math.log(1e-3 * math.sqrt(float(variances.min())))
+    last = math.log(shift + 11 * math.sqrt(float(variances.max())))
+    points: Array = np.exp(np.arange(first, last + _STEP, _STEP))
+    return points
+
+
+def _weights(y: Array) -> Array:
+    """Weights of the trapezoidal rule in log y; densities are constant below the first point."""
+    weights = _STEP * y
+    weights[0] /= 1 - math.exp(-_STEP)  # the geometric series of the points left out
+    return weights
+
+
+def _leave_one_out(table: Array, average: Callable[[Array], Array]) -> Array:
+    """Averages over the K batches (K, points): over all of them, then without each one; (K + 1, points)."""
+    rows = [average(table), *(average(np.delete(table, k, axis=0)) for k in range(len(table)))]
+    return np.stack(rows)
+
+
+def _estimate(values: Array, corrected: bool) -> Estimate:
+    return combine(float(values[0]), values[1:].tolist(), corrected)
+
+
+def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
+    # p log(p/q) - p + q = p (t + expm1(-t)) with t = log(p/q): never negative, no cancellation. Where
+    # p is smaller than q by a factor e^-500, q alone is left.
+    t = log_p - log_q
+    integrand = np.where(t > -500, np.exp(log_p) * (t + np.expm1(-np.maximum(t, -500))), np.exp(log_q))
+    result: Array = integrand @ weights
+    return result
+
+
+def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
+    """Integral over y and supremum of each row of |difference| on one half line.
+
+    A cubic spline in u = log |y| on a grid of step h = 0.005: the supremum errs by less than
+    (h/2)^2 / 2 = 3e-6 times the second derivative in u.
+    """
+    u = np.log(y)
+    fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
+    values = np.abs(CubicSpline(u, difference, axis=1)(fine))
+    areas: Array = np.trapezoid(values * np.exp(fine), fine, axis=1) + values[:, 0] * y[0]
+    return areas, values.max(axis=1)
+
+
+def _average(table: Array) -> Array:
+    result: Array = table.mean(axis=0)
+    return result
+
+
+def gaussian_kde(sample: Array, points: Array) -> Array:
+    """A Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)` at evenly spaced points.
+
+    The sample is binned linearly on a fine grid and convolved with the kernel there, which costs the
+    same for every sample size; the result agrees with the direct sum to the binning's error.
+
+    >>> bool(gaussian_kde(np.array([-1.0, 1.0]), np.linspace(-3, 3, 61)).argmax() in (28, 29, 30, 31, 32))
+    True
+    """
+    from scipy.signal import fftconvolve  # half a second of imports that nothing else here needs
+
+    width = float(np.std(sample, ddof=1)) * len(sample) ** -0.2
+    if not width > 0:
+        raise InputError("all sampled values are equal; a kernel density estimate needs a sample that varies")
+    spacing = (points[-1] - points[0]) / (len(points) - 1)
+    split = max(1, int(np.ceil(_CELLS * spacing / width)))
+    step = spacing / split
+    pad = int(np.ceil(8 * width / step))
+    inside = split * (len(points) - 1) + 1
+    position = np.clip((sample - points[0]) / step + pad, 0, inside + 2 * pad - 1.000001)
+    cell = position.astype(np.int64)
+    share = position - cell
+    size = inside + 2 * pad
+    mass = np.bincount(cell, 1 - share, size) + np.bincount(cell + 1, share, size)
+    offsets = np.arange(-pad, pad + 1) * (step / width)
+    kernel = np.exp(-(offsets**2) / 2) / (np.sqrt(2 * np.pi) * width * len(sample))
+    smooth: Array = fftconvolve(mass, kernel, mode="same")
+    return np.maximum(smooth[pad : pad + inside : split], 0.0)
+
+
+def kernel_kl(sample: Array, reference: Array, points: int = 500) -> float:
+    """KL(sample, reference) by the paper's recipe: kernel estimates on a grid over the pooled range.
+
+    >>> rng = np.random.default_rng(0)
+    >>> 0 < kernel_kl(rng.standard_normal(5000), rng.standard_normal(5000)) < 0.05
+    True
+    """
+    low = min(float(sample.min()), float(reference.min()))
+    high = max(float(sample.max()), float(reference.max()))
+    grid = np.linspace(low, high, points)
+    p, q = (gaussian_kde(values, grid) + _FLOOR for values in (sample, reference))
+    return float(np.trapezoid(p * np.log(p / q), grid))

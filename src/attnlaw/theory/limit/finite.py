@@ -1,0 +1,161 @@
+"""Exact draws of a layer at any width, at a cost that does not depend on the width.
+
+| here | means                                                                        |
+|------|------------------------------------------------------------------------------|
+| D    | draws; each one has fresh weights (and fresh tokens where they are random)   |
+| v    | variance of one output coordinate given the scores and the values' lengths   |
+| m    | output coordinates drawn together                                            |
+
+Given the tokens only s x s matrices matter (see `heads`), and of many independent tokens only what one row
+needs (see `many_tokens`): a width of 1e9 costs what 64 costs. Only activations other than the identity draw
+tokens of size s x n. An infinite width gives the limit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnlaw.core.settings import check_value
+from attnlaw.theory.limit.heads import attention_root, score_matrices, score_row
+from attnlaw.theory.limit.layer import AttentionLayer, Sample
+from attnlaw.theory.limit.mixture import OutputLaw
+from attnlaw.theory.limit.one_row import can_draw_row, draw_row
+from attnlaw.theory.limit.token_counts import MOST_DRAWS
+from attnlaw.theory.limit.wishart import Array, Streams, streams
+
+# Numbers of one kind that a chunk of draws holds: small enough for a core's cache. Chunks do not
+# depend on the width, so that equal seeds share their normals across widths.
+_CHUNK = 2**15
+
+
+def chunk_size(draws: int, numbers_per_draw: int) -> int:
+    """How many draws the first and largest chunk holds.
+
+    >>> chunk_size(100_000, 8), chunk_size(3, 10**9)
+    (4096, 1)
+    """
+    return min(draws, max(1, _CHUNK // numbers_per_draw))
+
+
+def chunks(draws: int, numbers_per_draw: int) -> list[int]:
+    """The sizes of the chunks that `draws` are split into.
+
+    >>> sum(chunks(100_000, 8)), len(chunks(3, 10**9))
+    (100000, 3)
+    """
+    check_value("draws", draws, int, minimum=1, maximum=MOST_DRAWS)
+    size = chunk_size(draws, numbers_per_draw)
+    return [min(size, draws - start) for start in range(0, draws, size)]
+
+
+def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
+    """Roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, m + r).
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> token_roots(AttentionLayer(RandomInputs(3), width=2), 5, streams(0)).shape
+    (5, 3, 2)
+    """
+    if layer.width == np.inf:
+        return layer.inputs.limit_root()[None]
+    return layer.inputs.roots(int(layer.width), draws, draw, m)
+
+
+def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -> Sample:
+    """Joint draws of all scores and of `coordinates` output coordinates of every token.
+
+    Coordinates share the scores and the values' lengths: they are uncorrelated, not independent.
+    Fails when more coordinates are asked for than the width has.
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> drawn = sample(AttentionLayer(RandomInputs(4), heads=2, width=10**9), draws=5, seed=0, coordinates=3)
+    >>> drawn.scores.shape, drawn.outputs.shape
+    ((5, 2, 4, 4), (5, 4, 3))
+    """
+    check_value("coordinates", coordinates, int, minimum=1, maximum=layer.width)
+    scores, outputs = [], []
+    for number, size in enumerate(chunks(draws, layer.heads * layer.tokens**2)):
+        draw = streams(seed, number)
+        root = token_roots(layer, size, draw)
+        p = score_matrices(layer, root, size, draw)
+        r = attention_root(layer, root, p, draw)
+        outputs.append(r @ draw.normals.standard_normal((size, r.shape[-1], coordinates)))
+        scores.append(p)
+    return Sample(np.concatenate(scores), np.concatenate(outputs))
+
+
+def output_law(
+    layer: AttentionLayer, draws: int, seed: int, token: int = 0, normalise: bool = False
+) -> OutputLaw:
+    """The law of one output coordinate of one token, as normals N(0, v) over draws of v.
+
+    `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H` (without the chi at infinite head width), from the
+    token's own row of scores. `normalise` divides each token by its length first (RMSNorm).
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> law = output_law(AttentionLayer(RandomInputs(4), heads=2), draws=2000, seed=0)
+    >>> bool(abs(law.variances.mean() - 0.3918) < 0.01)
+    True
+    """
+    check_token(token, layer.tokens)
+    alone = can_draw_row(layer, normalise)
+    variances, score_variances = [], []
+    for number, size in enumerate(chunks(draws, layer.heads * layer.tokens)):
+        draw = streams(seed, number)
+        if alone:
+            lengths, squares = draw_row(layer, token, size, draw)
+        else:
+            lengths, squares = _row_of_all(layer, token, size, draw, normalise)
+        if layer.narrow:
+            n_h = int(layer.inner_width)
+            lengths *= draw.widths.chisquare(n_h, lengths.shape) / n_h
+        variances.append(lengths.sum(axis=-1) * layer.output_scale**2)
+        score_variances.append(np.broadcast_to((layer.score_scale * squares) ** 2, size))
+    return OutputLaw(np.concatenate(variances), None, np.concatenate(score_variances))
+
+
+def _row_of_all(
+    layer: AttentionLayer, token: int, draws: int, draw: Streams, normalise: bool
+) -> tuple[Array, Array]:
+    """|L^T a_h|^2 of each head, (draws, H), and Sigma_ii, (draws or 1,), from a root of all tokens."""
+    root = token_roots(layer, draws, draw)
+    if normalise:
+        root = unit_rows(root)
+    p = score_row(layer, root, token, draws, draw)
+    weights = layer.scores.attention(p, layer.allowed[token][:, None], axis=1)
+    mixed = np.swapaxes(root, -1, -2) @ weights
+    return np.einsum("drh,drh->dh", mixed, mixed), squared_length(root, token)
+
+
+def squared_length(root: Array, token: int) -> Array:
+    """Sigma_ii, (draws or 1,).
+
+    >>> squared_length(2 * np.eye(3)[None], 0).tolist()
+    [4.0]
+    """
+    return np.asarray(np.einsum("dr,dr->d", root[:, token], root[:, token]))
+
+
+def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
+    """Var(p_ii given the tokens) = sigma_Q^2 sigma_K^2 Sigma_ii^2, (draws or 1,).
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
+    [16.0]
+    """
+    result: Array = (layer.score_scale * squared_length(root, token)) ** 2
+    return result
+
+
+def unit_rows(root: Array) -> Array:
+    """Tokens divided by their root mean square (RMSNorm): rows of L of length 1; zero tokens stay zero.
+
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    lengths = np.linalg.norm(root, axis=-1, keepdims=True)
+    return root / np.where(lengths > 0, lengths, 1.0)
+
+
+def check_token(token: int, tokens: int) -> None:
+    """Fail unless 0 <= token < tokens; people count from 1."""
+    check_value("token", token + 1, int, minimum=1, maximum=tokens)

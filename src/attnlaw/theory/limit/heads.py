@@ -1,0 +1,153 @@
+"""What the heads of a layer draw, given a root L of the tokens' Gram matrix, at any head width.
+
+| here     | means                                                                                |
+|----------|--------------------------------------------------------------------------------------|
+| L        | root of X X^T / n, (draws or 1, s, r)                                                |
+| n_H      | head width; infinity gives the limit, where `Bart(r, n_H) / sqrt(n_H)` is the identity |
+| N        | standard normal                                                                      |
+
+Queries of one head are `L Z_q`, Z_q standard r x n_H, hence (exactly, at every n_H)
+`p = L Bart(r, n_H) N L^T / sqrt(n_H)`, and one row of it is `p_i. = |L_i| chi_{n_H} N_row L^T / sqrt(n_H)`.
+Rotary positions do the same in each frequency's complex planes, k = n_H / (2 F) of them:
+`p_ij = 2 / sqrt(n_H) sum_f Re(e^(i theta_f (j - i)) (L C_f M_f L^T)_ij)` with C_f the complex Bartlett
+factor of k degrees and M_f complex standard normal.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnlaw.theory.limit.grams import side_by_side
+from attnlaw.theory.limit.layer import AttentionLayer
+from attnlaw.theory.limit.wishart import (
+    Array,
+    ComplexArray,
+    Streams,
+    bartlett,
+    complex_bartlett,
+    complex_normals,
+)
+
+
+def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
+    """Scores of all tokens, (draws, H, s, s).
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.wishart import streams
+    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
+    >>> score_matrices(layer, layer.inputs.limit_root()[None], 5, streams(0)).shape
+    (5, 2, 3, 3)
+    """
+    r = root.shape[-1]
+    left = root[:, None]
+    if layer.scores.frequencies:
+        return _rotary_matrices(layer, root, draws, draw)
+    if layer.narrow:
+        n_h = int(layer.inner_width)
+        factor = bartlett(r, n_h, (draws, layer.heads), draw.widths)
+        core = factor @ draw.normals.standard_normal((draws, layer.heads, min(r, n_h), r))
+        core /= math.sqrt(n_h)
+    else:
+        core = draw.normals.standard_normal((draws, layer.heads, r, r))
+    p: Array = (left @ core) @ np.swapaxes(left, -1, -2)
+    p *= layer.score_scale
+    return p
+
+
+def _rotary_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
+    r, planes = root.shape[-1], len(layer.scores.frequencies)
+    shape = (draws, layer.heads, planes)
+    core: ComplexArray
+    if layer.narrow:
+        n_h = int(layer.inner_width)
+        k = n_h // (2 * planes)
+        core = complex_bartlett(r, k, shape, draw.widths) @ complex_normals(
+            (*shape, min(r, k), r), draw.normals
+        )
+        core *= 2 / math.sqrt(n_h)
+    else:
+        core = complex_normals((*shape, r, r), draw.normals) * math.sqrt(2 / planes)
+    left = root[:, None, None]
+    turned = _phases(layer) * (left @ core @ np.swapaxes(left, -1, -2))
+    p: Array = turned.real.sum(axis=2) * layer.score_scale
+    return p
+
+
+def _phases(layer: AttentionLayer) -> ComplexArray:
+    """e^(i theta_f (j - i)), (F, s, s)."""
+    i, j = np.indices((layer.tokens, layer.tokens))
+    angles = np.asarray(layer.scores.frequencies)[:, None, None] * (j - i)
+    phases: ComplexArray = np.exp(1j * angles)
+    return phases
+
+
+def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
+    """Scores of one token's query, (draws, s, H): only its own row, so only one chi variable a head.
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.wishart import streams
+    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
+    >>> score_row(layer, layer.inputs.limit_root()[None], 0, 5, streams(0)).shape
+    (5, 3, 2)
+    """
+    r = root.shape[-1]
+    length = layer.score_scale * np.linalg.norm(root[:, token], axis=-1)[:, None, None]
+    if layer.scores.frequencies:
+        turned: Array = length * _rotary_row(layer, root, token, draws, draw)
+        return turned
+    row: Array = root @ draw.normals.standard_normal((draws, r, layer.heads))
+    if layer.narrow:
+        n_h = int(layer.inner_width)
+        length = length * np.sqrt(draw.widths.chisquare(n_h, (draws, 1, layer.heads)) / n_h)
+    row *= length
+    return row
+
+
+def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
+    r, planes = root.shape[-1], len(layer.scores.frequencies)
+    row = root[:, None] @ complex_normals((draws, planes, r, layer.heads), draw.normals)
+    row *= _phases(layer)[:, token, :, None]
+    if layer.narrow:
+        n_h = int(layer.inner_width)
+        gammas = draw.widths.standard_gamma(n_h // (2 * planes), (draws, planes, 1, layer.heads))
+        row *= np.sqrt(gammas) * (2 / math.sqrt(n_h))
+    else:
+        row *= math.sqrt(2 / planes)
+    result: Array = row.real.sum(axis=1)
+    return result
+
+
+def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
+    """A root of each head's `W_V^T W_O^T W_O W_V` seen by fresh output normals: (draws or 1, H or 1, r, q).
+
+    `Bart(r, n_H) / sqrt(n_H)`, or the identity at infinite head width.
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.wishart import streams
+    >>> value_roots(AttentionLayer(RandomInputs(3), heads=2, width=2), 3, 5, streams(0)).shape
+    (5, 2, 3, 2)
+    """
+    if not layer.narrow:
+        return np.eye(r)[None, None]
+    n_h = int(layer.inner_width)
+    return bartlett(r, n_h, (draws, layer.heads), draw.widths) / math.sqrt(n_h)
+
+
+def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
+    """R (draws, s, H q): given it, each output coordinate is `R z` with z standard normal.
+
+    `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`; coordinates are independent given R.
+
+    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.wishart import streams
+    >>> layer = AttentionLayer(RandomInputs(3), heads=2)
+    >>> root = layer.inputs.limit_root()[None]
+    >>> attention_root(layer, root, score_matrices(layer, root, 5, streams(0)), streams(0)).shape
+    (5, 3, 6)
+    """
+    draws = len(scores)
+    weights = layer.scores.attention(scores, layer.allowed)
+    blocks = weights @ (root[:, None] @ value_roots(layer, root.shape[-1], draws, draw))
+    return side_by_side(blocks) * layer.output_scale

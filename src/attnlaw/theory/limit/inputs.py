@@ -1,0 +1,243 @@
+"""The tokens that enter a layer: the paper's random inputs, independent normals, or given tokens.
+
+| here       | means                                                                             |
+|------------|-----------------------------------------------------------------------------------|
+| X          | s x n, one token a row                                                            |
+| Sigma      | X X^T / n, or its limit as n grows                                                |
+| L          | a root of Sigma: a layer's law depends on X through L alone                       |
+| m          | coordinates of the tokens that are kept in view (needed with a residual)          |
+
+With m > 0, a root has m leading columns `X[:, :m] / sqrt(n)`, so that `L = [X_m, rest] / sqrt(n)`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnlaw.core.arrays import require_shapes
+from attnlaw.core.errors import InputError
+from attnlaw.core.settings import check_value
+from attnlaw.theory.limit.kernels import activation, apply, moments
+from attnlaw.theory.limit.token_counts import MOST, check_tokens
+from attnlaw.theory.limit.wishart import Array, Streams, bartlett, root_of_rows, symmetric_root
+
+# Random tokens are drawn in slabs that stay in a core's cache.
+_SLAB = 2**17
+# Fourth powers of larger entries of a Gram matrix, of larger weight variances, and of inverses leave float64.
+LARGEST = 1e15
+
+
+class Inputs(Protocol):
+    """What a layer asks of its inputs."""
+
+    @property
+    def tokens(self) -> int:
+        """The number s of tokens."""
+
+    def least_width(self) -> int:
+        """The smallest width in which such tokens exist."""
+
+    def limit_root(self) -> Array:
+        """A root (s, r) of the limit's Sigma."""
+
+    def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
+        """m coordinates of the tokens at infinite width, (draws, s, m)."""
+
+    def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
+        """Roots (draws or 1, s, m + r) of X X^T / n at width n."""
+
+    def root_numbers(self, width: int, draws: int) -> int:
+        """Numbers in the largest array that `roots` makes."""
+
+
+@dataclass(frozen=True)
+class RandomInputs:
+    """The paper's inputs (arXiv 2506.00846): x^i = psi(W^i h), h ~ N(0, I_n), W^i with N(0, 1/n) entries.
+
+    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). For the identity
+    `L = Bart(s, n) sqrt(r / n)`; other activations draw X itself, at a cost of O(s n).
+    With `shared=False`, h is left out (r = 1): tokens with independent psi(N(0, 1)) entries.
+
+    >>> RandomInputs(2, "relu").limit_root().shape
+    (2, 2)
+    """
+
+    tokens: int
+    activation: str = "identity"
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        check_value("tokens", self.tokens, int, minimum=1, maximum=MOST)
+        check_tokens(self.tokens)
+        activation(self.activation)
+
+    def least_width(self) -> int:
+        """Random tokens exist in every width."""
+        return 1
+
+    def limit_root(self) -> Array:
+        """The symmetric root of the Gram matrix with E psi^2 on and (E psi)^2 off the diagonal."""
+        second_moment, squared_mean = moments(self.activation)
+        off = np.full((self.tokens, self.tokens), squared_mean)
+        return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
+
+    def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
+        """psi of independent standard normals: r tends to 1."""
+        return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
+
+    def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
+        """Roots of X X^T / n, one for each draw."""
+        r = draw.inputs.chisquare(width, draws) / width if self.shared else np.ones(draws)
+        scale = np.sqrt(r)[:, None, None]
+        if activation(self.activation).linear:
+            known = draw.inputs.standard_normal((draws, self.tokens, m))
+            rest = bartlett(self.tokens, width - m, (draws,), draw.inputs)
+            return np.concatenate([known, rest], axis=-1) * (scale / math.sqrt(width))
+        slab = max(1, _SLAB // (self.tokens * width))
+        parts = [self._draw_root(width, scale[i : i + slab], draw, m) for i in range(0, draws, slab)]
+        return np.concatenate(parts)
+
+    def root_numbers(self, width: int, draws: int) -> int:
+        """A root for each draw; X itself, of one draw at least, where it is drawn."""
+        drawn = 0 if activation(self.activation).linear else self.tokens * width
+        return max(draws * self.tokens * min(self.tokens, width), drawn)
+
+    def _draw_root(self, width: int, scale: Array, draw: Streams, m: int) -> Array:
+        normals = draw.inputs.standard_normal((len(scale), self.tokens, width))
+        normals *= scale
+        x = apply(self.activation, normals)
+        root = root_of_rows(x) if m == 0 else np.concatenate([x[..., :m], root_of_rows(x[..., m:])], axis=-1)
+        return root / math.sqrt(width)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenInputs:
+    """Fixed tokens, given by their Gram matrix `Sigma_ij = x^i . x^j / n` (s, s), at every width.
+
+    A Gram matrix fixes tokens up to a rotation, and so does the law of a layer's output. Where single
+    coordinates of the tokens matter (a residual), the rotation is uniform: a coordinate is read along
+    a random direction.
+
+    Fails for a matrix that is not square, finite, symmetric and positive semi-definite. Directions that hold
+    less than 1e-12 of the squared lengths, each token measured by its own, are rounding and left out.
+
+    >>> GivenInputs(np.eye(3)).tokens
+    3
+    """
+
+    gram: Array
+
+    def __post_init__(self) -> None:
+        require_real("the Gram matrix", np.asarray(self.gram).dtype)
+        gram = np.asarray(self.gram, dtype=np.float64)
+        _check_gram(gram)
+        object.__setattr__(self, "gram", (gram + gram.T) / 2)
+
+    @classmethod
+    def from_tokens(cls, tokens: Array) -> GivenInputs:
+        """Tokens as rows of an s x N matrix; `Sigma = X X^T / N`.
+
+        >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+        """
+        require_real("the tokens", np.asarray(tokens).dtype)
+        x = np.asarray(tokens, dtype=np.float64)
+        require_shapes(x.ndim == 2 and x.size > 0, "inputs", "a matrix with one token in each row", tokens=x)
+        if not np.isfinite(x).all():
+            row = int(np.argwhere(~np.isfinite(x))[0][0])
+            raise InputError(
+                f"token {row + 1} of {len(x)} holds a NaN or infinite entry; expected finite embeddings, "
+                "so repair the checkpoint or choose other tokens"
+            )
+        return cls(x @ x.T / x.shape[1])
+
+    @property
+    def tokens(self) -> int:
+        """The number s of tokens."""
+        return len(self.gram)
+
+    @cached_property
+    def _root(self) -> Array:
+        # The rank is that of tokens of length 1: RMSNorm makes a short token as long as any other.
+        values, vectors = np.linalg.eigh(_normalised_gram(self.gram))
+        keep = values > 1e-12 * max(float(values[-1]), 0.0)
+        lengths = np.sqrt(np.maximum(np.diagonal(self.gram), 0.0))
+        root: Array = lengths[:, None] * vectors[:, keep] * np.sqrt(values[keep])
+        return root
+
+    def least_width(self) -> int:
+        """The rank of Sigma: no narrower tokens have this Gram matrix."""
+        return max(1, int(self._root.shape[1]))
+
+    def limit_root(self) -> Array:
+        """A root of Sigma with as many columns as its rank."""
+        return self._root
+
+    def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
+        """Along random directions, N(0, Sigma)."""
+        return self._root @ draw.inputs.standard_normal((draws, self._root.shape[1], m))
+
+    def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
+        """The same root at every width; with m > 0, its first columns along m random directions.
+
+        The rows of the random rotation U are `B^-1 Z`, Z standard r x n with `Z Z^T = B B^T`.
+        """
+        if m == 0:
+            return self._root[None]
+        r = self._root.shape[1]
+        z = np.concatenate(
+            [draw.inputs.standard_normal((draws, r, m)), bartlett(r, width - m, (draws,), draw.inputs)],
+            axis=-1,
+        )
+        b = np.linalg.cholesky(z @ np.swapaxes(z, -1, -2))
+        rotated: Array = self._root @ np.linalg.solve(b, z)
+        return rotated
+
+    def root_numbers(self, width: int, draws: int) -> int:
+        """A root for each draw at most."""
+        return draws * self._root.size
+
+
+def require_real(what: str, dtype: np.dtype[Any]) -> None:
+    """Refuse what is no real number, also complex numbers, of which half would be lost."""
+    if dtype.kind not in "fiu":
+        raise InputError(f"{what} holds {dtype}, expected real numbers; convert it")
+
+
+def _check_gram(gram: Array) -> None:
+    square = gram.ndim == 2 and gram.shape[0] == gram.shape[1] and gram.size > 0
+    require_shapes(square, "Gram matrix", "a square matrix, one row a token", gram=gram)
+    if not np.isfinite(gram).all():
+        raise InputError("the Gram matrix holds a NaN or infinite entry; expected finite numbers")
+    size = float(np.abs(gram).max())
+    if size and not 1 / LARGEST <= size <= LARGEST:
+        raise InputError(
+            f"the Gram matrix has entries of size {size:.3g}; expected at most {LARGEST:g} and at least "
+            f"{1 / LARGEST:g}: rescale the tokens"
+        )
+    skew = np.abs(gram - gram.T)
+    if skew.max() > 1e-8 * size:
+        i, j = np.unravel_index(int(skew.argmax()), skew.shape)
+        raise InputError(
+            f"the Gram matrix is not symmetric: entry ({i + 1}, {j + 1}) is {gram[i, j]:.6g} and "
+            f"({j + 1}, {i + 1}) is {gram[j, i]:.6g}; give X X^T / n"
+        )
+    lowest = float(np.linalg.eigvalsh(_normalised_gram(gram))[0])
+    if lowest < -1e-8:
+        raise InputError(
+            f"the Gram matrix is not positive semi-definite: its lowest eigenvalue is {lowest:.6g} once "
+            "tokens have length 1; give X X^T / n"
+        )
+
+
+def _normalised_gram(gram: Array) -> Array:
+    """The Gram matrix of tokens divided by their lengths (a zero token: by the root of the largest entry)."""
+    squares = np.diagonal(gram)
+    lengths = np.sqrt(np.where(squares > 0, squares, float(np.abs(gram).max()) or 1.0))
+    scaled: Array = gram / lengths[:, None] / lengths
+    return scaled

@@ -1,0 +1,190 @@
+"""Activations and their Gaussian kernels: E[psi(u) psi(v)] for jointly normal u, v.
+
+| here         | means                                             |
+|--------------|---------------------------------------------------|
+| a, b, c      | Var u, Var v, Cov(u, v), all means zero           |
+| K(a, b, c)   | E[psi(u) psi(v)]                                  |
+
+An MLP block of infinite width maps the Gram matrix Sigma entry by entry through K; the paper's
+input x = psi(W h) has Sigma_ii = K(1, 1, 1) and Sigma_ij = K(1, 1, 0) (independent pre-activations).
+Which activations there are stands in `variants`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.lazy import resolve
+from attnlaw.core.settings import check_value
+from attnlaw.theory.limit.hermite import mehler_kernel
+from attnlaw.theory.limit.variants import ACTIVATIONS, Activation
+from attnlaw.theory.limit.wishart import Array
+
+
+def activation(name: str) -> Activation:
+    """The activation called `identity`, `relu`, `gelu` or `clip:C` (clipped to [-C, C]).
+
+    >>> activation("clip:2").parameters
+    (2.0,)
+    """
+    return ACTIVATIONS[check_value("activation", name, str, choices=ACTIVATIONS)]
+
+
+def apply(name: str, x: Array) -> Array:
+    """psi(x), entry by entry.
+
+    >>> apply("relu", np.array([-1.0, 2.0])).tolist()
+    [0.0, 2.0]
+    """
+    psi = activation(name)
+    values: Array = resolve(psi.function)(x, *psi.parameters)
+    return values
+
+
+def moments(name: str) -> tuple[float, float]:
+    """E psi(g)^2 and (E psi(g))^2 for a standard normal g.
+
+    >>> second, squared_mean = moments("relu")
+    >>> second, round(squared_mean * 2 * math.pi, 12)
+    (0.5, 1.0)
+    """
+    psi, one = activation(name), np.ones(1)
+    if psi.kernel is None:
+        assert psi.moments is not None, f"{psi.name} states neither a kernel nor its moments"
+        known: tuple[float, float] = resolve(psi.moments)(*psi.parameters)
+        return known
+    kernel = resolve(psi.kernel)
+    return float(kernel(one, one, one)[0]), float(kernel(one, one, 0 * one)[0])
+
+
+def identity(x: Array) -> Array:
+    return x
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(x, 0.0)
+
+
+def gelu(x: Array) -> Array:
+    """The exact GELU, x Phi(x)."""
+    result: Array = x * ndtr(x)
+    return result
+
+
+def gelu_new(x: Array) -> Array:
+    """GELU by a hyperbolic tangent, as GPT-2 and Gemma have it: within 5e-4 of x Phi(x)."""
+    inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
+    result: Array = 0.5 * x * (1 + np.tanh(inner))
+    return result
+
+
+def silu(x: Array) -> Array:
+    """x / (1 + exp(-x))."""
+    result: Array = x * expit(x)
+    return result
+
+
+def clip(x: Array, bound: float) -> Array:
+    return np.clip(x, -bound, bound)
+
+
+def clip_moments(bound: float) -> tuple[float, float]:
+    """E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C), and a mean of 0."""
+    tail = 2 * float(ndtr(-bound))
+    density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
+    return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
+
+
+def gelu_new_moments() -> tuple[float, float]:
+    return _series_moments(gelu_new)
+
+
+def silu_moments() -> tuple[float, float]:
+    return _series_moments(silu)
+
+
+def _series_moments(psi: Callable[[Array], Array]) -> tuple[float, float]:
+    """By Mehler's series at variance 1, where it errs by rounding."""
+    independent = mehler_kernel(psi, np.eye(2))
+    return float(independent[0, 0]), float(independent[0, 1])
+
+
+def identity_kernel(a: Array, b: Array, c: Array) -> Array:
+    """E[u v] = c."""
+    return c
+
+
+def relu_kernel(a: Array, b: Array, c: Array) -> Array:
+    """E[relu(u) relu(v)], the arc-cosine kernel of order 1 (Cho and Saul, 2009).
+
+    >>> two, half = np.array([2.0]), np.array([0.5])
+    >>> float(relu_kernel(two, two, two)[0]), float(relu_kernel(two, half, 0 * two)[0].round(6))
+    (1.0, 0.159155)
+    """
+    scale = np.sqrt(a * b)
+    cosine = np.clip(np.divide(c, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0)
+    angle = np.arccos(cosine)
+    # sin(angle) as sqrt((1-x)(1+x)) keeps its digits where the cosine is near 1.
+    sine = np.sqrt((1 - cosine) * (1 + cosine))
+    result: Array = scale * (sine + (math.pi - angle) * cosine) / (2 * math.pi)
+    return result
+
+
+def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
+    """E[gelu(u) gelu(v)] for the exact GELU x Phi(x), in closed form.
+
+    `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi))
+    + (a b + c^2 (1/(1+a) + 1/(1+b) - 1)) / (2 pi sqrt((1+a)(1+b) - c^2))`.
+
+    >>> one = np.ones(1)
+    >>> round(float(gelu_kernel(one, one, 0 * one)[0]) * 4 * math.pi, 12)  # (E gelu)^2 = 1/(4 pi)
+    1.0
+    """
+    product = (1 + a) * (1 + b)
+    arc = np.arcsin(c / np.sqrt(product)) / (2 * math.pi)
+    rest = (a * b + c * c * (1 / (1 + a) + 1 / (1 + b) - 1)) / (2 * math.pi * np.sqrt(product - c * c))
+    result: Array = c * (0.25 + arc) + rest
+    return result
+
+
+def kernel_map(name: str, gram: Array) -> Array:
+    """The Gram matrices (..., s, s) after an MLP block of infinite width with activation `name`.
+
+    >>> kernel_map("relu", 2 * np.eye(2)).round(6).tolist()
+    [[1.0, 0.31831], [0.31831, 1.0]]
+    """
+    psi = activation(name)
+    if psi.kernel is None and not psi.parameters:
+        return mehler_kernel(resolve(psi.function), gram)
+    variances = np.diagonal(gram, axis1=-2, axis2=-1)
+    a, b = np.broadcast_arrays(variances[..., :, None], variances[..., None, :])
+    assert psi.kernel is not None, f"{name} has no kernel"
+    mapped: Array = resolve(psi.kernel)(a, b, gram)
+    return mapped
+
+
+def linearised(name: str, variance: float) -> tuple[float, float]:
+    """Slope and remainder of the kernel of an activation at inputs of one variance, against their covariance.
+
+    `K(v, v, c) = K(v, v, 0) + slope c + ...`, and `remainder = K(v, v, v) - K(v, v, 0) - slope v`: with n ~ p
+    samples the kernel acts as a linear one with a ridge of the remainder (El Karoui, 2010). By Price's
+    theorem the slope is (E psi'(g))^2, g ~ N(0, v); here it is a difference of order four of the kernel.
+
+    >>> slope, remainder = linearised("relu", 2.0)
+    >>> round(slope, 9), round(remainder - 2 * (1 / 4 - 1 / (2 * math.pi)), 9)
+    (0.25, 0.0)
+    """
+    v = check_value("variance", variance, float, greater_than=0)
+    kernel = activation(name).kernel
+    if kernel is None:
+        raise BadSetting("activation", "expected one whose kernel is known in closed form", name)
+    step = 1e-3 * v
+    places = np.array([0.0, v, -2 * step, -step, step, 2 * step])
+    at_zero, at_one, *near = resolve(kernel)(np.full(6, v), np.full(6, v), places).tolist()
+    slope = (near[0] - 8 * near[1] + 8 * near[2] - near[3]) / (12 * step)
+    return slope, at_one - at_zero - slope * v

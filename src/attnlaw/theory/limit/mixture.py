@@ -1,0 +1,226 @@
+"""The law of one output coordinate as a mixture of normals, and estimates with standard errors.
+
+| here  | means                                                                                 |
+|-------|---------------------------------------------------------------------------------------|
+| v, mu | variance and mean of the coordinate given all but the last normals; mu = 0 without a residual |
+| K     | batches of the jackknife                                                              |
+
+`p(y) = E N(y; mu, v)`: the density needs no kernel estimate, only an average over draws of (mu, v)
+(Rao-Blackwell), and moments follow in closed form: `E y^3 = E[mu^3 + 3 mu v]`,
+`E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`. Where mu = 0, draws of nearly equal v are merged first (see `merging`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.settings import check_value
+from attnlaw.theory.limit.merged_draws import merge_variances
+from attnlaw.theory.limit.token_counts import BATCHES
+from attnlaw.theory.limit.wishart import Array, streams
+
+# No sampler comes this far, so a coordinate's own normal is independent of its (mu, v) at equal seeds.
+_LAST_CHUNK = 2**32 - 1
+# Numbers in one slab of the (draws x points) tables below.
+_SLAB = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class OutputLaw:
+    """Normals N(mu, v) over draws of (mu, v), each (draws,); `means` is None where all are zero.
+
+    `score_variances` holds Var(p_ii given the tokens) of the same draws.
+
+    >>> law = OutputLaw(np.ones(80), None, np.ones(80))
+    >>> law.variance(), law.kurtosis()
+    (Estimate(value=1.0, error=0.0), Estimate(value=3.0, error=0.0))
+    """
+
+    variances: Array
+    means: Array | None
+    score_variances: Array
+
+    def __post_init__(self) -> None:
+        if not (self.variances > 0).any():
+            raise InputError(
+                "the output is zero in every draw; choose a token that sees a token other than zero"
+            )
+
+    @property
+    def has_density(self) -> bool:
+        """False when some draws are exactly zero, as when ReLU tokens of small width vanish together."""
+        return bool((self.variances > 0).all())
+
+    def score_variance(self) -> Estimate:
+        """Var p_ii, the randomness of the inputs included."""
+        return mean_of(self.score_variances)
+
+    def mean(self) -> Estimate:
+        """E y: zero unless inputs with a mean pass a residual."""
+        return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
+
+    def variance(self) -> Estimate:
+        """Var y."""
+        return jackknife(lambda mean: float(mean[1] - mean[0] ** 2), self._moments())
+
+    def kurtosis(self) -> Estimate:
+        """E (y - E y)^4 / (Var y)^2: 3 for a Gaussian; the error by the jackknife over batches."""
+        return jackknife(_kurtosis, self._moments())
+
+    def _moments(self) -> Array:
+        """E y, E y^2, E y^3 and E y^4 given (mu, v), (draws, 4), of y less its mean over all draws."""
+        v = self.variances
+        mu = np.zeros_like(v) if self.means is None else self.means - self.means.mean()
+        return np.stack(
+            [mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2],
+            axis=-1,
+        )
+
+    def draw(self, seed: int) -> Array:
+        """One draw of the coordinate for each (mu, v).
+
+        >>> OutputLaw(np.ones(3), None, np.ones(3)).draw(0).shape
+        (3,)
+        """
+        normals = streams(seed, _LAST_CHUNK).normals.standard_normal(len(self.variances))
+        y: Array = np.sqrt(self.variances) * normals
+        return y if self.means is None else y + self.means
+
+    def log_density(self, y: Array) -> Array:
+        """log p(y) of each of the K batches, (K, points); log sums, so tails do not underflow."""
+        return _by_batch(self, y, _log_normals, log_mean)
+
+    def distribution(self, y: Array) -> Array:
+        """P(Y <= y) of each of the K batches, (K, points)."""
+        return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
+
+    def density(self, y: Array) -> Array:
+        """p(y) without atoms, averaged over the batches (whose sizes differ by one draw at most).
+
+        >>> round(float(OutputLaw(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
+        0.398942
+        """
+        averaged: Array = np.exp(self.log_density(np.asarray(y, dtype=np.float64))).mean(axis=0)
+        return averaged
+
+
+def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
+    """A smooth function of means, bias-corrected, with the delete-one-batch jackknife's standard error.
+
+    `values` (draws, k) are split into K = 40 batches, which is also the least number of draws; the error is
+    `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)` over the values theta_(k) without batch k, and the
+    correction `(K-1)(theta - mean theta_(k))` removes the bias of order 1/draws.
+
+    >>> round(jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value, 9)
+    39.5
+    """
+    check_value("draws", len(values), int, minimum=BATCHES)
+    parts = np.array_split(values, BATCHES)
+    sums = np.stack([part.sum(axis=0) for part in parts])
+    counts = np.array([len(part) for part in parts], dtype=np.float64)[:, None]
+    total = sums.sum(axis=0)
+    if bool((values == values[:1]).all()):
+        return Estimate(statistic(values[0]), 0.0)
+    left_out = [statistic(mean) for mean in (total - sums) / (len(values) - counts)]
+    return combine(statistic(total / len(values)), left_out)
+
+
+def mean_of(values: Array) -> Estimate:
+    """The mean of `values` (draws,) with its standard error by the same batches.
+
+    >>> mean_of(np.full(80, 2.0))
+    Estimate(value=2.0, error=0.0)
+    """
+    return jackknife(lambda mean: float(mean[0]), values[:, None])
+
+
+def combine(whole: float, left_out: list[float], corrected: bool = True) -> Estimate:
+    """The jackknife's estimate from the statistic of all draws and those without each batch.
+
+    `corrected=False` keeps the plain value, for statistics that are not smooth.
+
+    >>> round(combine(1.0, [0.9, 1.1]).error, 6)
+    0.1
+    """
+    k = len(left_out)
+    centre = sum(left_out) / k
+    spread = math.fsum((value - centre) ** 2 for value in left_out)
+    value = k * whole - (k - 1) * centre if corrected else whole
+    return Estimate(value, math.sqrt((k - 1) / k * spread))
+
+
+def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
+    """The law N(mean, variance), in a form that distances accept.
+
+    >>> gaussian_law(2.0).kurtosis().value
+    3.0
+    """
+    constant = np.full(BATCHES, variance)
+    return OutputLaw(constant, np.full(BATCHES, mean) if mean else None, constant)
+
+
+def _kurtosis(mean: Array) -> float:
+    """The fourth central moment over the squared variance, from the moments about any point."""
+    one, two, three, four = (float(moment) for moment in mean)
+    return (four - 4 * one * three + 6 * one**2 * two - 3 * one**4) / (two - one**2) ** 2
+
+
+def _by_batch(
+    law: OutputLaw,
+    y: Array,
+    table: Callable[[Array, Array, Array], Array],
+    reduce: Callable[[Array, Array], Array],
+) -> Array:
+    """Weighted averages over the normals of each batch, (K, points)."""
+    check_value("draws", len(law.variances), int, minimum=BATCHES)
+    none = [None] * BATCHES
+    means: list[Array] | list[None] = none if law.means is None else np.array_split(law.means, BATCHES)
+    rows = []
+    for draws, centres in zip(np.array_split(law.variances, BATCHES), means, strict=True):
+        if centres is None:
+            v, weights = merge_variances(draws)
+            mu = np.zeros_like(v)
+        else:
+            v, weights, mu = draws, np.full(len(draws), 1 / len(draws)), centres
+        step = max(1, _SLAB // len(v))
+        slabs = [reduce(table(y[i : i + step], mu, v), weights) for i in range(0, len(y), step)]
+        rows.append(np.concatenate(slabs))
+    return np.stack(rows)
+
+
+def _log_normals(y: Array, mu: Array, v: Array) -> Array:
+    """log N(y; mu, v), (draws, points); an atom (v = 0) has no density and counts as minus infinity."""
+    positive = np.where(v > 0, v, 1.0)
+    table: Array = (y - mu[:, None]) ** 2
+    table *= (-0.5 / positive)[:, None]
+    table -= 0.5 * np.log(2 * math.pi * positive)[:, None]
+    table[v == 0] = -np.inf
+    return table
+
+
+def log_mean(table: Array, weights: Array | None = None) -> Array:
+    """log of the mean of exp(table) over its rows, without underflow; `weights` add up to one.
+
+    A column of minus infinities, of atoms alone, has the logarithm of 0.
+
+    >>> log_mean(np.array([[-1000.0, -np.inf], [-1000.0, -np.inf]])).tolist()
+    [-1000.0, -inf]
+    """
+    top = np.maximum(table.max(axis=0), -1e300)
+    with np.errstate(divide="ignore"):
+        result: Array = top + np.log(np.average(np.exp(table - top), axis=0, weights=weights))
+    return result
+
+
+def _normal_distribution(y: Array, mu: Array, v: Array) -> Array:
+    distance = y - mu[:, None]
+    result: Array = ndtr(distance / np.sqrt(np.where(v > 0, v, 1.0))[:, None])
+    result[v == 0] = distance[v == 0] >= 0
+    return result

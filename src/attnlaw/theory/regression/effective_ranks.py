@@ -1,0 +1,94 @@
+"""Effective ranks of a spectrum: how long its tail is, seen by n samples (arXiv 1906.11300).
+
+| here | formula, with eigenvalues l_1 >= l_2 >= ... of a covariance |
+|---|---|
+| r | r_k = sum_{i>k} l_i / l_{k+1} |
+| R | R_k = (sum_{i>k} l_i)^2 / sum_{i>k} l_i^2 |
+| k | k* = min{k >= 0: r_k >= b n}, b a constant that the theory leaves open |
+| noise terms | k*/n and n/R_{k*}: small where a model that fits its labels' noise is still benign |
+
+The terms bound the share of the noise that enters the risk up to a constant: they are no risk. `ridge_risk`
+is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.core.arrays import spectral_values
+from attnlaw.core.settings import check_value
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where n samples cut a spectrum: head of k directions, tail of effective ranks r and R.
+
+    `noise_terms` are k/n and n/R. All are None where no tail is long enough; `remark` says what to do.
+    """
+
+    k: int | None
+    r: float | None
+    R: float | None
+    noise_terms: tuple[float, float] | None
+    remark: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EffectiveRanks:
+    """r_k and R_k for k = 0, 1, ..., one for each positive eigenvalue. r_0 of s^2 is the stable rank."""
+
+    r: Reals
+    R: Reals
+
+    def at(self, k: int) -> tuple[float, float]:
+        """r_k and R_k."""
+        place = check_value("k", k, int, minimum=0, maximum=self.r.size - 1)
+        return float(self.r[place]), float(self.R[place])
+
+    @property
+    def largest(self) -> float:
+        """max_k r_k: more samples than this over b have no split."""
+        return float(self.r.max())
+
+    def split(self, samples: int, b: float = 1.0) -> Split:
+        """The least k with r_k >= b n, among all k: r_k is not monotone, and ends at 1.
+
+        >>> found = effective_ranks([10.0] * 5 + [0.02] * 2000).split(100)
+        >>> found.k, [round(term, 9) for term in found.noise_terms]
+        (5, [0.05, 0.05])
+        """
+        n = check_value("samples", samples, int, minimum=1)
+        needed = check_value("b", b, float, greater_than=0) * n
+        long_enough = np.flatnonzero(self.r >= needed)
+        if not long_enough.size:
+            remark = (
+                f"no tail of this spectrum has an effective rank of {needed:g}, the longest has "
+                f"{self.largest:.4g}: {n} samples are not fitted benignly; fit fewer, or add a ridge"
+            )
+            return Split(None, None, None, None, remark)
+        k = int(long_enough[0])
+        r, R = self.at(k)
+        return Split(k, r, R, (k / n, n / R))
+
+
+def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
+    """The effective ranks of any spectrum: eigenvalues of a covariance, in any order, zeros left out.
+
+    Of activations X (tokens x width) they are `np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2`; of a
+    `Spectrum` they are `spectrum.values ** 2`. A scale drops out.
+
+    >>> ranks = effective_ranks([4.0, 1.0, 1.0, 0.0])
+    >>> ranks.r.tolist(), ranks.R.tolist()
+    ([1.5, 2.0, 1.0], [2.0, 2.0, 1.0])
+    """
+    remedy = "give eigenvalues of a covariance, or square singular values first"
+    values = np.sort(spectral_values("effective ranks", eigenvalues, remedy, positive=True))
+    relative = values[values > 0] / values[-1]
+    # Ascending: sums over the tail are running sums, the smallest first.
+    sums, squares = np.cumsum(relative), np.cumsum(relative**2)
+    return EffectiveRanks((sums / relative)[::-1], (sums**2 / squares)[::-1])

@@ -1,0 +1,224 @@
+"""State evolution of an ensemble: the overlaps m, q, q1 of learners with the teacher and each other.
+
+| here | means |
+|---|---|
+| a, c | n/p, p/d |
+| o(s) | kappa_1^2 s + kappa_*^2, variance of features along an eigenvector of F F^T/d (see `features`) |
+| D | ridge + Vh o |
+| g | (prox - omega)/V, the pull of a sample (see `numerics.prox`) |
+
+(arXiv 2201.13383 for general convex losses; the form for independent random features is ours.)
+
+    V = int o/D        m = mh t,  t = kappa_1^2 c int s/D
+    q = mh^2 kappa_1^2 c int s o/D^2 + qh int o^2/D^2
+    Vh = -a E dg/domega        mh = a E dg/dnu        qh = a E g^2
+    q1 = m^2 + (d/p) (m/mh)^2 a E g_k g_l
+
+For the square loss Vh = mh = a/(1 + V), and with noise Delta all but V is explicit. Its infinite ensemble
+depends on the features through m alone,
+
+    ((1 - m)^2 + (d/n) m^2 Delta)/(1 - (d/n) m^2)
+
+which is the `direct` student of `learn` with its shrinkage for m.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import root
+from scipy.special import ndtr
+
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.lazy import resolve
+from attnlaw.core.settings import check_value
+from attnlaw.numerics.fixed_point import accelerated_iteration, bracketed_roots
+from attnlaw.numerics.prox import Loss
+from attnlaw.numerics.quadrature import panels
+from attnlaw.theory.regression import error_averages as averages
+from attnlaw.theory.regression.ensemble import Ensemble
+from attnlaw.theory.regression.features import moments, spectrum
+from attnlaw.theory.regression.variants import LOSSES
+
+Reals = NDArray[np.float64]
+TOLERANCE = 1e-10
+DAMPED_STEPS = 25
+NO_MINIMUM = "but no minimum was found: samples that can be separated have none without a ridge; raise it"
+
+
+@dataclass(frozen=True)
+class EnsemblePrediction:
+    """Overlaps of learners: m with the teacher, q with themselves, q1 with each other; V their response."""
+
+    problem: Ensemble
+    m: float
+    q: float
+    q1: float
+    V: float
+    residual: float
+
+    def error(self, learners: float = 1) -> float:
+        """Error of the mean of K learners (or inf) on clean labels: mean square, or share of wrong signs."""
+        K = _check_learners(learners)
+        if LOSSES[self.problem.loss].classifies:
+            return averages.mean_sign_error(self.m, self.q, self.q1, K)
+        return averages.mean_square_error(self.m, self.q, self.q1, K)
+
+    def vote_error(self, learners: float = 1) -> float | None:
+        """Share of wrong signs of the majority of K learners; None for the square loss."""
+        if not LOSSES[self.problem.loss].classifies:
+            return None
+        return averages.vote_error(self.m, self.q, self.q1, _check_learners(learners))
+
+
+def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
+    """The overlaps of an ensemble in the limit of large n, p, d at fixed ratios.
+
+    >>> found = ensemble_evolution(Ensemble(samples=600, features=450, inputs=300, ridge=0.01, noise=0.2))
+    >>> round(found.error(1), 4), round(found.error(4), 5)
+    (1.7052, 0.60753)
+    """
+    return _classify(problem) if LOSSES[problem.loss].classifies else _ridge(problem)
+
+
+@dataclass(frozen=True, eq=False)
+class _Modes:
+    """Integrals over the spectrum of the features: weights of its points, o, and kappa_1^2 c s there."""
+
+    weights: Reals
+    o: Reals
+    seen: Reals
+    ridge: float
+
+    @classmethod
+    def of(cls, problem: Ensemble) -> _Modes:
+        linear, rest = moments(problem.activation)
+        s, weights = spectrum(problem.features, problem.inputs)
+        ratio = problem.features / problem.inputs
+        return cls(weights, linear**2 * s + rest, linear**2 * ratio * s, problem.ridge)
+
+    def response(self, Vh: float) -> float:
+        """V."""
+        return float(self.weights @ (self.o / (self.ridge + Vh * self.o)))
+
+    def overlaps(self, Vh: float, mh: float, qh: float) -> tuple[float, float]:
+        """m and q."""
+        D = self.ridge + Vh * self.o
+        m = mh * float(self.weights @ (self.seen / D))
+        return m, float(self.weights @ (self.o * (mh**2 * self.seen + qh * self.o) / D**2))
+
+
+def _ridge(problem: Ensemble) -> EnsemblePrediction:
+    """V is a root, all else is linear: q = A + B (1 + Delta - 2m + q)."""
+    modes, a = _Modes.of(problem), problem.samples / problem.features
+    if problem.ridge == 0 and problem.samples <= problem.features:
+        raise BadSetting(
+            "ridge",
+            "expected a number above 0: with no more {samples} than {features} fits are many",
+            0.0,
+        )
+    # ln V between its value at Vh = a, where every label counts, and that of the ridge alone.
+    low = math.log(modes.response(a))
+    high = math.log(modes.response(0.0)) if problem.ridge > 0 else low + 100.0
+
+    def miss(logs: Reals, which: NDArray[np.intp]) -> Reals:
+        return np.array([math.log(modes.response(a / (1 + math.exp(x)))) - x for x in logs])
+
+    found = bracketed_roots(miss, np.array([low]), np.array([high]), tolerance=1e-15)
+    V = math.exp(float(found.x[0]))
+    Vh = a / (1 + V)
+    m, A = modes.overlaps(Vh, Vh, 0.0)
+    B = modes.overlaps(Vh, 0.0, a / (1 + V) ** 2)[1]
+    noisy = 1 + problem.noise - 2 * m
+    q = (A + B * noisy) / (1 - B)
+    shared = problem.inputs / problem.samples
+    q1 = m**2 * (1 + shared * noisy) / (1 - shared * m**2)
+    return EnsemblePrediction(problem, m, q, q1, V, abs(float(found.residual[0])))
+
+
+def _classify(problem: Ensemble) -> EnsemblePrediction:
+    """Three equations in artanh(m/sqrt q), ln q, ln V: damped steps, then a hybrid of Newton's method."""
+    modes, a = _Modes.of(problem), problem.samples / problem.features
+    loss: Loss = resolve(LOSSES[problem.loss].rule)
+
+    def update(x: Reals) -> Reals:
+        m, q, V = _overlaps(x)
+        Vh, mh, qh = _channel(loss, a, m, q, V)
+        m, q = modes.overlaps(Vh, mh, qh)
+        return np.array([math.atanh(m / math.sqrt(q)), math.log(q), math.log(modes.response(Vh))])
+
+    x, residual = _find_fixed_point(update)
+    if not residual < TOLERANCE:
+        raise BadSetting("ridge", NO_MINIMUM, problem.ridge)
+    m, q, V = _overlaps(x)
+    mh = _channel(loss, a, m, q, V)[1]
+    shared = problem.inputs / problem.features * (m / mh) ** 2 * a
+    common = accelerated_iteration(
+        lambda share: (m**2 + shared * _common_pull(loss, m, q, V, q * share)) / q,
+        np.array([m**2 / q]),
+        damping=0.0,
+        tolerance=1e-13,
+    )
+    return EnsemblePrediction(problem, m, q, q * float(common.state[0]), V, max(residual, common.residual))
+
+
+def _find_fixed_point(update: Callable[[Reals], Reals]) -> tuple[Reals, float]:
+    """The fixed point and its residual, infinite where the state ran away."""
+    x = np.array([0.5, 0.0, 0.0])
+    try:
+        with np.errstate(divide="raise", invalid="raise", over="raise"):
+            for _ in range(DAMPED_STEPS):
+                x = 0.5 * (x + update(x))
+            x = root(lambda x: update(x) - x, x, method="hybr", tol=1e-14).x
+            return x, float(np.abs(update(x) - x).max())
+    except (ValueError, ArithmeticError):
+        return x, math.inf
+
+
+def _overlaps(x: Reals) -> tuple[float, float, float]:
+    q = math.exp(x[1])
+    return math.tanh(x[0]) * math.sqrt(q), q, math.exp(x[2])
+
+
+def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
+    """Vh, mh, qh: label -1 mirrors label 1, whose omega has density 2 phi Phi(m omega/(q s))."""
+    rest = math.sqrt(1 - m * m / q)
+    deviation = math.sqrt(q)
+    omega, steps = panels(deviation * _cuts(loss, V, deviation), averages.NODES)
+    density = steps * _normal(omega / deviation) / deviation
+    g, bend = loss.pull(np.ones_like(omega), omega, V)
+    slope = m * omega / (q * rest)
+    positive = 2 * density * ndtr(slope)
+    mh = a * float((2 * density * _normal(slope)) @ g) / rest
+    return a * float(positive @ bend), mh, a * float(positive @ g**2)
+
+
+def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
+    """E g_k g_l: given zeta and the label, learners pull independently, by their means over N(., q - q1)."""
+    common, own = math.sqrt(q1[0]), math.sqrt(q - q1[0])
+    deviation = math.sqrt(q)
+    fine = np.arange(-averages.FAR, averages.FAR, own / deviation)
+    omega, steps = panels(deviation * np.append(_cuts(loss, V, deviation), fine), averages.NODES)
+    g = loss.pull(np.ones_like(omega), omega, V)[0] * steps / own
+    zeta, weights = averages.gaussian_nodes()
+    mean = _normal((omega - common * zeta[:, None]) / own) @ g
+    return np.array([2 * weights @ (averages.teacher_given(m, q1[0], zeta) * mean**2)])
+
+
+def _cuts(loss: Loss, V: float, deviation: float) -> Reals:
+    """Where integrals over omega are cut, in deviations: evenly, finer towards 0, at the loss's corners."""
+    graded = averages.FAR * 0.5 ** np.arange(16)
+    corners = np.clip(np.array(loss.corners(V)) / deviation, -averages.FAR, averages.FAR)
+    return np.concatenate([-graded, graded, corners, np.arange(-averages.FAR, averages.FAR + 1)])
+
+
+def _normal(z: Reals) -> Reals:
+    return np.asarray(np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+
+
+def _check_learners(learners: float) -> float:
+    return float(check_value("learners", learners, float, minimum=1, allow_infinite=True))

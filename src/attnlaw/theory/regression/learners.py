@@ -1,0 +1,138 @@
+"""Real ensembles beside the theory: learners trained to their minimum on drawn samples.
+
+A smooth loss is minimised by Newton's method with a line search. One with corners is minimised by the method
+of multipliers: the same Newton's method on its Moreau envelope (`Loss.pull` at V > 0), shifted until scores
+and their proximal points agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.lazy import resolve
+from attnlaw.core.settings import check_value
+from attnlaw.numerics.draws import generators, mean_of
+from attnlaw.numerics.prox import Loss
+from attnlaw.theory.regression.ensemble import Ensemble
+from attnlaw.theory.regression.features import apply, moments
+from attnlaw.theory.regression.variants import LOSSES
+
+Reals = NDArray[np.float64]
+TEST_SAMPLES = 1000
+ENVELOPE = 0.1  # V of the envelope of a loss with corners
+TOLERANCE = 1e-7
+MOST_STEPS = 100
+NO_MINIMUM = "ensemble: a learner has no minimum: samples that can be separated need a ridge; raise it"
+
+
+@dataclass(frozen=True)
+class MeasuredEnsemble:
+    """Means over draws with their standard errors; q1 is None of one learner, the vote of the square loss."""
+
+    m: Estimate
+    q: Estimate
+    q1: Estimate | None
+    mean_error: Estimate
+    vote_error: Estimate | None
+    seeds: int
+
+
+def simulate_ensemble(
+    problem: Ensemble, learners: int = 2, seeds: int = 8, seed: int = 0
+) -> MeasuredEnsemble:
+    """Train `learners` on the same samples, `seeds` times; errors are those of fresh samples.
+
+    m, q and q1 are means over the learners (and their pairs), from the weights and the Gaussian equivalent of
+    the features.
+    """
+    K = check_value("learners", learners, int, minimum=1)
+    classifies = LOSSES[problem.loss].classifies
+    draws = [_draw(problem, K, rng) for rng in generators(seed, seeds)]
+    m, q, q1, error, vote = (mean_of(column) for column in zip(*draws, strict=True))
+    return MeasuredEnsemble(m, q, q1 if K > 1 else None, error, vote if classifies else None, seeds)
+
+
+def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[float, ...]:
+    d, p = problem.inputs, problem.features
+    choice = LOSSES[problem.loss]
+    theta = rng.standard_normal(d)
+    theta *= np.sqrt(d) / np.linalg.norm(theta)
+    x = rng.standard_normal((problem.samples, d))
+    nu = x @ theta / np.sqrt(d)
+    y = np.sign(nu) if choice.classifies else nu + np.sqrt(problem.noise) * rng.standard_normal(nu.size)
+    fresh = rng.standard_normal((TEST_SAMPLES, d))
+    truth = fresh @ theta / np.sqrt(d)
+    linear, rest = moments(problem.activation)
+    scores, reach, q = [], [], []
+    for _ in range(learners):
+        F = rng.standard_normal((p, d)) / np.sqrt(d)
+        w = minimise(apply(problem.activation, x @ F.T) / np.sqrt(p), y, resolve(choice.rule), problem.ridge)
+        scores.append(apply(problem.activation, fresh @ F.T) @ w / np.sqrt(p))
+        reach.append(linear * F.T @ w / np.sqrt(p))
+        q.append(float(reach[-1] @ reach[-1] + rest * w @ w / p))
+    every = np.array(reach)
+    together = every.sum(axis=0)
+    pairs = float(together @ together - (every**2).sum()) / max(1, learners * (learners - 1))
+    mean = np.mean(scores, axis=0)
+    votes = np.sign(np.sign(scores).sum(axis=0)) * np.sign(truth)
+    wrong = float(np.mean(np.sign(mean) != np.sign(truth)))
+    error = wrong if choice.classifies else float(np.mean((truth - mean) ** 2))
+    m = float(np.mean(every @ theta / np.sqrt(d)))
+    return m, float(np.mean(q)), pairs, error, float(np.mean(0.5 * (1 - votes)))
+
+
+def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
+    """The w (p) of least `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, A of shape n x p.
+
+    >>> A, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
+    >>> from attnlaw.numerics.prox import HINGE, SQUARE
+    >>> minimise(A, y, SQUARE, 0.0).round(6).tolist(), minimise(A, np.sign(y), HINGE, 0.5).round(6).tolist()
+    ([1.0], [1.0])
+    """
+    V = 0.0 if loss.smooth else ENVELOPE
+    w, shift = np.zeros(A.shape[1]), np.zeros(A.shape[0])
+    for _ in range(MOST_STEPS):
+        w = _newton(A, y, loss, ridge, V, w, shift)
+        if ridge == 0 and loss.signs and float((y * (A @ w)).min()) > 0:
+            break
+        if loss.smooth:
+            return w
+        omega = A @ w + shift
+        g = loss.pull(y, omega, V)[0]
+        missed, shift = float(np.abs(shift + V * g).max()), -V * g
+        if missed < TOLERANCE:
+            return w
+    raise InputError(NO_MINIMUM)
+
+
+def _newton(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, shift: Reals) -> Reals:
+    """The minimum of the (envelope of the) loss at A w + shift, by Newton's method with halved steps."""
+    value, omega = _value(A, y, loss, ridge, V, w, shift), A @ w + shift
+    for _ in range(MOST_STEPS):
+        g, bend = loss.pull(y, omega, V)
+        slope = ridge * w - A.T @ g
+        if float(np.abs(slope).max()) < TOLERANCE:
+            return w
+        # A trace of a ridge keeps the step finite where no sample bends the loss.
+        move = -np.linalg.solve((A.T * bend) @ A + (ridge + 1e-12) * np.eye(w.size), slope)
+        # What a value cannot resolve is no reason to halve a step.
+        size, fall, noise = 1.0, float(slope @ move), 1e-14 * abs(value)
+        while (
+            new := _value(A, y, loss, ridge, V, w + size * move, shift)
+        ) > value + 1e-4 * size * fall + noise:
+            size /= 2
+        w, value = w + size * move, new
+        omega = A @ w + shift
+    raise InputError(NO_MINIMUM)
+
+
+def _value(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, shift: Reals) -> float:
+    omega = A @ w + shift
+    z = omega if V == 0 else loss.proximal(y, omega, V)
+    envelope = 0.0 if V == 0 else float((z - omega) @ (z - omega)) / (2 * V)
+    return float(loss.value(y, z).sum()) + envelope + 0.5 * ridge * float(w @ w)

@@ -1,0 +1,152 @@
+"""A regression on groups of samples: the frozen record that feeds the theory and the simulation.
+
+Normalisation, stated once: labels are `y_i = x_i . theta + noise` and the loss is
+
+    (1/n) sum_i w_i (y_i - x_i . theta)^2 + ridge |theta|^2
+
+with x_i ~ N(0, Sigma_g) for the samples of group g. No ridge means the limit ridge -> 0: the interpolator of
+least norm where there are fewer samples than directions, else least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.settings import check_value
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A group of samples: its share of all, covariance, weight in the loss, variance of its noise.
+
+    The covariance is p x p, or the p variances of a diagonal one.
+    """
+
+    share: float
+    covariance: ArrayLike
+    weight: float = 1.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, rules in (
+            ("share", {"greater_than": 0, "maximum": 1}),
+            ("weight", {"greater_than": 0}),
+            ("noise", {"minimum": 0}),
+        ):
+            object.__setattr__(self, name, check_value(name, getattr(self, name), float, **rules))
+        object.__setattr__(self, "covariance", _covariance(self.covariance, "covariance"))
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Groups of samples, the covariance of test inputs, the signal theta (p), n samples and a ridge.
+
+    Without a `target` the test inputs are a mixture of the groups in their shares.
+
+    >>> groups = (Group(0.8, np.ones(2)), Group(0.2, np.array([4.0, 1.0])))
+    >>> Regression(groups, signal=[1.0, 0.0], samples=10).target
+    array([1.6, 1. ])
+    """
+
+    groups: Sequence[Group]
+    signal: ArrayLike
+    samples: int
+    ridge: float = 0.0
+    target: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        groups, signal = tuple(self.groups), np.asarray(self.signal, dtype=float)
+        total = sum(group.share for group in groups)
+        if abs(total - 1) > 1e-9:
+            raise InputError(
+                f"regression: the shares of {len(groups)} groups sum to {total:g}, expected 1; "
+                "divide each by their sum"
+            )
+        given = mixture(groups) if self.target is None else _covariance(self.target, "target")
+        covariances = [np.asarray(group.covariance) for group in groups] + [given]
+        sizes = {covariance.shape[0] for covariance in covariances} | {signal.size}
+        if signal.ndim != 1 or len(sizes) > 1:
+            raise InputError(
+                f"regression: found covariances and a signal of sizes {sorted(sizes)}, expected one size p"
+            )
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "signal", signal)
+        object.__setattr__(self, "target", given)
+        object.__setattr__(self, "samples", check_value("samples", self.samples, int, minimum=1))
+        object.__setattr__(self, "ridge", check_value("ridge", self.ridge, float, minimum=0))
+
+    @property
+    def dimension(self) -> int:
+        return int(np.asarray(self.signal).size)
+
+    @property
+    def shares(self) -> Reals:
+        return np.array([group.share for group in self.groups])
+
+    @property
+    def weights(self) -> Reals:
+        return np.array([group.weight for group in self.groups])
+
+    @property
+    def noises(self) -> Reals:
+        return np.array([group.noise for group in self.groups])
+
+    @property
+    def covariances(self) -> tuple[Reals, Reals]:
+        """Those of the groups, stacked, and that of the target: variances if all are diagonal."""
+        every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
+        return np.array(every[:-1]), every[-1]
+
+
+def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> Reals:
+    """The covariance of a mixture of the groups, in their own shares or in others."""
+    parts = [group.share for group in groups] if shares is None else shares
+    covariances = _same_form([group.covariance for group in groups])
+    if len({one.shape for one in covariances}) > 1:
+        raise InputError("regression: found covariances of different sizes, expected one size p")
+    mixed: Reals = np.tensordot(np.asarray(parts, dtype=float), np.array(covariances), axes=1)
+    return mixed
+
+
+def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
+    """`w_g = pi_target_g / pi_g`, cut off at `largest` if that is given.
+
+    >>> importance_weights([0.8, 0.2], [0.2, 0.8], largest=2).tolist()
+    [0.25, 2.0]
+    """
+    pi, wanted = np.asarray(shares, dtype=float), np.asarray(target_shares, dtype=float)
+    for name, values in (("shares", pi), ("target_shares", wanted)):
+        if abs(values.sum() - 1) > 1e-9 or values.min() < 0:
+            raise BadSetting(name, "expected numbers of at least 0 that sum to 1", values.tolist())
+    return np.asarray(np.minimum(wanted / pi, np.inf if largest is None else largest))
+
+
+def _covariance(values: ArrayLike, name: str) -> Reals:
+    """Variances or a symmetric matrix, finite and without a negative variance."""
+    found = np.asarray(values, dtype=float)
+    square = found.ndim == 1 or (found.ndim == 2 and np.allclose(found, found.T, rtol=1e-10, atol=0))
+    if not square or not found.size or not np.isfinite(found).all() or _variances(found).min() < 0:
+        raise InputError(
+            f"{name}: found an array of shape {found.shape}, expected the p variances of a diagonal "
+            "covariance, none negative, or a symmetric p x p matrix"
+        )
+    return found
+
+
+def _same_form(covariances: Sequence[ArrayLike]) -> list[Reals]:
+    """All as variances where they are, else all as matrices."""
+    every = [np.asarray(one, dtype=float) for one in covariances]
+    if any(one.ndim == 2 for one in every):
+        every = [np.diag(one) if one.ndim == 1 else one for one in every]
+    return every
+
+
+def _variances(covariance: Reals) -> Reals:
+    return covariance if covariance.ndim == 1 else np.diagonal(covariance)

@@ -1,0 +1,156 @@
+"""What a two-layer linear network learns that interpolates its labels: x -> x . (W^T v) by gradient flow.
+
+| here | means |
+|---|---|
+| w | the learned map W^T v; w_0 that of the start, w_mn the interpolator of least norm X^+ y |
+| P | I - X^+ X, what the data do not see |
+| kappa, df2 | of ridge regression without a ridge, see `risk`; df2 = sum l^2/(l + kappa)^2 |
+
+From a balanced start (W W^T = v v^T) the flow is a mirror flow of |w|^(3/2) in warped time, so its limit is
+
+    w = w_mn + (|w|/|w_0|)^(1/2) P w_0,   |w| = (a + (a^2 + 4 |w_mn|^2)^(1/2))/2,   a = |P w_0|^2/|w_0|
+
+(ours; bounds on its risk are in arXiv 2108.11489). A start that is not balanced has no such formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlaw.core.arrays import require_shapes
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.settings import check_value
+from attnlaw.numerics.draws import generators, mean_of
+from attnlaw.theory.regression.problem import Regression
+from attnlaw.theory.regression.risk import outcome_and_remark, solve
+from attnlaw.theory.regression.simulate import draw, squared_norm
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Interpolator:
+    """The map that the flow ends in, its norm, and its distance to the interpolator of least norm."""
+
+    weights: Reals
+    norm: float
+    distance_to_least_norm: float
+
+
+@dataclass(frozen=True)
+class TwoLayerRisk:
+    """Excess risk on clean labels: bias and variance of least norm, and what the start adds to them.
+
+    `norm` is |w|, `least_norm` the root mean square of |w_mn|.
+    """
+
+    bias: float
+    variance: float
+    start: float
+    norm: float
+    least_norm: float
+    residual: float
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
+
+    @property
+    def excess(self) -> float:
+        return self.bias + self.variance + self.start
+
+
+def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> Interpolator:
+    """Where gradient flow on the squared loss ends, from the balanced start whose map is `start` (p).
+
+    `inputs` is n x p, `labels` n; they must be such that some map fits them exactly.
+
+    >>> found = two_layer_limit([[1.0, 0.0]], [2.0], start=[0.0, 1.0])
+    >>> found.weights.round(6).tolist()  # |w| = (1 + sqrt 17)/2, along the unseen direction sqrt |w|
+    [2.0, 1.600485]
+    """
+    X, y, w_0 = (np.asarray(values, dtype=float) for values in (inputs, labels, start))
+    fits = X.ndim == 2 and y.shape == X.shape[:1] and w_0.shape == X.shape[1:]
+    require_shapes(fits, "two layers", "n x p, n and p", inputs=X, labels=y, start=w_0)
+    begun = float(np.linalg.norm(w_0))
+    if begun == 0:
+        raise InputError("two layers: the start is zero, where gradient flow stays; give another one")
+    U, s, Vt = np.linalg.svd(X, full_matrices=False)
+    seen = s > np.finfo(float).eps * max(X.shape) * s[0]
+    U, s, Vt = U[:, seen], s[seen], Vt[seen]
+    least = Vt.T @ (U.T @ y / s)
+    missed = float(np.linalg.norm(X @ least - y))
+    if missed > 1e-8 * float(np.linalg.norm(y)):
+        raise InputError(
+            f"two layers: no map fits the labels (the best one misses them by {missed:.3g}); "
+            "give fewer samples than directions"
+        )
+    unseen = w_0 - Vt.T @ (Vt @ w_0)
+    norm = _norm(float(unseen @ unseen) / begun, float(least @ least))
+    moved = np.sqrt(norm / begun) * unseen
+    return Interpolator(least + moved, norm, float(np.linalg.norm(moved)))
+
+
+def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
+    """The mean risk over random directions u of the start w_0 = scale^2 u: layers of this scale.
+
+    `bias + variance + |w| scale^2 q`, q the bias of a random direction, with means for the two lengths:
+
+        E |P w_0|^2 = (scale^4/p) sum kappa/(l + kappa)
+        E |w_mn|^2 = sum theta^2 l/(l + kappa) + sigma^2/kappa
+
+    The problem has one group, no ridge, and fewer samples than directions.
+    """
+    s = check_value("scale", scale, float, greater_than=0)
+    if len(problem.groups) > 1 or problem.ridge > 0 or problem.samples >= problem.dimension:
+        raise InputError(
+            f"two layers: found {len(problem.groups)} groups, ridge {problem.ridge:g}, "
+            f"{problem.samples} samples and {problem.dimension} dimensions; expected one group, no ridge, "
+            "fewer samples than dimensions"
+        )
+    found = solve(problem)
+    # Without a ridge R is kappa (Sigma + kappa)^-1.
+    theta, R = np.asarray(problem.signal), found.R
+    unseen, trace = (R * theta, R.sum()) if R.ndim == 1 else (R @ theta, np.trace(R))
+    least = float(theta @ (theta - unseen) + problem.noises[0] / found.e[0])
+    norm = _norm(s**2 * float(trace) / problem.dimension, least)
+    outcome, remark = outcome_and_remark(found)
+    return TwoLayerRisk(
+        bias=found.bias_of(theta),
+        variance=found.variance,
+        start=norm * s**2 * found.bias_of(None),
+        norm=norm,
+        least_norm=float(np.sqrt(least)),
+        residual=found.residual,
+        outcome=outcome,
+        remark=remark,
+    )
+
+
+@dataclass(frozen=True)
+class MeasuredTwoLayer:
+    """Means over draws of data and start, with their standard errors."""
+
+    excess: Estimate
+    norm: Estimate
+    seeds: int
+
+
+def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: int = 0) -> MeasuredTwoLayer:
+    """Draw data and a random start of this scale, and take the limit of the flow in closed form."""
+    theta, target = np.asarray(problem.signal), problem.covariances[1]
+    excess, norms = [], []
+    for rng in generators(seed, seeds):
+        X, y = draw(problem, rng)
+        u = rng.standard_normal(problem.dimension)
+        found = two_layer_limit(X, y, scale**2 * u / np.linalg.norm(u))
+        excess.append(squared_norm(found.weights - theta, target))
+        norms.append(found.norm)
+    return MeasuredTwoLayer(mean_of(excess), mean_of(norms), seeds)
+
+
+def _norm(a: float, least: float) -> float:
+    """The norm of the limit, from a and |w_mn|^2."""
+    return 0.5 * (a + float(np.sqrt(a * a + 4 * least)))

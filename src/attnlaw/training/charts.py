@@ -1,0 +1,124 @@
+"""The steps of a monitored training run: a panel per quantity against the step, what moves most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from attnlaw.render.charts.figure import Figure, colour_encoding, palette
+from attnlaw.render.charts.style import inline_data
+from attnlaw.training.columns import PANELS
+
+CAPTION = (
+    "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that few "
+    "directions take over; proxies that grow without end mean norms that do."
+)
+
+
+STILL_TOLERANCE = 1e-3  # relative moves below it are none
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """From where to where a column went in the steps of one model."""
+
+    first: float
+    last: float
+
+    @property
+    def size(self) -> float:
+        """How far it went, relative to the larger end."""
+        return abs(self.last - self.first) / (max(abs(self.first), abs(self.last)) or 1.0)
+
+
+def step_figures(rows: pl.DataFrame) -> Iterator[Figure]:
+    """One figure of the columns of `attnlaw.training.columns`; none where nothing was measured.
+
+    The quantity that moves most heads it. Where a run has several steps, what is constant is not drawn.
+    """
+    told = {
+        title: {name: label for name, label in lines.items() if name in rows.columns and rows[name].count()}
+        for title, lines in PANELS.items()
+    }
+    there = {title: lines for title, lines in told.items() if lines}
+    moves = {
+        title: max((_largest_change(rows, name) for name in lines), key=_size)
+        for title, lines in there.items()
+    }
+    still = [title for title, lines in there.items() if all(_is_still(rows, name) for name in lines)]
+    order = sorted(there, key=lambda title: -moves[title].size)
+    panels = {title: there[title] for title in order if title not in still} or there
+    if there:
+        caption = f"{_headline(rows, there[order[0]], order[0])} {_constant_note(still)} {CAPTION}"
+        yield Figure(
+            "steps", "Against the step", " ".join(caption.split()), partial(step_charts, rows, panels)
+        )
+
+
+def _size(move: ColumnChange) -> float:
+    return move.size
+
+
+def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
+    """The largest move of a column among the models of a run."""
+    found = [ColumnChange(0.0, 0.0)]
+    for _, own in rows.sort("step").group_by("model", maintain_order=True):
+        values = own[name].drop_nulls()
+        if values.len():
+            found.append(ColumnChange(float(values[0]), float(values[-1])))
+    return max(found, key=_size)
+
+
+def _is_still(rows: pl.DataFrame, name: str) -> bool:
+    """Whether a column is the same at all of several steps, in every model."""
+    spreads = rows.group_by("model").agg(
+        low=pl.col(name).min(), high=pl.col(name).max(), steps=pl.col(name).count()
+    )
+    return all(
+        low is None or (steps > 1 and high - low <= STILL_TOLERANCE * max(abs(low), abs(high)))
+        for _, low, high, steps in spreads.iter_rows()
+    )
+
+
+def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
+    """What moved most, in a sentence; empty where nothing did."""
+    name = max(lines, key=lambda one: _largest_change(rows, one).size)
+    move = _largest_change(rows, name)
+    if move.size <= STILL_TOLERANCE:
+        return ""
+    return f"What moved most: {title}, {lines[name]}, from {move.first:.4g} to {move.last:.4g}."
+
+
+def _constant_note(still: list[str]) -> str:
+    return f"Constant, so not drawn: {'; '.join(still)}." if still else ""
+
+
+def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
+    """A panel per quantity, a line per group of matrices, dashes per model."""
+    import altair as alt
+
+    models = list(dict.fromkeys(rows["model"]))
+    dash = alt.StrokeDash(
+        "model:N", scale=alt.Scale(domain=models), legend=alt.Legend(title=None, symbolStrokeColor="#888888")
+    )
+    drawn = []
+    for title, lines in panels.items():
+        long = rows.unpivot(list(lines), index=["step", "model"], variable_name="series").drop_nulls("value")
+        own = long.with_columns(pl.col("series").replace_strict(lines))
+        chart = alt.Chart(inline_data(own.to_dicts()), title=title).mark_line(
+            point=alt.OverlayMarkDef(size=14, filled=True)
+        )
+        encoded = chart.encode(
+            x=alt.X("step:Q", title="step", axis=alt.Axis(tickCount=5, format="~s")),
+            y=alt.Y(
+                "value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=30, tickCount=5)
+            ),
+            color=colour_encoding(palette(lines.values()), legend_for_one=True),
+        )
+        dashed = encoded.encode(strokeDash=dash) if len(models) > 1 else encoded
+        drawn.append(dashed.properties(width=230, height=150))
+    return alt.concat(*drawn, columns=2).resolve_scale(color="independent")

@@ -1,0 +1,136 @@
+"""The tables of a monitored training run: what stands in their columns, in order. Missing is null.
+
+`STEPS` (steps.parquet): one row per measured step. `STEP_MATRICES` (step_matrices.parquet): one row per
+measured step and matrix. `STEP_MODES` (step_modes.parquet): one row per measured step and singular value of a
+head that stands out of the bulk of its null.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from attnlaw.analysis.columns import IMBALANCE, OUTLIERS, PLACE, VERSION
+from attnlaw.checkpoints.network import LAYER_GROUPS
+from attnlaw.core.errors import InputError
+from attnlaw.core.quantity import Quantity, column_kinds
+from attnlaw.core.tables import nan_to_null, read_table, require_columns, to_schema
+from attnlaw.theory.bounds import BOUNDS
+
+HEAD_KINDS = ("qk", "vo")
+# Columns of the steps by what they tell, with the names of their lines in a chart.
+PANELS = {
+    "log10 proxy": {f"log10_{bound.name}": bound.short for bound in BOUNDS.values() if bound.monitored},
+    "stable rank, median": {f"stable_rank_{group}": group for group in LAYER_GROUPS},
+    "outliers, total": {f"outliers_{group}": group for group in LAYER_GROUPS},
+    "exponent α, median": {f"alpha_{group}": group for group in LAYER_GROUPS},
+    "excess of the factors, median": {f"factor_excess_{group}": group for group in HEAD_KINDS},
+    "imbalance of the factors over its start, median": {
+        f"factor_imbalance_kept_{group}": group for group in HEAD_KINDS
+    },
+    "AᵀA − BᵀB of the factors over its start, median": {
+        f"factor_difference_kept_{group}": group for group in HEAD_KINDS
+    },
+    "mean and Frobenius norm of heads, median": {
+        f"{name}_{group}": f"{name}, {group}" for name in ("mean", "frobenius") for group in HEAD_KINDS
+    },
+    "stronger first, τ": {f"stronger_first_{group}": group for group in HEAD_KINDS},
+    "spread of logits, median": {"score_spread_qk": "qk"},
+    "bound of logits, largest": {"logit_bound": "qk"},
+    "mean log D of inputs": {"margins_mean_log": "D"},
+}
+STEPS = (
+    Quantity("step", "of the optimizer", kind="int"),
+    Quantity("model", "what rows call the model", kind="text"),
+    *(
+        Quantity(f"log10_{bound.name}", f"log10 of the proxy: {bound.label}")
+        for bound in BOUNDS.values()
+        if bound.monitored
+    ),
+    *(Quantity(f"stable_rank_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
+    *(
+        Quantity(f"outliers_{group}", f"sum over the matrices of {group}", kind="int")
+        for group in LAYER_GROUPS
+    ),
+    *(Quantity(f"alpha_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
+    *(
+        Quantity(f"factor_excess_{group}", f"of the factors, median over the heads of {group}")
+        for group in HEAD_KINDS
+    ),
+    *(
+        Quantity(
+            f"factor_imbalance_kept_{group}", f"factor_imbalance over its start, median over heads of {group}"
+        )
+        for group in HEAD_KINDS
+    ),
+    *(
+        Quantity(
+            f"factor_difference_kept_{group}",
+            f"‖AᵀA − BᵀB‖ over its start, median over heads of {group}; gradient flow keeps 1 without decay",
+        )
+        for group in HEAD_KINDS
+    ),
+    *(Quantity(f"mean_{group}", f"|Tr M|/√N, median over heads of {group}") for group in HEAD_KINDS),
+    *(Quantity(f"frobenius_{group}", f"‖M‖_F/√N, median over heads of {group}") for group in HEAD_KINDS),
+    *(
+        Quantity(
+            f"stronger_first_{group}",
+            f"1 where larger modes of {group} left the bulk earlier, -1 later: Kendall's τ within heads",
+            "τ",
+        )
+        for group in HEAD_KINDS
+    ),
+    *(
+        Quantity(f"stronger_first_p_{group}", f"its one-sided p-value among orders of {group} by chance", "p")
+        for group in HEAD_KINDS
+    ),
+    Quantity("score_spread_qk", "spread of logits over isotropic tokens (logit_typical), median over heads"),
+    Quantity("logit_bound", "the largest bound of logits over the heads that have one"),
+    Quantity("margins_mean_log", "mean of log D on the inputs that were given", error=True),
+    Quantity("margins_median", "median of D on them"),
+    Quantity("seconds", "that the measurement took"),
+    Quantity("overhead", "of all measurements of the process over its training time"),
+    Quantity("status", "done, or failed", kind="text"),
+    Quantity("remark", "what is missing, and why", kind="text"),
+    VERSION,
+)
+STEP_MATRICES = (
+    STEPS[0],
+    *PLACE,
+    Quantity("spectral_norm", "the largest singular value", log=True),
+    Quantity("log10_contribution", "what it adds to the proxy", "log₁₀ C(p*)"),
+    Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", log=True),
+    Quantity("outliers", OUTLIERS.description, kind="int"),
+    Quantity("alpha", "exponent of a power law of the upper eigenvalues", "α"),
+    Quantity("factor_excess", "of the factors of a head over the smallest ones with its product"),
+    IMBALANCE,
+    Quantity("factor_difference", "‖AᵀA − BᵀB‖ of them, Frobenius norm", log=True),
+    Quantity("factor_imbalance_kept", "factor_imbalance over its start"),
+    Quantity("factor_difference_kept", "factor_difference over its start"),
+    Quantity("mean", "Tr M/√N of a head's product M; null where it is not square"),
+    Quantity("frobenius", "‖M‖_F/√N of it"),
+)
+STEP_MODES = (
+    STEPS[0],
+    *PLACE,
+    Quantity("mode", "its number in the head, in the order in which modes left the bulk", kind="int"),
+    Quantity("left_step", "the measured step at which it left; null where it stood out first", kind="int"),
+    Quantity("value", "the singular value", log=True),
+    Quantity("edge", "of the bulk: what the largest value of the null exceeds once in a hundred draws"),
+)
+STEPS_SCHEMA, STEP_MATRICES_SCHEMA = to_schema(column_kinds(STEPS)), to_schema(column_kinds(STEP_MATRICES))
+STEP_MODES_SCHEMA = to_schema(column_kinds(STEP_MODES))
+
+
+def read_steps(path: Path, remedy: str) -> pl.DataFrame:
+    """The rows of a monitored training run: those of a step and model, its quantities numbers or null."""
+    told = {name: STEPS_SCHEMA[name] for name in ("step", "model")}
+    rows = read_table(path, remedy, told)
+    known = STEPS_SCHEMA | STEP_MATRICES_SCHEMA | STEP_MODES_SCHEMA
+    present = {name: dtype for name, dtype in known.items() if name in rows.columns}
+    rows = nan_to_null(require_columns(rows, present, str(path), remedy))
+    for name in told:
+        if rows[name].null_count():
+            raise InputError(f"{path}: found a row without its {name}; {remedy}")
+    return rows

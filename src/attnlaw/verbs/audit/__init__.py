@@ -1,0 +1,327 @@
+"""`attnlaw audit MODEL...`: the spectra of a checkpoint, what differs from noise, and what it implies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.analysis.columns import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.checkpoints.settings import (
+    MACHINE,
+    PRECISIONS,
+    STORAGE,
+    Arithmetic,
+    ModelSettings,
+    require_model_exists,
+)
+from attnlaw.core.chart_specs import Bars, Cells, Curves, CustomChart, Dots
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.verb import CasePart, CaseSplit, Verb, run_each_case
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.verbs.audit.unit import UNIT, first_unit_settings
+
+if TYPE_CHECKING:
+    from attnlaw.analysis.audit.audit import AuditOptions
+    from attnlaw.analysis.audit.record import Audit
+
+BOUNDS_PANEL = "Bounds"
+
+
+@settings_dataclass
+class AuditSettings(ModelSettings):
+    """Read a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
+
+    Proxies need every matrix; they are left out where --layers or --only leave some out. A LoRA adapter is
+    audited by itself, or with --adapter added to its base model.
+    """
+
+    samples: int | None = setting(
+        None,
+        "Training samples n: show proxy / sqrt(n) too (not a bound by itself).",
+        minimum=1,
+        panel=BOUNDS_PANEL,
+    )
+    approximate: bool = setting(
+        False, "Estimate matrices of shorter side 8192 and more, with errors.", panel=BOUNDS_PANEL
+    )
+    precision: str = setting(
+        STORAGE,
+        "Weights stored in 16 bits or less are factorised in float32 where storing took more (storage), or "
+        "all in float64 (double).",
+        choices=PRECISIONS,
+        panel=BOUNDS_PANEL,
+    )
+    exact: bool = setting(
+        False,
+        "(1,1) norms of large products from every entry, not from a sample of columns.",
+        panel=BOUNDS_PANEL,
+    )
+    as_stored: bool = setting(
+        False,
+        "Show norms as stored, without the gain of the norm before.",
+        machine_only=True,
+        panel=BOUNDS_PANEL,
+    )
+    no_laws: bool = setting(False, "With --out: leave the fitted laws out.", machine_only=True, panel=MACHINE)
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return Arithmetic(self.approximate, self.precision, self.exact)
+
+
+NOT_RANDOM = (
+    Quantity("not_random_tested", "matrices compared with noise", kind="int"),
+    Quantity(
+        "not_random_rejected", "matrices that differ from noise at level 0.01", kind="int", in_summary=True
+    ),
+    Quantity("not_random_expected", "of these, expected in a freshly initialised model"),
+    Quantity("not_random_p_value", "chance of so many or more in a freshly initialised model"),
+)
+COMPARABLE_QUANTITIES = (
+    Quantity(
+        "rejected_share", "of the matrices that were tested: differ from noise", display_name="unlike noise"
+    ),
+    Quantity(
+        "median_outliers",
+        "median over matrices of the singular values beyond the edge of the random null",
+        display_name="values beyond the edge",
+    ),
+    Quantity(
+        "median_effective_rank_qk",
+        "median over heads of the effective rank of QK",
+        display_name="effective rank of QK",
+    ),
+    Quantity(
+        "log10_amplification",
+        "amplification by all layers above the first, as applied where that is known",
+        display_name="log₁₀ amplification",
+    ),
+)
+FINDING_COUNTS = (
+    Quantity("findings_error", "findings of level error", kind="int", display_name="errors", in_summary=True),
+    Quantity(
+        "findings_warning", "findings of level warning", kind="int", display_name="warnings", in_summary=True
+    ),
+    Quantity("findings_note", "findings of level note", kind="int", display_name="notes", in_summary=True),
+    Quantity("finding_rules", "rules that looked for findings", kind="int"),
+)
+LOGITS = (
+    Quantity("logit_heads", "heads of attention measured", kind="int"),
+    Quantity("logit_heads_bounded", "heads whose logits are bounded for any input", kind="int"),
+    Quantity("logit_heads_beyond_float8", "heads whose bound is above 448 (float8 E4M3)", kind="int"),
+    Quantity("logit_heads_beyond_float16", "heads whose bound is above 65504 (float16)", kind="int"),
+    Quantity("logit_unbounded", "blocks without a bound, and why", kind="text"),
+)
+QUANTITIES = (
+    Quantity("family", "family of the model", kind="text", in_summary=True),
+    Quantity("depth", "layers, each as often as it is applied", "L", kind="int", in_summary=True),
+    Quantity("distinct_layers", "layers, shared ones once", kind="int"),
+    Quantity("hidden_size", "width of the layers", "N", kind="int", in_summary=True),
+    Quantity("head_count", "heads of the first layer", kind="int"),
+    Quantity("matrix_count", "matrices measured", kind="int", in_summary=True),
+    Quantity("activation", "of the feed-forward blocks", kind="text"),
+    *NOT_RANDOM,
+    *COMPARABLE_QUANTITIES,
+    *FINDING_COUNTS,
+    *LOGITS,
+    *(
+        Quantity(
+            f"log10_{name}",
+            f"log10 of the proxy: {bound.label}",
+            display_name=bound.short,
+            error=True,
+            in_summary=bound.headline,
+        )
+        for name, bound in BOUNDS.items()
+    ),
+    *(
+        Quantity(
+            f"per_application_log10_{name}",
+            f"the same with shared layers counted at each application: {bound.label}",
+            error=True,
+        )
+        for name, bound in BOUNDS.items()
+    ),
+    Quantity(
+        "proxy_over_sqrt_samples_log10", "log10 of the spectrum-adaptive proxy over sqrt(samples)", error=True
+    ),
+    Quantity("value_of_adaptivity", "what the best single p costs over the post hoc choice", error=True),
+    Quantity("rank_count", "p = 0 won everywhere: the proxy only counts ranks", kind="bool"),
+    Quantity("norms", "which norms tables and maps show: applied or stored", kind="text"),
+    Quantity(
+        "norms_unknown", "kinds of matrix whose norm before is not known: shown as stored", kind="texts"
+    ),
+    Quantity("extensions", "what goes beyond the setting that the bounds were stated for", kind="texts"),
+    Quantity("warnings", "what to know about the model", kind="texts"),
+    Quantity("meaning", "what proxies are", kind="text"),
+)
+
+
+CHARTS_MODULE = "attnlaw.verbs.audit.charts"
+LAW_MAP = Cells(
+    "laws",
+    "Fitted laws",
+    table="fits",
+    x=("head", "expert"),
+    y="layer",
+    colour=("law",),
+    panel="kind",
+    on_page=False,
+    caption="Each cell is a matrix, coloured by the law that describes its spectrum.",
+)
+HEAD_MAP = Cells(
+    "heads",
+    "Heads",
+    table="matrices",
+    x="head",
+    y="layer",
+    colour=("spectral_norm_applied",),
+    panel="kind",
+    scale="log",
+    on_page=False,
+    caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+    "Norms are as applied: the gain of the norm before folded in, the mean projected out where that norm "
+    "takes it off; as stored where it is not known.",
+)
+STORED_HEAD_MAP = replace(
+    HEAD_MAP,
+    colour=("spectral_norm",),
+    fallback_for="heads",
+    caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
+    "Norms are those of the stored matrices.",
+)
+CHARTS = (
+    Dots(
+        "proxies",
+        "Proxies",
+        values=tuple(f"log10_{name}" for name in BOUNDS),
+        axis="log10 proxy",
+        by="model",
+        caption="Proxies on a logarithmic axis: leading factors of bounds, not guarantees, and no ranking of "
+        "models. Further left is smaller, and each unit is a factor of ten. Compare the first line, which "
+        "adapts to each spectrum, with the norm-based ones at the bottom.",
+    ),
+    Curves(
+        "amplification",
+        "Amplification by layer",
+        table="layers",
+        x="layer",
+        y="log10_alpha",
+        by="model",
+        caption="α of a layer bounds how much the layers above it stretch an error made there. It is 1 "
+        "(log10 = 0) at the last layer; a step down marks a layer with large norms, a step up one whose "
+        "norms contract.",
+    ),
+    Bars(
+        "shares",
+        "What each layer's share is made of",
+        table="layers",
+        x="layer",
+        parts=("share_qk", "share_vo", "share_ffn", "share_cross"),
+        panel="model",
+        caption="What one layer adds to the proxy, divided among its matrices. Tall colours are the kind of "
+        "matrix that adds most there.",
+    ),
+    CustomChart(
+        "comparison",
+        "Models layer by layer",
+        draw=f"{CHARTS_MODULE}:comparison",
+        caption="Medians over the heads of a layer, one row per kind of matrix. A norm that is called "
+        "applied has the gain of the norm before folded in; γαL is the scale of the contribution C(p*). "
+        "Where lines part, the models differ in that kind of matrix at that depth; where they coincide, they "
+        "do not.",
+    ),
+    CustomChart(
+        "decay",
+        "Decay of singular values",
+        draw=f"{CHARTS_MODULE}:decay",
+        caption="Singular values over the largest, the median over a model's matrices at each rank. A "
+        "steep fall at the left is a matrix that a few directions carry; a flat line uses all its dimensions "
+        "alike.",
+    ),
+    CustomChart(
+        "contributions",
+        "Contribution curves C(p)",
+        draw=f"{CHARTS_MODULE}:contributions",
+        caption="Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. Dots: "
+        "each matrix at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices "
+        "whose singular values, times their scale γαL, are small: they decay, or the scale is small.",
+    ),
+    CustomChart(
+        "balance",
+        "Balance of factors",
+        draw="attnlaw.verbs.audit.balance_chart:balance",
+        caption="How much larger the two factors of a head are than the smallest ones with the same product, "
+        "a dot for each head (of a group of queries one); the short lines are random factors. Weight decay "
+        "drives it to zero, and the flattest factors have it zero. Rings, where queries have a bias, leave "
+        "it out: dots far above their rings are a bias that was not decayed.",
+    ),
+    HEAD_MAP,
+    STORED_HEAD_MAP,
+    LAW_MAP,
+)
+
+
+class AuditVerb(Verb[AuditSettings, "Audit"]):
+    """The verb whose JSON also has the keys of 0.1.0's summary.json."""
+
+    def json(self, case: AuditSettings, found: Audit) -> dict[str, Any]:
+        return {**super().json(case, found), **found.summary}
+
+
+def run(case: AuditSettings, progress: Progress) -> Audit:
+    from attnlaw.analysis.audit.audit import audit
+
+    return _with_summary(case, audit(case, _audit_options(case), case.arithmetic, progress))
+
+
+def _audit_options(case: AuditSettings) -> AuditOptions:
+    from attnlaw.analysis.audit.audit import AuditOptions
+
+    return AuditOptions(case.samples, case.as_stored)
+
+
+def _with_summary(case: AuditSettings, found: Audit) -> Audit:
+    """The audit with all that its JSON has, and where the model lies in the atlas."""
+    from attnlaw.analysis.atlas import atlas
+
+    return found.with_summary(VERB.json(case, found) | {"atlas": atlas().compare(found)})
+
+
+def split_into_units(case: AuditSettings) -> list[CasePart]:
+    """The units of a model, for workers."""
+    from attnlaw.analysis.audit.units import selected_units
+
+    units = selected_units(case, case.arithmetic)
+    first = first_unit_settings(case, case.arithmetic)
+    return [CasePart(replace(first, first=unit.first), unit.members, unit.operations) for unit in units]
+
+
+def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
+    from attnlaw.analysis.audit.units import join_units
+
+    records = (own["records"] for own in tables)
+    return _with_summary(case, join_units(case, _audit_options(case), case.arithmetic, records))
+
+
+VERB = AuditVerb(
+    "audit",
+    "Spectral audit",
+    AuditSettings,
+    QUANTITIES,
+    run_each_case(run),
+    tables=(
+        TableSpec("findings", FINDINGS, lambda found: found.findings, json=True),
+        TableSpec("matrices", MATRICES, lambda found: found.matrices),
+        TableSpec("spectra", SPECTRA, lambda found: found.spectra),
+        TableSpec("layers", LAYERS, lambda found: found.layers),
+        TableSpec("fits", FITS, lambda found: found.fits),
+        TableSpec("curves", CURVES, lambda found: found.curves),
+    ),
+    charts=CHARTS,
+    precheck=require_model_exists,
+    split=CaseSplit(UNIT, split_into_units, join, part_noun="matrices"),
+)

@@ -1,0 +1,69 @@
+"""`audit.unit`: one unit of an audit, a matrix or the heads of one product, measured by a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.checkpoints.settings import PRECISIONS, STORAGE, Arithmetic, ModelSettings
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@settings_dataclass
+class UnitSettings(ModelSettings):
+    """One unit of a model."""
+
+    approximate: bool = setting(False, "Estimate it where it is large.")
+    precision: str = setting(STORAGE, "How precisely it is factorised.", choices=PRECISIONS)
+    exact: bool = setting(False, "Norms of entries from every entry.")
+    first: int = setting(0, "Number of its first matrix, in the order of rows.", minimum=0)
+    state: str = setting("", "Sizes and times of the checkpoint's files: a new one is measured anew.")
+
+
+@dataclass(frozen=True, eq=False)
+class UnitRecords:
+    """How many matrices a unit has, and its records (see `attnlaw.analysis.audit.units`)."""
+
+    matrices: int
+    records: pl.DataFrame
+
+
+def run(case: UnitSettings, progress: Progress) -> UnitRecords:
+    from dataclasses import replace
+
+    from attnlaw.analysis.audit.units import measure_unit
+
+    whole = replace(case, first=0)  # the same of all units: a worker opens the model once
+    arithmetic = Arithmetic(case.approximate, case.precision, case.exact)
+    matrices, records = measure_unit(whole, arithmetic, case.first, case.state)
+    return UnitRecords(matrices, records)
+
+
+def first_unit_settings(case: ModelSettings, arithmetic: Arithmetic) -> UnitSettings:
+    """The settings of the first unit of a model that workers are to open."""
+    from attnlaw.analysis.audit.units import file_state, local_path
+
+    given: dict[str, Any] = {
+        name: None if getattr(case, name) is None else local_path(getattr(case, name))
+        for name in ("model", "map", "adapter")
+    }
+    state = file_state(*given.values())
+    return UnitSettings(**given, **vars(arithmetic), heads=case.heads, jobs=1, state=state)
+
+
+UNIT = Verb(
+    "audit.unit",
+    "One unit of an audit",
+    UnitSettings,
+    (Quantity("matrices", "matrices measured together", kind="int"),),
+    run_each_case(run),
+    tables=(
+        TableSpec("records", (Quantity("record", "packed", kind="bytes"),), lambda found: found.records),
+    ),
+)

@@ -1,0 +1,126 @@
+"""`decoder`, for studies: a real training run beside the theory's picture of how a head learns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.chart_specs import CustomChart
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+
+if TYPE_CHECKING:
+    from attnlaw.verbs.decoder.training_run import DecoderRun
+
+
+@settings_dataclass
+class DecoderSettings(Settings):
+    """Train the small decoder of the examples on the source of Python's library, and watch its heads.
+
+    Beside it stands the theory of one head (arXiv 2609.03858): an analogy, not a fit. Needs the extra lens.
+    """
+
+    steps: int = setting(
+        300, "Of AdamW; 16 windows of 128 bytes each.", minimum=1, maximum=10**6, sweepable=True
+    )
+    every: int = setting(10, "Steps from one measurement to the next.", minimum=1)
+    seed: int = setting(0, "Seed of weights and data.", minimum=0)
+
+
+KINDS = ("qk", "vo")
+QUANTITIES = (
+    Quantity("held_out_loss", "nats per byte", in_summary=True),
+    *(Quantity(f"modes_{kind}", f"of heads of {kind} beyond the bulk", kind="int") for kind in KINDS),
+    *(
+        Quantity(
+            f"stronger_first_{kind}",
+            f"of {kind}: 1, larger modes left the bulk earlier, -1 later",
+            "τ",
+            in_summary=True,
+        )
+        for kind in KINDS
+    ),
+    *(Quantity(f"stronger_first_p_{kind}", f"its p-value of {kind}", "p") for kind in KINDS),
+    *(
+        Quantity(f"factor_difference_kept_{kind}", f"‖AᵀA − BᵀB‖ over its start, median of {kind}")
+        for kind in KINDS
+    ),
+    *(
+        Quantity(f"factor_imbalance_kept_{kind}", f"factor_imbalance over its start, median of {kind}")
+        for kind in KINDS
+    ),
+)
+PLACE = (
+    Quantity("layer", "number of the layer", kind="small"),
+    Quantity("head", "number of the head", kind="small"),
+    Quantity("kind", "qk or vo", kind="text"),
+)
+STRENGTH = Quantity("strength", "over the edge of the bulk", display_name="value over the bulk's edge")
+VALUES = (Quantity("step", kind="int"), *PLACE, STRENGTH)
+MODES = (
+    *PLACE,
+    Quantity("mode", "its number in the head", kind="int"),
+    Quantity("left_step", "the measured step at which it left the bulk; null: before the first", kind="int"),
+    STRENGTH,
+)
+BULK = (STRENGTH, Quantity("density", "of the null of heads there"))
+THEORY = (Quantity("time", "lr·steps/d", "τ"), STRENGTH, Quantity("density", "of the student's eigenvalues"))
+THEORY_MODES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("target", "the spike of the target"),
+    Quantity("left_time", "the first of the times at which it stands out", "τ"),
+    STRENGTH,
+)
+
+
+@run_each_case
+def run(case: DecoderSettings, progress: Progress) -> DecoderRun:
+    from attnlaw.verbs.decoder.training_run import run_decoder
+
+    return run_decoder(case.steps, case.every, case.seed, progress)
+
+
+def _table(name: str, quantities: tuple[Quantity, ...]) -> TableSpec[Any]:
+    def rows(found: DecoderRun) -> Any:
+        from attnlaw.core.tables import to_frame, to_schema
+
+        return to_frame(getattr(found, name), to_schema(column_kinds(quantities)))
+
+    return TableSpec(name, quantities, rows)
+
+
+VERB = Verb(
+    "decoder",
+    "A real training run beside the theory",
+    DecoderSettings,
+    QUANTITIES,
+    run,
+    tables=(
+        _table("values", VALUES),
+        _table("modes", MODES),
+        _table("bulk", BULK),
+        _table("theory", THEORY),
+        _table("theory_modes", THEORY_MODES),
+    ),
+    charts=(
+        CustomChart(
+            "run",
+            "Spectra of a real run beside the theory's",
+            caption="Left: singular values of all heads of the decoder (QK) at five steps, each over the "
+            "edge of the bulk of its null; the line is that null, what is beyond 1 has left it. Right: "
+            "eigenvalues of one student of the theory, spikes of its target as triangles. An analogy, not a "
+            "fit.",
+            draw="attnlaw.verbs.decoder.charts:spectra",
+        ),
+        CustomChart(
+            "order",
+            "Which modes leave first",
+            caption="Each singular value of a head that stands out at the end: how far, against the step at "
+            "which it left the bulk; beside it spikes of the theory's target. Stronger first means falling "
+            "from left to right; what left earlier also had longer to grow.",
+            draw="attnlaw.verbs.decoder.charts:order",
+        ),
+    ),
+    is_random=True,
+)

@@ -1,0 +1,152 @@
+"""A real training run beside the theory: spectra over steps and over times, and which modes leave first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.render.charts.data import ChartData, rows_with_same_settings
+from attnlaw.render.charts.figure import GREY, HEIGHT, WIDTH, Figure, colour_encoding, palette
+from attnlaw.render.charts.labels import rows_by_case
+from attnlaw.render.charts.style import PALETTE, inline_data
+
+if TYPE_CHECKING:
+    from attnlaw.core.chart_specs import CustomChart
+
+KIND = "qk"
+LABEL = "value over the bulk's edge"
+LEAST, BINS = 0.1, 48  # of the strengths drawn, and bars
+
+
+def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+    """Two ridges, one for each run."""
+    for case, own, others in _runs(source, "values", ("bulk", "theory", "theory_modes")):
+        yield source.figure(chart, case, partial(draw_ridges, own.filter(pl.col("kind") == KIND), *others))
+
+
+def order(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+    """Two clouds, one for each run."""
+    for case, own, (theory,) in _runs(source, "modes", ("theory_modes",)):
+        told = own.drop_nulls("left_step")
+        if told.height:
+            yield source.figure(chart, case, partial(draw_clouds, told, theory))
+
+
+def _runs(
+    source: ChartData, table: str, others: tuple[str, ...]
+) -> Iterator[tuple[Any, pl.DataFrame, list[Any]]]:
+    rows = source.frame(table)
+    if not source.has_values(rows, "strength"):
+        return
+    for case, own in rows_by_case(rows, source.other_settings(rows, ["step"])):
+        yield case, own, [rows_with_same_settings(source.frame(name), own, [], source) for name in others]
+
+
+def draw_ridges(values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame) -> Any:
+    """The run's ridge, values as bars under the null's line, and the theory's, spikes as triangles."""
+    import altair as alt
+
+    domain = (LEAST, 1.2 * max(*values["strength"].to_list(), *modes["strength"].to_list()))
+    steps, times = sorted(values["step"].unique()), sorted(theory["time"].unique())
+    run = [
+        _panel(f"step {step}", bulk, domain, values.filter(pl.col("step") == step), None, step == steps[0])
+        for step in reversed(steps)
+    ]
+    learned = [
+        _panel(
+            f"τ = {time:.3g}",
+            theory.filter(pl.col("time") == time),
+            domain,
+            None,
+            modes.filter(pl.col("time") == time),
+            time == times[0],
+        )
+        for time in reversed(times)
+    ]
+    titles = ("The decoder's QK heads", "Theory, one head")
+    columns = [
+        alt.vconcat(*panels, spacing=2).properties(title=title)
+        for panels, title in zip((run, learned), titles, strict=True)
+    ]
+    return alt.hconcat(*columns, spacing=30)
+
+
+def _panel(
+    title: str,
+    density: pl.DataFrame,
+    domain: tuple[float, float],
+    values: pl.DataFrame | None,
+    marks: pl.DataFrame | None,
+    last: bool,
+) -> Any:
+    """One spectrum over the logarithm of the strength: densities are those of the logarithm."""
+    import altair as alt
+    import numpy as np
+
+    ticks = alt.Axis(labels=last, ticks=last, grid=False, format="~g", tickCount=5)
+    x = alt.X(
+        "x:Q",
+        title=LABEL if last else None,
+        axis=ticks,
+        scale=alt.Scale(type="log", domain=domain, nice=False, clamp=True),
+    )
+    y = alt.Y("y:Q", title=None, axis=None)
+    layers = []
+    if values is not None:
+        edges = np.geomspace(*domain, BINS + 1)
+        count, _ = np.histogram(values["strength"].to_numpy(), bins=edges)
+        heights = count / (values.height * np.log(edges[1] / edges[0]))
+        bars = [
+            {"x": float(edges[i]), "x2": float(edges[i + 1]), "y": float(heights[i]), "low": 0.0}
+            for i in np.flatnonzero(count)
+        ]
+        layers.append(
+            alt.Chart(inline_data(bars)).mark_rect(color="#B8C9D9").encode(x=x, x2="x2:Q", y=y, y2="low:Q")
+        )
+    drawn = density.filter(pl.col("strength") > domain[0])
+    line = drawn.select(x="strength", y=pl.col("density") * pl.col("strength")).to_dicts()
+    layers.append(alt.Chart(inline_data(line)).mark_line(color=PALETTE[0]).encode(x=x, y=y))
+    if marks is not None and marks.height:
+        top = 0.08 * max(one["y"] for one in line)
+        places = [{"x": place, "y": top} for place in marks["strength"]]
+        spikes = alt.Chart(inline_data(places)).mark_point(
+            shape="triangle-down", filled=True, size=60, color="#000000"
+        )
+        layers.append(spikes.encode(x=x, y=y))
+    rule = alt.Chart(inline_data([{"x": 1.0}])).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x=x)
+    named = alt.TitleParams(title, anchor="end", dy=14, frame="group")
+    return alt.layer(*layers, rule).properties(width=WIDTH, height=HEIGHT // 3, title=named)
+
+
+def draw_clouds(modes: pl.DataFrame, theory: pl.DataFrame) -> Any:
+    """Strength against the step, or the time, at which a mode left the bulk."""
+    import altair as alt
+
+    last = theory.filter(pl.col("time") == theory["time"].max())
+
+    def axis(kind: Any, column: str, title: str) -> Any:
+        ticks = alt.Axis(format="~g", tickCount=5)
+        return kind(
+            f"{column}:Q", title=title, axis=ticks, scale=alt.Scale(type="log", nice=False, padding=8)
+        )
+
+    run = alt.Chart(
+        inline_data(modes.select("left_step", "strength", "kind").to_dicts()), title="The decoder"
+    )
+    points = run.mark_point(filled=True, size=30, opacity=0.7).encode(
+        x=axis(alt.X, "left_step", "step at which it left the bulk"),
+        y=axis(alt.Y, "strength", LABEL),
+        color=colour_encoding(palette(modes["kind"].unique().sort()), "kind", legend_for_one=True),
+    )
+    line = alt.Chart(inline_data(last.select("left_time", "strength").to_dicts()), title="Theory, one head")
+    spikes = line.mark_line(point=alt.OverlayMarkDef(color=PALETTE[0]), color=PALETTE[0]).encode(
+        x=axis(alt.X, "left_time", "τ at which it left the bulk"),
+        y=axis(alt.Y, "strength", LABEL),
+    )
+    sizes = {"width": WIDTH, "height": HEIGHT}
+    return alt.hconcat(points.properties(**sizes), spikes.properties(**sizes), spacing=30).resolve_scale(
+        y="independent"
+    )

@@ -1,0 +1,170 @@
+"""`attnlaw diff BASE MODEL...`: what became of a checkpoint, tensor by tensor and head by head."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import MISSING, replace
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
+from attnlaw.analysis.diff.verdicts import TENSOR_VERDICTS
+from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS
+from attnlaw.checkpoints.settings import CHECKPOINT, ModelSettings, require_model_exists
+from attnlaw.core.chart_specs import Cells, Curves, CustomChart
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+
+if TYPE_CHECKING:
+    from attnlaw.analysis.diff.diff import Diff
+
+COMPARED = "Comparison"
+
+
+@settings_dataclass
+class BaseModelSettings(Settings):
+    """A base that models are compared with; named first."""
+
+    base: Any = setting(
+        MISSING,
+        "The checkpoint that they are compared with.",
+        is_path=True,
+        positional=True,
+        metavar="BASE",
+        panel=CHECKPOINT,
+    )
+
+
+@settings_dataclass
+class DiffSettings(ModelSettings, BaseModelSettings):
+    """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
+
+    Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), below the
+    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward map gets the size of
+    its update, its rank, how far it keeps to the base's directions against chance, and what is new. A LoRA
+    adapter in the place of a model is added to the base.
+    """
+
+    applied: bool = setting(
+        False, "Fold the norm before a map into it; maps are compared as stored else.", panel=COMPARED
+    )
+    no_match: bool = setting(
+        False, "Do not look for heads and neurons that stand in another order.", panel=COMPARED
+    )
+
+    def to_row(self) -> dict[str, Any]:
+        """As of all settings; a base in memory is told by what kind of object it is."""
+        told = os.fspath(self.base) if isinstance(self.base, str | os.PathLike) else type(self.base).__name__
+        return super().to_row() | {"base": told}
+
+
+LAYER_KINDS = [KINDS[name] for group in LAYER_GROUPS.values() for name in group]
+QUANTITIES = (
+    Quantity("verdict", "what happened, in one sentence", kind="text"),
+    Quantity("verdicts", "of the model and of its tensors", kind="texts"),
+    Quantity("map_count", "heads and feed-forward maps that were compared", kind="int"),
+    Quantity("tensor_count", "stored tensors of either model", kind="int"),
+    *(
+        Quantity(one.column, f"tensors that are {one.name}: {one.says}", kind="int", display_name=one.name)
+        for one in TENSOR_VERDICTS.values()
+    ),
+    *(
+        Quantity(f"size_{kind.name}", f"median size of the updates of {kind.label}", display_name=kind.label)
+        for kind in LAYER_KINDS
+    ),
+    *(
+        Quantity(f"scale_{kind.name}", f"median scale of {kind.label}; below 1 it shrank")
+        for kind in LAYER_KINDS
+    ),
+    Quantity("largest_size", "of the update of a map", in_summary=True),
+    Quantity("worst_map", "the map whose update is largest", kind="text", in_summary=True),
+    Quantity("worst_tensor", "the stored tensor that changed most", kind="text"),
+    Quantity("worst_tensor_size", "its |W1 − W0| / |W0|"),
+    Quantity("least_sqnr_db", "the least signal to noise of a tensor, in dB"),
+    Quantity("intruders", "leading directions that no vector of the base is near, both sides", kind="int"),
+    Quantity("new", "leading directions outside the base's of like size", kind="int", in_summary=True),
+)
+
+TELLS = ("layer", "head", "expert", "size", "rank", "cosine", "z_left", "z_right", "new_left", "new_right")
+
+
+def _heads(name: str, title: str, column: str, caption: str, scale: str = "linear") -> Cells:
+    return Cells(
+        name,
+        title,
+        table="diff",
+        x=("head", "expert"),
+        y="layer",
+        colour=(column,),
+        panel="kind",
+        scale=scale,
+        on_page=False,
+        caption=caption,
+    )
+
+
+CHARTS = (
+    CustomChart(
+        "worst_update",
+        "The largest update over its null",
+        draw="attnlaw.verbs.diff.charts:worst_update",
+        caption="Singular values of the update by rank, over the largest of the base. Dashed: noise of the "
+        "same size in the same place. A line that starts above it and falls below it has few strong "
+        "directions; one that follows it has none.",
+    ),
+    Curves(
+        "sizes",
+        "Sizes layer by layer",
+        table="diff",
+        x="layer",
+        y="size",
+        by="kind",
+        caption="The mean size of the updates of a layer, |M1 − M0| / |M0|, by kind of map.",
+    ),
+    _heads("heads_size", "Sizes of updates", "size", "Each cell is a map; brighter means a larger update."),
+    _heads("heads_rank", "Ranks of updates", "rank", "Singular values of the update above the floor."),
+    _heads(
+        "heads_z",
+        "Alignment of updates",
+        "z_left",
+        "How far the update keeps to the base's leading input directions, in deviations of chance.",
+    ),
+)
+
+
+def _require_both(case: DiffSettings) -> None:
+    require_model_exists(case)
+    require_model_exists(replace(case, model=case.base))
+
+
+class DiffVerb(Verb[DiffSettings, "Diff"]):
+    """The verb whose JSON also names the worst and counts the verdicts."""
+
+    def json(self, case: DiffSettings, found: Diff) -> dict[str, Any]:
+        return {**super().json(case, found), **found.summary}
+
+
+def run(case: DiffSettings, progress: Progress) -> Diff:
+    from attnlaw.analysis.diff.diff import diff
+    from attnlaw.core.tables import to_frame, to_schema
+
+    found = diff(case.base, case, not case.no_match, case.applied, progress)
+    rows = to_frame([VERB.row(case, found)], to_schema(VERB.schema))
+    return replace(found, summaries=(VERB.json(case, found),), rows=rows)
+
+
+VERB = DiffVerb(
+    "diff",
+    "Comparison",
+    DiffSettings,
+    QUANTITIES,
+    run_each_case(run),
+    tables=(
+        TableSpec("diff", DIFF, lambda found: found.maps),
+        TableSpec("diff_tensors", DIFF_TENSORS, lambda found: found.tensors),
+        TableSpec("diff_spectra", DIFF_SPECTRA, lambda found: found.spectra),
+    ),
+    charts=CHARTS,
+    precheck=_require_both,
+)

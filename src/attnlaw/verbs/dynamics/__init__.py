@@ -1,0 +1,244 @@
+"""`dynamics`: how a single attention head learns, in time; beside it real ones are trained by SGD."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.chart_specs import Curves, CustomChart
+from attnlaw.core.errors import BadSetting, rename_settings
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.settings import setting, setting_like, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.dynamics.settings import TrajectorySettings
+from attnlaw.theory.learn.choices import SENSINGS
+from attnlaw.verbs.learn import RUN, LearnSimulationSettings
+
+if TYPE_CHECKING:
+    from attnlaw.theory.dynamics.rows import SgdRows, TrajectoryRows
+
+
+@settings_dataclass
+class DynamicsSettings(TrajectorySettings):
+    """How a single attention head learns, step by step: one pass over fresh samples (arXiv 2609.03858).
+
+    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss
+    of a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
+
+    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...); or attnlaw.trajectory(problem, schedule)
+    of an attnlaw.Problem(tokens=...) and an attnlaw.Schedule(times=...).
+    """
+
+    spectrum: bool = setting(
+        False, "Also the spectrum at five of the times, and the track of a spike.", panel=RUN
+    )
+    statics: bool = setting(
+        False,
+        "Also what as many samples allow: the minimiser at its best decay, and Bayes-optimal learning.",
+        panel=RUN,
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.statics and (self.output != "linear" or self.attention != "tied"):
+            raise BadSetting("statics", "needs {output} linear and {attention} tied")
+        if self.statics and self.learning_rate == 0:
+            raise BadSetting("statics", "needs a {learning_rate} above 0: a gradient flow counts no samples")
+
+
+@settings_dataclass
+class DynamicsSimulationSettings(DynamicsSettings):
+    """Train real students by one-pass SGD at a finite dimension, each on its own samples."""
+
+    simulate: int = setting_like(
+        LearnSimulationSettings,
+        "simulate",
+        help="Also train students by SGD at dimension D; needs a learning rate.",
+    )
+    sensing: str | None = setting(
+        None,
+        "What students see: the theory's Gaussian matrices unless told (goe, untied ginibre), tokens, or "
+        "signed (without skewness).",
+        choices=SENSINGS,
+        sweepable=True,
+        panel=RUN,
+    )
+    batch: int = setting(8, "Samples of a step.", symbol="B", minimum=1, panel=RUN, metavar="B")
+    seeds: int = setting(
+        4,
+        "Students to train, each from its own start; the error is the standard error of their mean.",
+        minimum=1,
+        panel=RUN,
+        metavar="K",
+    )
+    seed: int = setting_like(LearnSimulationSettings, "seed")
+
+
+MEASURED = (
+    Quantity(
+        "alignment", "0 knows nothing of the target, 1 all but its scale", "ρ", error=True, in_summary=True
+    ),
+    Quantity("estimation_error", "|S − S*|²/d", "E", error=True, in_summary=True, log=True),
+    Quantity(
+        "prediction_error", "on fresh clean labels, per sample", "Φ", error=True, in_summary=True, log=True
+    ),
+    Quantity("overlap", "Tr S S*/d", "m", error=True),
+    Quantity("norm", "Tr S²/d", "q", error=True),
+    Quantity("trace", "Tr S/d", error=True),
+)
+TIMES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("samples", "seen, over d²; null for a gradient flow", "τ/η"),
+    *MEASURED,
+)
+QUANTITIES = (
+    Quantity("recovery_time", "when the alignment reaches 0.5", "τ", in_summary=True, log=True),
+    Quantity("recovery_time_90", "when it reaches 0.9", "τ", in_summary=True, log=True),
+    Quantity("recovery_samples", "over d² when it reaches 0.5; null for a gradient flow", in_summary=True),
+    *MEASURED,
+    Quantity("samples", "seen at the last time, over d²; null for a gradient flow"),
+    Quantity("plateaus", "stretches of time without progress, begin and end in turn", kind="floats"),
+    Quantity("largest_rate", "η up to which the target stays put", hidden=True),
+    Quantity("plateau_error", "E at which SGD of this η ends", hidden=True),
+)
+
+
+def solve(case: DynamicsSettings, progress: Progress) -> TrajectoryRows:
+    from attnlaw.theory.dynamics.rows import trajectory_with_rows
+
+    return trajectory_with_rows(case.problem, case.schedule, spectrum=case.spectrum, statics=case.statics)
+
+
+def check_solvable(case: DynamicsSettings) -> None:
+    """A `BadSetting` for what has no theory."""
+    from attnlaw.theory.dynamics.trajectory import check_motion
+
+    check_motion(case.problem, case.schedule)
+
+
+def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
+    from attnlaw.theory.dynamics.rows import SgdRows
+    from attnlaw.theory.dynamics.sgd import simulate_dynamics
+
+    return SgdRows(
+        simulate_dynamics(
+            case.problem,
+            case.schedule,
+            size=case.simulate,
+            seeds=case.seeds,
+            seed=case.seed,
+            sensing=case.sensing,
+            batch=case.batch,
+            progress=progress,
+        )
+    )
+
+
+def check_trainable(case: DynamicsSimulationSettings) -> None:
+    """An `InputError` for a run that cannot be made."""
+    from attnlaw.theory.dynamics.sgd import check_sgd
+
+    with rename_settings(size="simulate", samples="batch"):
+        check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
+
+
+def _eigenvalues(found: SgdRows) -> Any:
+    return _frame(found.eigenvalues, EIGENVALUES)
+
+
+def _times(found: Any) -> Any:
+    return _frame(found.rows, TIMES)
+
+
+def _spectra(found: TrajectoryRows) -> Any:
+    return _frame(found.spectra, SPECTRA) if found.spectra else None
+
+
+def _tracks(found: TrajectoryRows) -> Any:
+    return _frame(found.tracks, TRACKS) if found.tracks else None
+
+
+def _statics(found: TrajectoryRows) -> Any:
+    return _frame(found.statics, STATICS) if found.statics else None
+
+
+def _frame(rows: Any, quantities: tuple[Quantity, ...]) -> Any:
+    from attnlaw.core.tables import to_frame, to_schema
+
+    return to_frame(rows, to_schema(column_kinds(quantities)))
+
+
+SPECTRA = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("x", display_name="eigenvalue of the student"),
+    Quantity("density", "of its spectrum there"),
+)
+STATICS = (
+    Quantity("samples", "over d²", "n/d²"),
+    Quantity("minimiser_error", "E of the minimiser at its best weight decay"),
+    Quantity("bayes_error", "E of the Bayes-optimal student"),
+)
+EIGENVALUES = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("eigenvalue", "of a student there"),
+)
+TRACKS = (
+    Quantity("time", "lr·steps/d", "τ"),
+    Quantity("target", "the spike of the target"),
+    Quantity("location", "where it stands out; null while it does not"),
+    Quantity("squared_overlap", "of its eigenvector with the target's"),
+    Quantity("edge", "upper end of the spectrum without it"),
+)
+CHARTS = (
+    CustomChart(
+        "learning",
+        "How attention learns",
+        caption="Alignment with the target and loss on fresh clean labels against time. Lines: theory in the "
+        "limit of large dimension.",
+        draw="attnlaw.verbs.dynamics.charts:learning",
+    ),
+    CustomChart(
+        "spectra",
+        "The spectrum on its way",
+        caption="Densities of the student's eigenvalues at five times, the latest on top; a triangle is "
+        "where the target's spike is seen.",
+        draw="attnlaw.verbs.dynamics.charts:spectra",
+    ),
+    CustomChart(
+        "cost",
+        "What one pass costs",
+        caption="Error against samples seen once each, for several learning rates.",
+        draw="attnlaw.verbs.dynamics.charts:cost",
+    ),
+)
+SIMULATE = Verb(
+    "dynamics.simulate",
+    "Students trained by SGD",
+    DynamicsSimulationSettings,
+    (
+        *MEASURED,
+        Quantity("samples", "seen at the last time, over d²"),
+        Quantity("steps", "of each student", kind="int"),
+    ),
+    run_each_case(train),
+    tables=(TableSpec("runs", TIMES, _times, json=True), TableSpec("eigenvalues", EIGENVALUES, _eigenvalues)),
+    charts=(Curves("runs", "How trained students align", table="runs", x="time", y="alignment"),),
+    is_random=True,
+    precheck=check_trainable,
+)
+VERB = Verb(
+    "dynamics",
+    "How attention learns, in time",
+    DynamicsSettings,
+    QUANTITIES,
+    run_each_case(solve),
+    tables=(
+        TableSpec("trajectory", TIMES, _times, json=True),
+        TableSpec("spectra", SPECTRA, _spectra),
+        TableSpec("tracks", TRACKS, _tracks, json=True),
+        TableSpec("statics", STATICS, _statics, json=True),
+    ),
+    charts=CHARTS,
+    simulation=SIMULATE,
+    precheck=check_solvable,
+)

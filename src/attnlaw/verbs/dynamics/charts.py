@@ -1,0 +1,286 @@
+"""Trajectories: alignment and loss against time, error against samples, spectra one above the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.core.settings import setting_fields
+from attnlaw.render.charts.curves import curves
+from attnlaw.render.charts.data import ChartData, average_repetitions, rows_with_same_settings, with_series
+from attnlaw.render.charts.figure import HEIGHT, WIDTH, Figure
+from attnlaw.render.charts.labels import MOST_CASES, independent_settings, rows_by_case, varying_settings
+from attnlaw.render.charts.style import PALETTE, inline_data
+
+if TYPE_CHECKING:
+    from attnlaw.core.chart_specs import CustomChart
+
+POINTS_NOTE = "Points: SGD, with one standard error."
+IGNORED_SETTINGS = ("times", "simulate", "seeds", "sensing", "batch", "spectrum", "statics")
+SHORT_LABELS = {
+    "student ": "",
+    "attention ": "",
+    "output ": "",
+    "learning rate ": "η = ",
+    "target exponent ": "γ = ",
+}
+# Who learns what: other settings may follow from these (a direct student has no width).
+LEARNER_SETTINGS = ("student", "attention", "tokens", "output")
+
+
+def learning(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+    """Alignment and loss against time, one line for each setting that varies."""
+    panels = {"alignment": False, "prediction_error": True}
+    yield from _figures_against(chart, source, "time", panels)
+
+
+def cost(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+    """Error against samples, where several learning rates were run."""
+    rows = source.frame("trajectory")
+    if source.has_values(rows, "samples") and rows["learning_rate"].n_unique() > 1:
+        yield from _figures_against(chart, source, "samples", {"estimation_error": True})
+
+
+def _figures_against(
+    chart: CustomChart, source: ChartData, x: str, panels: dict[str, bool]
+) -> Iterator[Figure]:
+    rows = source.frame("trajectory")
+    if source.has_values(rows, x, *panels):
+        for case, own in _split_rows(source, rows.filter(pl.col(x) > 0)):
+            yield _panels(chart, source, case, own, x, panels)
+
+
+def _split_rows(source: ChartData, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """The rows; too many lines for one figure are parted by the first setting that leaves few in each."""
+    by = _line_settings(source, rows)
+    if _count_lines(rows, by) <= MOST_CASES:
+        yield {}, rows
+        return
+    for name in by:
+        parts = list(rows_by_case(rows, [name])) if rows[name].n_unique() <= MOST_CASES else []
+        if parts and all(_count_lines(own, _line_settings(source, own)) <= MOST_CASES for _, own in parts):
+            yield from parts
+            return
+
+
+def _count_lines(rows: pl.DataFrame, by: list[str]) -> int:
+    return rows.select(by).n_unique() if by else 1
+
+
+def _varied_settings(source: ChartData, rows: pl.DataFrame) -> list[str]:
+    """The settings that differ between lines, who learns what first."""
+    found = [name for name in varying_settings(rows, source.settings) if name not in IGNORED_SETTINGS]
+    return sorted(found, key=lambda name: name not in LEARNER_SETTINGS)
+
+
+def _line_settings(source: ChartData, rows: pl.DataFrame) -> list[str]:
+    """Those of them that tell lines apart."""
+    return independent_settings(rows, _varied_settings(source, rows), [])
+
+
+def _hide_defaults(source: ChartData, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """The rows with settings that go without saying null."""
+    known = setting_fields(source.verb.settings)
+    there = {name: known[name].default for name in names if name in rows.columns}
+    shown = [pl.col(name).replace(default, None) for name, default in there.items() if default is not None]
+    return rows.with_columns(shown)
+
+
+def _panels(
+    chart: CustomChart,
+    source: ChartData,
+    case: dict[str, Any],
+    told: pl.DataFrame,
+    x: str,
+    panels: dict[str, bool],
+) -> Figure:
+    # Lines are named by what tells them apart, and by what else is not as it would be untold.
+    by = _line_settings(source, told)
+    more = [name for name in _varied_settings(source, told) if name not in by]
+    plain = partial(_hide_defaults, source, names=more)
+    by += more
+    lines = {y: _lines(source, plain(told), x, y, by) for y in panels}
+    if x == "samples":
+        lines = {y: _with_statics(source, *found) for y, found in lines.items()}
+    points = {y: _points(source, told, x, y, by, plain) for y in panels}
+
+    def draw() -> Any:
+        import altair as alt
+
+        drawn = []
+        for y, log_y in panels.items():
+            own, colours = lines[y]
+            chart = curves(
+                own.filter(pl.col("y") > 0) if log_y else own,
+                _label(source, x, "trajectory"),
+                _label(source, y, "trajectory"),
+                colours,
+                points=points[y],
+                log_x=True,
+                log_y=log_y,
+                with_dots=False,
+            )
+            drawn.append(chart)
+        return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
+
+    ending = POINTS_NOTE if any(one is not None for one in points.values()) else ""
+    return source.figure(chart, case, draw, ending)
+
+
+def _label(source: ChartData, name: str, table: str) -> str:
+    quantity = source.quantity(name, table)
+    return name if quantity is None else quantity.label
+
+
+def _lines(
+    source: ChartData, rows: pl.DataFrame, x: str, y: str, by: list[str]
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The theory; its own errors are smaller than a line and are left to the table."""
+    found = average_repetitions(rows.drop_nulls([x, y]), x, y, by, source.quantity(y, "trajectory"))
+    own, colours = with_series(source, found.with_columns(error=pl.lit(None, dtype=pl.Float64)), by)
+    return _shorten_series(own).sort("x", maintain_order=True), {
+        _shorten_label(name): hue for name, hue in colours.items()
+    }
+
+
+def _shorten_series(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with series that fit a legend."""
+    return rows.with_columns(pl.col("series").map_elements(_shorten_label, return_dtype=pl.String))
+
+
+def _shorten_label(name: str) -> str:
+    for long, short in SHORT_LABELS.items():
+        name = name.replace(long, short)
+    return name
+
+
+def _with_statics(
+    source: ChartData, lines: pl.DataFrame, colours: dict[str, str]
+) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The lines with those of students that may keep their samples."""
+    beside = source.frame("statics")
+    if not source.has_values(beside, "minimiser_error"):
+        return lines, colours
+    known = {"minimiser of as many, best decay": "minimiser_error", "Bayes-optimal": "bayes_error"}
+    more = [
+        beside.select(x="samples", y=column, error=pl.lit(None, dtype=pl.Float64), series=pl.lit(name))
+        for name, column in known.items()
+    ]
+    greys = dict(zip(known, ("#000000", "#999999"), strict=True))
+    return pl.concat([lines.select("x", "y", "error", "series"), *more]), colours | greys
+
+
+def _points(
+    source: ChartData,
+    rows: pl.DataFrame,
+    x: str,
+    y: str,
+    by: list[str],
+    hide_defaults: Callable[[pl.DataFrame], pl.DataFrame],
+) -> pl.DataFrame | None:
+    beside = source.simulation_data
+    if beside is None:
+        return None
+    measured = beside.frame("runs")
+    if not beside.has_values(measured, x, y, "simulate"):
+        return None
+    own = rows_with_same_settings(
+        measured.filter(pl.col(x) > 0).drop_nulls(y), rows, [x, *by, *IGNORED_SETTINGS], source
+    )
+    if not own.height:
+        return None
+    found, _ = with_series(
+        source,
+        average_repetitions(hide_defaults(own), x, y, [*by, "simulate"], beside.quantity(y, "runs")),
+        by,
+    )
+    names = [f"SGD, d = {size}" for size in found["simulate"]]
+    return _shorten_series(found).with_columns(size=pl.Series(names, dtype=pl.String))
+
+
+def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+    """A ridge of densities, the earliest at the bottom, eigenvalues of SGD behind them, and a spike."""
+    rows = source.frame("spectra")
+    if not source.has_values(rows, "x", "density"):
+        return
+    names = [name for name in source.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
+    for case, own in rows_by_case(rows, names):
+        tracks = source.frame("tracks")
+        if tracks.height:
+            tracks = rows_with_same_settings(tracks, own, ["time"], source)
+        values = None
+        if source.simulation_data is not None:
+            measured = source.simulation_data.frame("eigenvalues")
+            if source.has_values(measured, "eigenvalue"):
+                values = rows_with_same_settings(measured, own, ["time", *IGNORED_SETTINGS], source)
+        draw = partial(ridge, own, tracks, values, _label(source, "x", "spectra"))
+        more = "" if values is None or not values.height else "Bars: eigenvalues of students trained by SGD."
+        yield source.figure(chart, case, draw, more)
+
+
+def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None, x: str) -> Any:
+    """`rows`: time, x, density; `tracks`: time, location; `values`: time, eigenvalue."""
+    import altair as alt
+
+    times = sorted(rows["time"].unique())
+    right = float(rows["x"].max())  # type: ignore[arg-type]
+    if tracks.height and tracks["location"].count():
+        right = max(right, float(tracks["location"].max()))  # type: ignore[arg-type]
+    left = min(float(rows["x"].min()), 0.0)  # type: ignore[arg-type]
+    scale = alt.Scale(domain=[left, 1.05 * right], nice=False)
+    panels = []
+    for i, time in enumerate(reversed(times)):
+        own = rows.filter(pl.col("time") == time)
+        # A peak at zero would flatten all else: it is cut at four times the mean height beyond it.
+        inner = own.filter(pl.col("x") > 0.05 * pl.col("x").max())
+        top = 1.3 * float(inner["density"].max())  # type: ignore[arg-type]
+        hue = PALETTE[len(times) - 1 - i]
+        last = i == len(times) - 1
+        across = alt.X(
+            "x:Q", title=x if last else None, scale=scale, axis=alt.Axis(labels=last, ticks=last, grid=False)
+        )
+        up = alt.Y("density:Q", title=None, scale=alt.Scale(domain=[0, top]), axis=None)
+        layers = []
+        if values is not None and values.height:
+            layers.append(_bars(values.filter(pl.col("time") == time), right, across, top))
+        line = alt.Chart(inline_data(own.select("x", "density").to_dicts()))
+        layers.append(line.mark_line(clip=True, color=hue).encode(x=across, y=up))
+        seen = (
+            tracks.filter((pl.col("time") == time) & pl.col("location").is_not_null())
+            if tracks.height
+            else None
+        )
+        if seen is not None and seen.height:
+            places = [{"x": place, "density": 0.08 * top} for place in seen["location"]]
+            mark = alt.Chart(inline_data(places)).mark_point(
+                shape="triangle-down", filled=True, size=60, color="#000000"
+            )
+            layers.append(mark.encode(x=across, y=up))
+        title = alt.TitleParams(f"τ = {time:.3g}", anchor="end", dy=14, frame="group")
+        panels.append(alt.layer(*layers).properties(width=WIDTH, height=HEIGHT // 3, title=title))
+    return alt.vconcat(*panels, spacing=2).resolve_scale(y="independent")
+
+
+def _bars(values: pl.DataFrame, right: float, across: Any, top: float) -> Any:
+    """A histogram as a density, those at zero left out of the picture and not out of the count."""
+    import altair as alt
+    import numpy as np
+
+    edges = np.linspace(0.0, 1.05 * right, 49)
+    count, _ = np.histogram(values["eigenvalue"].to_numpy(), bins=edges)
+    width = edges[1] - edges[0]
+    bars = [
+        {
+            "x": float(low),
+            "x2": float(low + width),
+            "density": min(float(n / (values.height * width)), top),
+            "low": 0.0,
+        }
+        for low, n in zip(edges[:-1], count, strict=True)
+        if n
+    ]
+    base = alt.Chart(inline_data(bars)).mark_rect(color="#B8C9D9", clip=True)
+    return base.encode(x=across, x2="x2:Q", y=alt.Y("density:Q", axis=None), y2="low:Q")

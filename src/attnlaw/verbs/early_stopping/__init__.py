@@ -1,0 +1,119 @@
+"""`early_stopping`, for studies: factors that start small and stop early, against weight decay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.chart_specs import Curves, CustomChart
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.implicit_bias.index_problem import SingleIndex
+
+if TYPE_CHECKING:
+    from attnlaw.theory.implicit_bias.single_index import IndexPrediction, MeasuredIndex
+
+
+@settings_dataclass
+class EarlyStoppingSettings(SingleIndex):
+    """A direction with few coefficients, learned from one score step: factors stopped early, or a threshold.
+
+    Labels are f(<x, β>) with noise, x normal, β of length 1.
+    """
+
+
+@settings_dataclass
+class EarlyStoppingSimulationSettings(SingleIndex):
+    """Draw samples and train."""
+
+    seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
+    seed: int = setting(0, "Seed of the draws.", minimum=0)
+
+
+def solve(case: EarlyStoppingSettings, progress: Progress) -> IndexPrediction:
+    from attnlaw.theory.implicit_bias.single_index import predict_index
+
+    return predict_index(case)
+
+
+def simulate(case: EarlyStoppingSimulationSettings, progress: Progress) -> MeasuredIndex:
+    from attnlaw.theory.implicit_bias.single_index import simulate_index
+
+    return simulate_index(case, case.seeds, case.seed)
+
+
+def _map(found: IndexPrediction) -> Any:
+    """What is made of coefficients, in the unit of `threshold`."""
+    import numpy as np
+    import polars as pl
+
+    x = np.linspace(0.0, LARGEST, POINTS)
+    unit = found.tau / found.problem.threshold
+    return pl.DataFrame({"coefficient": x, "learned": found.apply_rule(x * unit) / unit})
+
+
+LARGEST, POINTS = 3.0, 301  # of the map
+MEASURED = (
+    Quantity(
+        "risk",
+        "squared distance from μβ",
+        display_name="risk",
+        axis="risk, squared distance from μβ",
+        error=True,
+        in_summary=True,
+        log=True,
+    ),
+    Quantity("kept", "coefficients above the threshold", error=True, in_summary=True),
+    Quantity("false_positives", "those of them that are zero in β", error=True),
+)
+QUANTITIES = (
+    *MEASURED,
+    Quantity("tau", "the threshold, of coefficients", "τ"),
+    Quantity("time", "of stopping, of a flow"),
+    Quantity("slope", "mean slope of f: the length of what is learned", "μ"),
+)
+MAP = (
+    Quantity("coefficient", "φ, in units of √(2 ln p) ‖y‖/n", display_name="coefficient φ"),
+    Quantity("learned", "what is learned of it, in the same units", display_name="learned β"),
+)
+CHARTS = (
+    CustomChart(
+        "map",
+        "What is learned of a coefficient",
+        caption="A coefficient, or an eigenvalue, of the step and what factors make of it that stop at three "
+        "times: nothing where it is small, all of it where it is large. A soft threshold, which is weight "
+        "decay, never gives all. The dashed line is training to the end.",
+        table="map",
+        draw="attnlaw.verbs.early_stopping.charts:stopping_map",
+    ),
+    Curves(
+        "stopping",
+        "When to stop",
+        caption="Risk against the threshold that the time of stopping stands for: to the left it is too late "
+        "and noise is learned; to the right too early, and signals are missed. A soft threshold, which is "
+        "weight decay, takes something from every signal.",
+        x="threshold",
+        y="risk",
+        by="rule",
+        points="dimension",
+    ),
+)
+SIMULATE = Verb(
+    "early_stopping.simulate",
+    "Trained",
+    EarlyStoppingSimulationSettings,
+    MEASURED,
+    run_each_case(simulate),
+    is_random=True,
+)
+VERB = Verb(
+    "early_stopping",
+    "Small factors stopped early",
+    EarlyStoppingSettings,
+    QUANTITIES,
+    run_each_case(solve),
+    tables=(TableSpec("map", MAP, _map),),
+    charts=CHARTS,
+    simulation=SIMULATE,
+)

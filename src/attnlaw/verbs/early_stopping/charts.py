@@ -1,0 +1,69 @@
+"""What is learned of a coefficient by factors that stop early, at three times, beside a soft threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.render.charts.figure import GREY, PANEL, Figure, colour_encoding, palette
+from attnlaw.render.charts.style import inline_data
+
+if TYPE_CHECKING:
+    from attnlaw.core.chart_specs import CustomChart
+    from attnlaw.render.charts.data import ChartData
+
+# Of a study of many thresholds those next to these are drawn, the latest time first.
+DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
+
+
+def stopping_map(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+    """The figure, where rows differ in their threshold and rule and in nothing else."""
+    rows = source.frame(chart.table)
+    if not source.has_values(rows, "coefficient") or source.other_settings(
+        rows, ["rule", "threshold", "coefficient"]
+    ):
+        return
+    lines = [
+        own.filter(pl.col("threshold") == threshold).with_columns(
+            series=pl.lit(_line_name(source, rule, threshold))
+        )
+        for rule, wanted in DRAWN_THRESHOLDS.items()
+        if (own := rows.filter(pl.col("rule") == rule)).height
+        for threshold in _nearest(own["threshold"], wanted)
+    ]
+    if lines:
+        told = pl.concat(lines).select("series", "coefficient", "learned")
+        yield source.figure(chart, {}, partial(draw_stopping_map, told, source.verb.axis))
+
+
+def draw_stopping_map(rows: pl.DataFrame, label: Any) -> Any:
+    """Lines of what is learned over the coefficient, and the identity."""
+    import altair as alt
+
+    most = rows["coefficient"].max()
+    x = alt.X("coefficient:Q", title=label("coefficient"), scale=alt.Scale(domain=[0, most]))
+    y = alt.Y("learned:Q", title=label("learned"), scale=alt.Scale(domain=[0, most]))
+    ends = [{"coefficient": end, "learned": end} for end in (0, most)]
+    identity = (
+        alt.Chart(inline_data(ends)).mark_line(color=GREY, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=y)
+    )
+    shade = colour_encoding(palette(rows["series"]), symbolType="stroke")
+    lines = alt.Chart(inline_data(rows.to_dicts())).mark_line().encode(x=x, y=y, color=shade)
+    return alt.layer(identity, lines).properties(width=PANEL[0], height=PANEL[1])
+
+
+def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:
+    """The values next to those wanted, each once."""
+    known = values.unique().to_list()
+    return list(dict.fromkeys(min(known, key=lambda one: abs(one - place)) for place in wanted))
+
+
+def _line_name(source: ChartData, rule: str, threshold: float) -> str:
+    """The time of a flow, the threshold of a rule without one."""
+    row = source.rows.filter((pl.col("rule") == rule) & (pl.col("threshold") == threshold)).row(0, named=True)
+    if row["time"] is None:
+        return f"{source.value_labels.label_of('rule', rule)}, c = {threshold:g}"
+    return f"stopped at time {row['time']:.3g} (c = {threshold:g})"

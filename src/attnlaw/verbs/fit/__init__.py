@@ -1,0 +1,59 @@
+"""`attnlaw fit MODEL...`: which law each matrix of a checkpoint follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from attnlaw.analysis.columns import CURVES, FITS
+from attnlaw.analysis.fit import LAWS
+from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.verbs.audit import LAW_MAP, NOT_RANDOM
+
+if TYPE_CHECKING:
+    from attnlaw.analysis.audit.laws import Fits
+
+
+@settings_dataclass
+class FitSettings(ModelSettings):
+    seed: int = setting(0, "Seed of the nulls and of the bootstrap.", minimum=0, panel="Fit")
+
+
+FitSettings.__doc__ = "\n".join(
+    [
+        "Tell noise from what attention learns in theory, heavy tails, and neither, matrix by matrix.\n",
+        *(f"{name}: {law.description}" for name, law in LAWS.items()),
+    ]
+)
+
+
+def run(case: FitSettings, progress: Progress) -> Fits:
+    from attnlaw.analysis.audit.laws import fit
+
+    return fit(case, case.seed, progress)
+
+
+VERB = Verb(
+    "fit",
+    "Fitted laws",
+    FitSettings,
+    (
+        Quantity("matrix_count", "matrices measured", kind="int", in_summary=True),
+        *(
+            Quantity(law.column, f"matrices that are {name}: {law.description}", kind="int", in_summary=True)
+            for name, law in LAWS.items()
+        ),
+        *NOT_RANDOM,
+    ),
+    run_each_case(run),
+    tables=(
+        TableSpec("fits", FITS, lambda found: found.matrices, json=True),
+        TableSpec("curves", CURVES, lambda found: found.curves),
+    ),
+    charts=(replace(LAW_MAP, on_page=True),),
+    precheck=require_model_exists,
+)

@@ -1,0 +1,151 @@
+"""Fitted laws in the terminal: a map of heads for each model, and a table of all models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attnlaw.analysis.audit.laws import Fits
+from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.fit.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
+from attnlaw.core.tables import short_names
+from attnlaw.render.terminal.console import format_number, print_table
+
+# The letter that stands for each law in a map of heads, and its colour.
+LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
+# What stands where no law could be fitted.
+UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
+# The medians and their columns, and which of them a narrow screen goes without, in this order.
+MEDIANS = {
+    "W1": "wasserstein",
+    "beyond": "outliers",
+    "alpha": "alpha",
+    "covers": "tail_share",
+    "kappa": "kappa",
+}
+FORMS = {"outliers": "g", "tail_share": ".0%"}
+DROPPABLE_COLUMNS = ("beyond", "W1", "kappa", "covers", "alpha")
+
+
+def show(fits: Fits, console: Console) -> None:
+    """Print one model: a line per layer, a letter per head, the laws of the feed-forward matrices."""
+    rows = fits.matrices
+    console.print()
+    console.print(Text(fits.models[0], style="bold"), soft_wrap=True)
+    inside = rows.filter(pl.col("layer").is_not_null())
+    if inside.height:
+        print_table(console, lambda _: _law_map(inside))
+    (found,) = fits.rejections().values()
+    console.print(
+        Text(
+            f"not random at level 0.01: {found.rejected} of {found.tested} matrices "
+            f"(freshly initialised: {found.expected:.2g} expected, p = {found.p_value:.2g})",
+            style="dim",
+        )
+    )
+    for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
+        console.print(
+            f"{row['kind']} {row['rows']} x {row['cols']}: {row['law'] or UNFITTED}, "
+            f"alpha {format_number(row['alpha'])}"
+        )
+
+
+def show_together(found: Sequence[Fits], console: Console) -> None:
+    """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
+    fits = reduce(add, found)
+    legend = Text("\n")
+    for law, (letter, colour) in _letters_by_law(fits).items():
+        legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
+    console.print(legend)
+    console.print()
+    print_table(console, lambda left_out: _summary_table(fits, left_out), DROPPABLE_COLUMNS)
+    console.print(
+        Text(
+            "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
+            "alpha: exponent of a power law, which covers that share of the values (no tail above one half); "
+            "kappa: small is a heavy tail; 2.3 to 3.4 for a random head, less where its sides differ, "
+            "hundreds or infinite for a random matrix.",
+            style="dim",
+        )
+    )
+
+
+def save(done: Sequence[tuple[Any, Fits]], folder: Path, figures: str | None) -> None:
+    """Write the laws of all models."""
+    reduce(add, (found for _, found in done)).save(folder, figures)
+
+
+def _law_map(rows: pl.DataFrame) -> Table:
+    kinds = list(dict.fromkeys(rows["kind"]))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("layer", no_wrap=True)
+    for kind in kinds:
+        table.add_column(kind.replace("_", " "), no_wrap=True)
+    for (stack, layer), group in rows.group_by("stack", "layer", maintain_order=True):
+        cells = [Text(f"{stack or ''} {layer}".strip())]
+        cells += [_law_letters(group.filter(pl.col("kind") == kind)) for kind in kinds]
+        table.add_row(*cells)
+    return table
+
+
+def _law_letters(rows: pl.DataFrame) -> Text:
+    """A letter per head or expert; a single matrix by the name of its law."""
+    named = rows.select(pl.any_horizontal(pl.col("head", "expert").is_not_null())).to_series().any()
+    text = Text()
+    for law in rows["law"]:
+        letter, colour = LETTERS.get(law, UNFITTED_STYLE)
+        text.append(letter if named else law or UNFITTED, style=colour)
+    return text
+
+
+def _letters_by_law(fits: Fits) -> dict[str | None, tuple[str, str]]:
+    """The letters of all laws, and of None where a matrix has no law."""
+    return LETTERS | ({None: UNFITTED_STYLE} if fits.matrices["law"].null_count() else {})
+
+
+def _summary_table(fits: Fits, left_out: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table.add_column("kind", no_wrap=True)
+    table.add_column("model", overflow="fold", max_width=24)
+    letters = _letters_by_law(fits)
+    for letter, colour in letters.values():
+        table.add_column(Text(letter, style=colour), justify="right", no_wrap=True)
+    titles = [title for title in MEDIANS if title not in left_out]
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    names = short_names(fits.models)
+    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(fits.matrices["kind"]))}
+    groups = fits.matrices.group_by("kind", "model", maintain_order=True)
+    for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):
+        counts = dict(rows.group_by("law").len().iter_rows())
+        table.add_row(
+            str(kind).replace("_", " "),
+            Text(names[str(model)]),
+            *(str(counts.get(law, "")) for law in letters),
+            *(_format_median(rows, MEDIANS[title]) for title in titles),
+        )
+    return table
+
+
+def _format_median(rows: pl.DataFrame, name: str) -> str:
+    if name == "kappa":
+        return _format_kappa(rows)
+    return format_number(rows[name].median(), FORMS.get(name, "#.3g"))
+
+
+def _format_kappa(rows: pl.DataFrame) -> str:
+    """The median, those off the grid included: an interval that is open above holds infinity."""
+    above, below = (pl.col(name).is_not_null() for name in ("kappa_low", "kappa_high"))
+    off_grid = pl.when(above).then(float("inf")).when(below).then(0.0)
+    middle = rows.select(pl.coalesce("kappa", off_grid).median()).item()
+    if middle is None or LEAST_KAPPA <= middle <= LARGEST_KAPPA:
+        return format_number(middle)
+    return f">{LARGEST_KAPPA:g}" if middle > LARGEST_KAPPA else f"<{LEAST_KAPPA:.2g}"

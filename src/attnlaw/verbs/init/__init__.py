@@ -1,0 +1,315 @@
+"""`init`: the exact law of a whole Transformer before training, from its config.json."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.chart_specs import Curves, CustomChart
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.init.variants import KEPT, SCORE_SCALINGS
+
+if TYPE_CHECKING:
+    from attnlaw.theory.init.architecture import Architecture
+    from attnlaw.theory.init.records import InitialLaw
+    from attnlaw.theory.init.tokens import Tokens
+
+TOKENS, MODEL, LAW = "Tokens", "Model", "Law"
+OWN_WIDTH, LIMIT_WIDTH = "own", "inf"
+MOST_TOKENS = 2048
+
+
+@settings_dataclass
+class InitSettings(Settings):
+    """How a freshly initialised Transformer treats signals, attention and logits, from its config alone.
+
+    Layer by layer, over initialisations: exact at the model's own width for given tokens, with no weight
+    matrix drawn. Only config.json is read; the weights are those that the library of the model's family
+    would draw, which need not be what its authors drew. The limits of infinite width, and all but the
+    attention of one layer in them, are extensions of arXiv 2506.00846.
+    """
+
+    model: str = setting(
+        help="A config.json, its folder, a hub id, or gpt2, bert, llama-7b.",
+        positional=True,
+        is_path=True,
+        sweepable=True,
+        metavar="MODEL",
+    )
+    std: float | None = setting(
+        None, "Deviation of the weights, else the config's.", greater_than=0, sweepable=True, panel=MODEL
+    )
+    depth: int | None = setting(
+        None, "Layers, else the config's.", symbol="L", minimum=1, maximum=10_000, sweepable=True, panel=MODEL
+    )
+    width: str = setting(
+        OWN_WIDTH,
+        "own, inf (the limit), or a width to scale the model to: gains are kept.",
+        sweepable=True,
+        metavar="own|inf|N",
+        panel=MODEL,
+    )
+    keep: str = setting(
+        "heads", "What stays as the width changes.", choices=KEPT, sweepable=True, panel=MODEL
+    )
+    scaling: str = setting(
+        "1/sqrt(d)", "Of the scores; 1/d is muP's.", choices=SCORE_SCALINGS, sweepable=True, panel=MODEL
+    )
+
+    tokens: int = setting(
+        16,
+        "Tokens, all different.",
+        symbol="s",
+        minimum=1,
+        maximum=MOST_TOKENS,
+        excluded_by="ids",
+        sweepable=True,
+        panel=TOKENS,
+    )
+    ids: tuple[int, ...] | None = setting(
+        None, "Their ids; only which are equal counts.", minimum=0, metavar="1,2,3", panel=TOKENS
+    )
+    padding: int = setting(0, "How many of them, at the end, are padding.", minimum=0, panel=TOKENS)
+
+    draws: int = setting(100, "Initialisations.", minimum=2, maximum=10**6, panel=LAW)
+    units: int = setting(
+        0,
+        "Hidden units that stand for all of an MLP: mean and covariance stay exact. 0 draws all.",
+        minimum=0,
+        panel=LAW,
+    )
+    gradients: int = setting(
+        0,
+        "Also norms of gradients, over so many initialisations, at the own width. Needs the extra lens.",
+        minimum=0,
+        maximum=10**6,
+        panel=LAW,
+    )
+    seed: int = setting(0, "Seed; equal seeds repeat the table.", minimum=0, panel=LAW)
+
+    def check(self) -> None:
+        if self.width not in (OWN_WIDTH, LIMIT_WIDTH) and not (
+            self.width.isdecimal() and 0 < int(self.width) <= 10**7
+        ):
+            raise BadSetting("width", "expected own, inf or a whole number of at most 10000000", self.width)
+        there = self.tokens if self.ids is None else len(self.ids)
+        if self.padding >= there:
+            raise BadSetting("padding", f"expected fewer than the {there} {{tokens}}", self.padding)
+
+    @property
+    def model_width(self) -> float | None:
+        """The width as a number; None is the model's own."""
+        return None if self.width == OWN_WIDTH else math.inf if self.width == LIMIT_WIDTH else int(self.width)
+
+
+QUANTITIES = (
+    Quantity("model_width", "none in the limit", "N", kind="int", display_name="width N"),
+    Quantity("rms", "of the stream's entries after the last layer", error=True, in_summary=True, log=True),
+    Quantity(
+        "cosine",
+        "mean between tokens after the last layer",
+        error=True,
+        in_summary=True,
+        axis="mean cosine between tokens",
+    ),
+    Quantity(
+        "cosine_spread", "its deviation over initialisations", log=True, axis="deviation of the mean cosine"
+    ),
+    Quantity("effective_rank", "of the tokens after the last layer", error=True),
+    Quantity(
+        "score_sd",
+        "deviation of scores in the first layer",
+        error=True,
+        in_summary=True,
+        display_name="score deviation",
+    ),
+    Quantity("entropy", "of attention over uniform in the first layer", error=True, in_summary=True),
+    Quantity(
+        "logit_sd",
+        "deviation of the logit of an id not among the tokens",
+        error=True,
+        in_summary=True,
+        display_name="logit deviation",
+    ),
+    Quantity(
+        "loss",
+        "next token (BERT: the token itself); beyond 4096 ids their sum is taken as normal",
+        error=True,
+        in_summary=True,
+        axis="loss, nats",
+    ),
+    Quantity("loss_spread", "its deviation over initialisations"),
+    Quantity("uniform_loss", "ln of the vocabulary"),
+    Quantity("own_probability", "of the id that stands at the place", error=True, log=True),
+    Quantity("own_cosine", "of the last tokens with their own embeddings (tied head)", error=True),
+    Quantity("angle_exponent", "slope of log(1 - cosine) by layer", error=True),
+    Quantity("gradient_norm", "of the weight matrices of all layers", error=True, in_summary=True),
+    Quantity("gradient_exponent", "slope of the log norm by layer", error=True),
+    Quantity("initialiser", "where it was read from", kind="text"),
+)
+
+
+def _measure_quantities(name: str, meaning: str, **more: Any) -> tuple[Quantity, ...]:
+    """A measure of a layer: its mean over initialisations, its spread, and where 90% of them are."""
+    return (
+        Quantity(name, meaning, error=True, **more),
+        Quantity(f"{name}_spread", "its deviation over initialisations"),
+        Quantity(f"{name}_low", "5% of initialisations are below"),
+        Quantity(f"{name}_high", "5% of initialisations are above"),
+    )
+
+
+MEASURED = {
+    "rms": "root mean square of the residual stream",
+    "cosine": "mean cosine between tokens",
+    "effective_rank": "effective rank of the tokens",
+    "entropy": "attention entropy over uniform",
+    "score_sd": "deviation of the scores",
+    "gradient": "norm of the gradient",
+}
+LAYERS = (
+    Quantity("layer", "0: the embeddings", kind="int"),
+    *(one for name, meaning in MEASURED.items() for one in _measure_quantities(name, meaning)),
+)
+
+
+def _model_and_tokens(case: InitSettings) -> tuple[Architecture, Tokens]:
+    """The model and the tokens of a case; of the model its config alone is read."""
+    from attnlaw.theory.init.architecture import Architecture
+    from attnlaw.theory.init.tokens import Tokens, random_tokens
+
+    model = Architecture.from_config(case.model, case.std, case.depth or 0)
+    if case.ids is None:
+        return model, random_tokens(model, case.tokens, case.padding, case.seed)
+    return model, Tokens(case.ids, case.padding)
+
+
+def precheck(case: InitSettings) -> None:
+    """An `InputError` for a model that is not covered, or for tokens or a width that it cannot have."""
+    from attnlaw.theory.init.law import at_width
+    from attnlaw.theory.init.tokens import check_tokens
+
+    model, tokens = _model_and_tokens(case)
+    check_tokens(model, tokens)
+    if case.width not in (OWN_WIDTH, LIMIT_WIDTH):
+        at_width(model, int(case.width), case.keep)
+
+
+@run_each_case
+def run(case: InitSettings, progress: Progress) -> InitialLaw:
+    from attnlaw.theory.init.law import initial_law
+
+    model, tokens = _model_and_tokens(case)
+    law = initial_law(
+        model,
+        tokens,
+        case.draws,
+        case.seed,
+        width=case.model_width,
+        keep=case.keep,
+        scaling=case.scaling,
+        units=case.units,
+        progress=progress,
+    )
+    if (
+        not case.gradients
+        or case.width != OWN_WIDTH
+        or case.scaling != setting_fields(InitSettings)["scaling"].default
+    ):
+        return law
+    from attnlaw.theory.init.configuration import config_of, library_values
+    from attnlaw.theory.init.gradients import gradient_law
+
+    values = library_values(config_of(case.model), case.depth or 0)
+    found = gradient_law(values, model, tokens, case.gradients, case.seed, progress)
+    return law.with_gradients(found)
+
+
+def _layers(found: InitialLaw) -> Any:
+    from attnlaw.core.tables import to_frame, to_schema
+
+    return to_frame((_row(layer) for layer in found.layers), to_schema(column_kinds(LAYERS)))
+
+
+GRADIENTS = (
+    Quantity("layer", "from 1; empty outside of layers", kind="int"),
+    Quantity("matrix", "its name there", kind="text"),
+    *_measure_quantities("gradient", "norm of the gradient", log=True),
+)
+
+
+def _gradients(found: InitialLaw) -> Any:
+    from attnlaw.core.tables import to_frame, to_schema
+
+    if found.gradients is None:
+        return None
+    rows = [
+        {"layer": matrix.layer, "matrix": matrix.matrix} | _cells("gradient", matrix.gradient)
+        for matrix in found.gradients.matrices
+    ]
+    return to_frame(rows, to_schema(column_kinds(GRADIENTS)))
+
+
+def _row(one: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"layer": one.layer}
+    for name in MEASURED:
+        row |= _cells(name, getattr(one, name))
+    return row
+
+
+def _cells(name: str, measured: Any) -> dict[str, Any]:
+    ends = {name: "value"} | {f"{name}_{end}": end for end in ("error", "spread", "low", "high")}
+    return {key: None if measured is None else getattr(measured, end) for key, end in ends.items()}
+
+
+CHARTS = (
+    CustomChart(
+        "init_layers",
+        "Layer by layer",
+        draw="attnlaw.verbs.init.charts:layers",
+        caption="Residual stream, tokens and attention: the line is the mean over initialisations, the band "
+        "holds 90% of them, dashes are the limit of infinite width.",
+    ),
+    Curves(
+        "init_depth",
+        "Tokens against depth",
+        x="depth",
+        y="cosine",
+        caption="Mean cosine between tokens after the last layer; 1 is rank collapse.",
+    ),
+    Curves(
+        "init_width",
+        "Tokens against width",
+        x="model_width",
+        y="cosine",
+        log_x=True,
+        caption="Mean cosine between tokens after the last layer at several widths, gains kept.",
+    ),
+    Curves(
+        "init_width_spread",
+        "Spread over initialisations against width",
+        x="model_width",
+        y="cosine_spread",
+        log=True,
+        caption="Deviation of the mean cosine over initialisations; at large widths the limit's own is left.",
+    ),
+    Curves("init_std", "Loss against the deviation of the weights", x="std", y="loss", log_x=True),
+)
+VERB = Verb(
+    "init",
+    "A Transformer before training",
+    InitSettings,
+    QUANTITIES,
+    run,
+    tables=(
+        TableSpec("layers", LAYERS, _layers, json=True),
+        TableSpec("gradients", GRADIENTS, _gradients, json=True),
+    ),
+    charts=CHARTS,
+    is_random=True,
+    precheck=precheck,
+)

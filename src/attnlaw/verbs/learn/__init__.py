@@ -1,0 +1,353 @@
+"""`learn`: what a single attention head learns, in theory; beside it real ones are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.chart_specs import Cells, Curves, CustomChart, Density
+from attnlaw.core.errors import InputError, rename_settings
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import setting, setting_like, settings_dataclass
+from attnlaw.core.verb import Verb
+from attnlaw.theory.learn.choices import SENSINGS, STATIC_OUTPUTS
+from attnlaw.theory.learn.settings import ProblemSettings
+from attnlaw.theory.learn.students import STUDENTS
+
+if TYPE_CHECKING:
+    from attnlaw.theory.learn.extras import DetailedPrediction
+    from attnlaw.theory.learn.problem import Problem
+    from attnlaw.theory.learn.simulate import Measurement
+
+RUN = "The run"
+SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # of what trains students: the settings of the verb
+
+
+@settings_dataclass
+class LearnSettings(ProblemSettings):
+    """Predict what a single attention head learns from n samples; train real ones beside the theory.
+
+    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d), and the student sees noisy scores
+    h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
+
+    The same from Python: attnlaw.learn(alpha=..., tokens=...); or attnlaw.state_evolution(problem) of an
+    attnlaw.Problem(alpha=..., tokens=...), and attnlaw.simulate(problem, size=D, seeds=K).
+    """
+
+    output: str = setting_like(ProblemSettings, "output", choices=STATIC_OUTPUTS)
+    thresholds: bool = setting(
+        False,
+        "Also the sample ratios where learning changes (hardmax labels never reveal the target: none).",
+        active_if=("output", "identifies_target"),
+        panel=RUN,
+        lab_default=True,
+    )
+    spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
+
+
+@settings_dataclass
+class LearnSimulationSettings(LearnSettings):
+    """Train real students at a finite dimension, each on its own data."""
+
+    simulate: int = setting(
+        MISSING,
+        "Also train real students at dimension D.",
+        symbol="d",
+        minimum=2,
+        sweepable=True,
+        panel=RUN,
+        metavar="D",
+        slider_range=(10, 100),
+        lab_default=40,
+    )
+    sensing: str = setting(
+        "tokens",
+        "What students see: tokens, signed (without skewness), or the theory's Gaussian matrices: goe, "
+        "untied ginibre.",
+        choices=SENSINGS,
+        sweepable=True,
+        panel=RUN,
+    )
+    seeds: int = setting(
+        8,
+        "Students to train, each on its own data; the error is the standard error of their mean.",
+        minimum=1,
+        panel=RUN,
+        metavar="K",
+        slider_range=(1, 32),
+    )
+    seed: int = setting(0, "Seed of the simulation.", minimum=0, panel=RUN, slider_range=(0, 20))
+
+
+MEASURED = (
+    Quantity("estimation_error", "|Ŝ − S*|²/d", "E", error=True, in_summary=True, log=True),
+    Quantity("prediction_error", "on fresh clean labels, per sample", error=True),
+    Quantity("training_loss", "per sample over all (a,b), without the penalty", error=True, in_summary=True),
+    Quantity("overlap", "Tr ŜᵀS*/d", "m", error=True),
+    Quantity("norm", "|Ŝ|²/d", "q", error=True),
+    Quantity(
+        "rank_fraction",
+        "share of eigenvalues that are not zero",
+        error=True,
+        in_summary=True,
+        axis="rank of Ŝ over d",
+    ),
+    Quantity("trace", "Tr Ŝ/d", error=True, in_summary=True),
+    Quantity(
+        "nuclear_norm", "|Ŝ|_*/d, the sum of singular values over d (untied)", error=True, in_summary=True
+    ),
+    Quantity("angle", "between Ŝ and S*, arccos(m/√(q Q*)) (cross-entropy, which sets no scale)", error=True),
+    Quantity(
+        "wrong_keys", "share of fresh queries that attend most to the wrong key", error=True, in_summary=True
+    ),
+)
+RESIDUAL = Quantity("residual", "what the equations miss at the solution, over their size", hidden=True)
+QUANTITIES = (
+    *MEASURED,
+    Quantity(
+        "noise_level", "of the matrix the student effectively sees (softmax, Bayes: a)", "δ", error=True
+    ),
+    Quantity("threshold", "below which eigenvalues are cut", "b", error=True),
+    Quantity("cut", "below which the width of the factors cuts (t > b)", "t", error=True),
+    Quantity(
+        "smallest_value",
+        "smallest value that is kept: away from 0 width, not weight decay, cut the rank",
+        axis="smallest singular value of Ŝ",
+    ),
+    Quantity(
+        "stability", "replicon value at d = 160 where width cuts (K/α_P) or a softmax bends: unstable above 1"
+    ),
+    Quantity("shrinkage", "of the eigenvalues that are left", hidden=True),
+    Quantity(
+        "relative_error", "E/Q*: 1 where nothing is learned", error=True, log=True, axis="relative error E/Q*"
+    ),
+    Quantity("approximation_error", "part of E in modes that stand out (our split)"),
+    Quantity("underfitting_error", "part of E that is missing along the target (our split)"),
+    Quantity("overfitting_error", "part of E that was learned beside the target (our split)"),
+    Quantity(
+        "adapter_noise",
+        "Δ/2 + E: the noise a rank-one adapter trained afterwards sees (arXiv 2606.05899)",
+        hidden=True,
+    ),
+    RESIDUAL,
+    Quantity("atom_at_zero", "share of eigenvalues that are zero"),
+    Quantity("edges", "ends of the intervals of the spectrum, low and high in turn", kind="floats"),
+    Quantity("top_edge", "upper end of the spectrum without outliers", hidden=True),
+    Quantity("outlier_locations", "where eigenvalues stand out of the spectrum", kind="floats"),
+    Quantity("outlier_overlaps", "their squared overlaps with the target's", kind="floats"),
+    Quantity("outlier_targets", "the target's eigenvalues they belong to", kind="floats"),
+    Quantity("outlier", "where the target's spike is seen"),
+    Quantity("observations", "of S over its dimension, for a power-law target", "N/d"),
+    Quantity("leading_error", "E of the leading-order scaling law", log=True),
+    Quantity("predicted_exponent", "of E in N/d"),
+    Quantity("threshold_recovery", "factorized recovery, clean labels", display_name="factorized recovery"),
+    Quantity("threshold_feasibility", "beyond it only S* fits clean labels", display_name="feasibility"),
+    Quantity("threshold_bayes", "Bayes recovery, clean labels", display_name="Bayes recovery"),
+    Quantity("threshold_direct", "direct recovery, clean labels", display_name="direct recovery"),
+    Quantity("threshold_own_recovery", "recovery of this student, clean labels"),
+    Quantity(
+        "threshold_interpolation", "up to which this student fits noisy labels", display_name="interpolation"
+    ),
+    Quantity("threshold_peak_error", "its test error there, without a penalty"),
+)
+
+
+def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[DetailedPrediction | InputError]:
+    """All cases together: those that share a target and a student are solved at once."""
+    from attnlaw.theory.learn.extras import with_details
+    from attnlaw.theory.learn.state_evolution import state_evolutions
+
+    problems = [_problem(case) for case in cases]
+    fit = [problem for problem in problems if not isinstance(problem, InputError)]
+    solved = iter(state_evolutions(fit, progress))
+    for case, problem in zip(cases, problems, strict=True):
+        if isinstance(problem, InputError):
+            yield problem
+        else:
+            yield with_details(next(solved), thresholds=case.thresholds, spectrum=case.spectrum)
+
+
+def checked_problem(case: LearnSettings) -> Problem:
+    """The problem; an `InputError` for one that has no theory, or one too large to be solved."""
+    problem = case.problem
+    problem.student_spec.check_size(problem)
+    return problem
+
+
+def _problem(case: LearnSettings) -> Problem | InputError:
+    try:
+        return checked_problem(case)
+    except InputError as error:
+        return error
+
+
+def _batch_key(case: LearnSettings) -> Hashable:
+    """Cases of one target, student and output are solved at once where that changes no digit."""
+    kinds = ("rank", "exponent", "dimension", "eigenvalues", "spike")
+    target = [getattr(case, f"target_{kind}") for kind in kinds]
+    at_once = case.observed_output.name in STUDENTS[case.student].batched_outputs
+    return (case.student, case.output, *target) if at_once else None
+
+
+def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Iterator[Measurement | InputError]:
+    """One case after the other; the students of a case in threads."""
+    from attnlaw.theory.learn.simulate import simulate
+
+    done, total = 0, sum(case.seeds for case in cases)
+    for case in cases:
+        try:
+            with rename_settings(**SETTING_NAMES):
+                found: Measurement | InputError = simulate(
+                    case.problem,
+                    size=case.simulate,
+                    seeds=case.seeds,
+                    seed=case.seed,
+                    sensing=case.sensing,
+                    progress=lambda so_far, _, before=done: progress(before + so_far, total),  # type: ignore[misc]
+                )
+        except InputError as error:
+            found = error
+        yield found
+        done += case.seeds
+
+
+def check_trainable(case: LearnSimulationSettings) -> None:
+    """An `InputError` for a student that cannot be trained, or whose data do not fit into memory."""
+    from attnlaw.theory.learn.simulate import check_simulation
+
+    with rename_settings(**SETTING_NAMES):
+        check_simulation(case.problem, case.simulate, case.sensing)
+
+
+def _density(found: DetailedPrediction) -> Any:
+    return None if getattr(found, "density", None) is None else _density_frame(found)
+
+
+def _density_frame(found: DetailedPrediction) -> Any:
+    from attnlaw.core.quantity import column_kinds
+    from attnlaw.core.tables import to_frame, to_schema
+    from attnlaw.theory.learn.extras import density_rows
+
+    rows = getattr(found, "density", None) or density_rows(found)  # a plain prediction has none
+    return to_frame(rows, to_schema(column_kinds(DENSITY)))
+
+
+def _eigenvalues(found: Measurement) -> Any:
+    import polars as pl
+
+    return pl.DataFrame({"eigenvalue": found.eigenvalues.ravel()})
+
+
+DENSITY = (
+    Quantity("x", display_name="eigenvalue of the learned matrix"),
+    Quantity("density", "of the learned spectrum"),
+    Quantity("interval", "which of the spectrum's", kind="int"),
+)
+RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")
+CHARTS = (
+    Cells(
+        "phases",
+        "Phase diagram",
+        caption="Error over that of predicting nothing, by target rank and samples: dark is learned. White "
+        "lines are thresholds, where learning changes its nature.",
+        x="target_rank",
+        y="alpha",
+        colour=("relative_error",),
+        lines=(*RECOVERIES, "threshold_interpolation"),
+        domain=(0.0, 1.0),
+    ),
+    Curves(
+        "learning",
+        "Learning curves",
+        caption="Lines: theory in the limit of large dimension.",
+        fallback_for="phases",
+        x="alpha",
+        y="estimation_error",
+        by=("student", "attention", "pairs"),
+        points="simulate",
+        thresholds=("threshold_interpolation",),
+        clean=("noise", RECOVERIES),
+        needs="target_rank",
+    ),
+    Curves(
+        "rank",
+        "Rank against the width of the factors",
+        caption="Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
+        x="width",
+        y="rank_fraction",
+        points="simulate",
+    ),
+    Curves(
+        "smallest",
+        "Smallest value that is kept",
+        caption="Away from zero width, not weight decay, cut the rank.",
+        x="width",
+        y="smallest_value",
+    ),
+    CustomChart(
+        "scaling",
+        "Scaling laws",
+        caption="Error against the observations for targets whose eigenvalues fall as a power: full "
+        "equations (lines), leading-order law (dashed). Exponents are fitted to the lines, with an error "
+        "where the digits show it; predicted ones stand in brackets.",
+        draw="attnlaw.verbs.learn.charts:scaling",
+    ),
+    Density(
+        "spectrum",
+        "Spectrum of the learned matrix",
+        caption="Line: the predicted density of the learned matrix's eigenvalues.",
+        table="predicted_spectra",
+        x="x",
+        detail="interval",
+        bars=("eigenvalues", "eigenvalue"),
+        sizes="simulate",
+        atom="atom_at_zero",
+        outliers="outlier_locations",
+    ),
+    CustomChart(
+        "split",
+        "What the error is made of",
+        caption="Parts of the error over the samples (a definition of ours): modes that were found but not "
+        "exactly, what is missing along the target, what was learned beside it.",
+        fallback_for="phases",
+        on_page=False,
+        draw="attnlaw.verbs.learn.charts:parts",
+    ),
+)
+SIMULATE = Verb(
+    "learn.simulate",
+    "Trained students",
+    LearnSimulationSettings,
+    (
+        *MEASURED,
+        Quantity("samples", "drawn for each student", "n", kind="int"),
+        Quantity("solver", "that trained", kind="text"),
+        RESIDUAL,
+    ),
+    train,
+    tables=(TableSpec("eigenvalues", (Quantity("eigenvalue", "of trained matrices"),), _eigenvalues),),
+    charts=(
+        CustomChart(
+            "eigenvalues",
+            "Spectrum of trained matrices",
+            caption="Eigenvalues of all students, those at zero left out.",
+            draw="attnlaw.verbs.learn.charts:eigenvalues",
+        ),
+    ),
+    is_random=True,
+    precheck=check_trainable,
+)
+VERB = Verb(
+    "learn",
+    "What attention learns",
+    LearnSettings,
+    QUANTITIES,
+    run,
+    tables=(TableSpec("predicted_spectra", DENSITY, _density, on_demand=_density_frame),),
+    charts=CHARTS,
+    simulation=SIMULATE,
+    precheck=checked_problem,
+    batch_key=_batch_key,
+)

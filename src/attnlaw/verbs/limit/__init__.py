@@ -1,0 +1,389 @@
+"""`limit`: the law of an attention layer's output at initialisation, at any width, against the limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.chart_specs import Curves, CustomChart, Density
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
+from attnlaw.core.verb import Verb
+from attnlaw.theory.limit.token_counts import BATCHES, MOST, MOST_DRAWS, check_tokens
+from attnlaw.theory.limit.variants import ACTIVATIONS, MASKS, SCALINGS
+
+if TYPE_CHECKING:
+    from attnlaw.theory.limit.compare import LawAtWidth, WidthRow
+    from attnlaw.theory.limit.depth import Depth
+    from attnlaw.theory.limit.inputs import Inputs
+
+TOKENS, LAYER, LAW = "Tokens", "Layers", "Law"
+FIXED_TOKENS = ("embeddings", "gram")  # tokens that are not random
+
+
+@settings_dataclass
+class LimitSettings(Settings):
+    """The law of an attention layer's output at initialisation: exactly at any width, against the limit.
+
+    The law is that of one coordinate of y_i, the output of token i; errors are standard errors. Var p is the
+    variance of the score p_ii, the randomness of the inputs included (arXiv 2506.00846).
+    """
+
+    tokens: int = setting(
+        4,
+        "Random tokens.",
+        symbol="s",
+        minimum=1,
+        excluded_by=FIXED_TOKENS,
+        sweepable=True,
+        panel=TOKENS,
+        slider_range=(1, 32),
+    )
+    activation: str = setting(
+        "identity",
+        "psi in the random tokens psi(W h).",
+        symbol="ψ",
+        choices=ACTIVATIONS,
+        excluded_by=FIXED_TOKENS,
+        sweepable=True,
+        panel=TOKENS,
+    )
+    embeddings: str | None = setting(
+        None,
+        "Tokens from a checkpoint's embedding.",
+        is_path=True,
+        requires="ids",
+        excluded_by="gram",
+        metavar="MODEL",
+        panel=TOKENS,
+    )
+    ids: tuple[int, ...] | None = setting(
+        None, "Their token ids.", minimum=0, requires="embeddings", metavar="1,2,3", panel=TOKENS
+    )
+    gram: str | None = setting(
+        None,
+        "The tokens' Gram matrix X X^T / n: .npy, or text with one row a line.",
+        is_path=True,
+        metavar="FILE",
+        panel=TOKENS,
+    )
+    token: int = setting(
+        1, "The token whose output is read, from 1.", symbol="i", minimum=1, panel=TOKENS, slider_range=(1, 8)
+    )
+
+    heads: int = setting(
+        2, "Heads.", symbol="H", minimum=1, maximum=MOST, sweepable=True, panel=LAYER, slider_range=(1, 64)
+    )
+    width: float = setting(
+        math.inf,
+        "Width; inf is the limit.",
+        symbol="n",
+        minimum=1,
+        maximum=MOST,
+        allow_infinite=True,
+        sweepable=True,
+        default_sweep=(16, 64, 256, 1024, math.inf),
+        panel=LAYER,
+        slider_range=(4, 4096),
+        lab_default=64,
+    )
+    head_width: int | None = setting(
+        None,
+        "Width of a head, else the layer's.",
+        symbol="n_H",
+        minimum=1,
+        maximum=MOST,
+        sweepable=True,
+        panel=LAYER,
+    )
+    mask: str = setting("none", "Which tokens a token sees.", choices=MASKS, sweepable=True, panel=LAYER)
+    scaling: str = setting("1/sqrt(n)", "Of the scores.", choices=SCALINGS, sweepable=True, panel=LAYER)
+    depth: int = setting(
+        1,
+        "Layers; the law is that of the last one's output.",
+        minimum=1,
+        maximum=MOST,
+        sweepable=True,
+        panel=LAYER,
+        slider_range=(1, 8),
+    )
+    residual: bool = setting(False, "Add each layer's input to its output.", panel=LAYER)
+    normalise: bool = setting(False, "RMSNorm before each layer.", panel=LAYER)
+
+    draws: int = setting(
+        50_000,
+        "Draws for each width.",
+        minimum=BATCHES,
+        maximum=MOST_DRAWS,
+        panel=LAW,
+        slider_range=(1000, 100_000),
+        lab_default=5000,
+    )
+    other_scaling: str | None = setting(
+        None, "Also the distance to the limit of this scaling.", choices=SCALINGS, panel=LAW
+    )
+    gaussian: bool = setting(
+        False, "Also the distance to the Gaussian of the same mean and variance.", panel=LAW
+    )
+    kernel: bool = setting(
+        False, "Also the paper's distance: kernel estimates from a draw for each variance.", panel=LAW
+    )
+    seed: int = setting(0, "Seed; equal seeds repeat the table.", minimum=0, panel=LAW, slider_range=(0, 20))
+
+    def check(self) -> None:
+        finite = self.width != math.inf
+        if self.other_scaling == self.scaling:
+            raise BadSetting(
+                "other_scaling", "is the {scaling} itself; give the other one", self.other_scaling
+            )
+        if finite and self.width != int(self.width):
+            raise BadSetting("width", "expected a whole number, or inf", self.width)
+        if self.head_width is not None and not finite:
+            raise BadSetting(
+                "head_width",
+                "but heads are infinitely wide at {width} inf, the limit; choose finite widths: kl_to_limit "
+                "compares them with it",
+                self.head_width,
+            )
+        if self.head_width is not None and int(self.width) % self.head_width:
+            raise BadSetting(
+                "head_width", f"expected a divisor of the {{width}}, {int(self.width)}", self.head_width
+            )
+        if self.gram is None:
+            there = self.tokens if self.ids is None else len(self.ids)
+            check_tokens(there)
+            if self.token > there:
+                raise BadSetting("token", f"expected one of the {there} {{tokens}}, from 1", self.token)
+
+
+QUANTITIES = (
+    Quantity("score_variance", "of p_ii in the last attention block", "Var p", error=True, in_summary=True),
+    Quantity("output_variance", "of the coordinate", "Var y", error=True, in_summary=True),
+    Quantity("kurtosis", "3 for a Gaussian", error=True, in_summary=True),
+    Quantity("kl_to_limit", "relative entropy to the limit", "KL", error=True, in_summary=True, log=True),
+    Quantity("w1_to_limit", "Wasserstein distance to the limit", "W1", error=True, in_summary=True, log=True),
+    Quantity("ks_to_limit", "Kolmogorov-Smirnov distance", "KS", error=True, in_summary=True, log=True),
+    Quantity("residual_of_distances", "error of the quadrature behind the distances", hidden=True),
+    Quantity(
+        "kl_to_other_limit",
+        "to the limit of the other scaling",
+        "KL other",
+        error=True,
+        in_summary=True,
+        log=True,
+    ),
+    Quantity(
+        "kl_to_gaussian",
+        "to the Gaussian of the same mean and variance",
+        "KL Gaussian",
+        display_name="KL divergence to a Gaussian",
+        error=True,
+        in_summary=True,
+        log=True,
+    ),
+    Quantity(
+        "kernel_kl_to_limit",
+        "by kernel estimates, as in arXiv 2506.00846",
+        "KL kernel",
+        in_summary=True,
+        log=True,
+    ),
+    Quantity("path_squared_length", "of the token that is read, by depth", kind="floats", error=True),
+    Quantity(
+        "path_cosine", "mean cosine between tokens, by depth", kind="floats", error=True, in_summary=True
+    ),
+)
+
+
+def run(cases: Sequence[LimitSettings], progress: Progress) -> Iterator[WidthRow | InputError]:
+    """Cases that differ in their width alone share the limit, their draws, and the points of densities."""
+    tables: dict[tuple[Any, ...], list[LimitSettings]] = {}
+    for case in cases:
+        tables.setdefault(_key_without_width(case), []).append(case)
+    found: dict[LimitSettings, WidthRow | InputError] = {}
+    for case in cases:
+        if case not in found:
+            together = tables[_key_without_width(case)]
+            found |= _solve_widths(together, partial(_report_progress, progress, len(found), len(cases)))
+        yield found[case]
+
+
+def _report_progress(progress: Progress, before: int, total: int, done: int, own: int) -> None:
+    progress(before + done, total)
+
+
+def _key_without_width(case: LimitSettings) -> tuple[Any, ...]:
+    return tuple(getattr(case, name) for name in setting_fields(LimitSettings) if name != "width")
+
+
+def _solve_widths(
+    cases: Sequence[LimitSettings], progress: Progress
+) -> dict[LimitSettings, WidthRow | InputError]:
+    """The rows of one table; what one width cannot do, the others still do."""
+    from attnlaw.theory.limit.compare import at_width, law_at, width_row
+    from attnlaw.theory.limit.memory import check_memory
+
+    first = cases[0]
+    given = (first.draws, first.seed, first.token - 1)
+    try:
+        stack = _stack(first, _inputs(first))
+        check_memory(at_width(stack, math.inf), first.draws)
+        limit = law_at(stack, math.inf, *given)
+        other = None
+        if first.other_scaling is not None:
+            rescaled = replace(first, scaling=first.other_scaling, other_scaling=None)
+            other = law_at(_stack(rescaled, stack.layer.inputs), math.inf, *given)
+    except InputError as error:
+        return dict.fromkeys(cases, error)
+    rows: dict[LimitSettings, WidthRow] = {}
+    refused: dict[LimitSettings, InputError] = {}
+    for case in cases:
+        progress(len(rows) + len(refused), len(cases))
+        try:
+            check_memory(at_width(stack, case.width), case.draws)
+            found = limit if case.width == math.inf else law_at(stack, case.width, *given)
+            rows[case] = replace(
+                width_row(case.width, found, limit), **_extra_distances(case, found, limit, other)
+            )
+        except InputError as error:
+            refused[case] = error
+    progress(len(cases), len(cases))
+    laws = {row.width: row.law for row in rows.values()}
+    return refused | {case: replace(row, laws_by_width=laws) for case, row in rows.items()}
+
+
+def _extra_distances(
+    case: LimitSettings, found: LawAtWidth, limit: LawAtWidth, other: LawAtWidth | None
+) -> dict[str, Any]:
+    """The distances that were asked for."""
+    from attnlaw.theory.limit.distance import distances, kernel_kl
+    from attnlaw.theory.limit.mixture import gaussian_law
+
+    law = found.law
+    further: dict[str, Any] = {}
+    if other is not None:
+        further["kl_to_other_limit"] = distances(law, other.law).kl
+    if case.gaussian:
+        # At the law's own moments KL is least: their errors enter squared, far below KL's own.
+        same = gaussian_law(law.variance().value, law.mean().value)
+        further["kl_to_gaussian"] = distances(law, same).kl
+    if case.kernel and found is not limit:
+        # The laws share their scores' normals, their coordinates have normals of their own.
+        further["kernel_kl_to_limit"] = kernel_kl(law.draw(case.seed), limit.law.draw(case.seed + 1))
+    return further
+
+
+def _stack(case: LimitSettings, inputs: Inputs) -> Depth:
+    """The layers of a case, at no width yet."""
+    from attnlaw.theory.limit.depth import Depth
+    from attnlaw.theory.limit.layer import AttentionLayer
+    from attnlaw.theory.limit.scores import ScoreSettings
+
+    scores = ScoreSettings(mask=case.mask, scaling=case.scaling)
+    layer = AttentionLayer(inputs, case.heads, math.inf, case.head_width, scores)
+    return Depth(layer, case.depth, case.residual, None, case.normalise)
+
+
+def _inputs(case: LimitSettings) -> Inputs:
+    from pathlib import Path
+
+    from attnlaw.theory.limit.gram_file import read_gram
+    from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
+
+    if case.gram is not None:
+        return GivenInputs(read_gram(Path(case.gram)))
+    if case.embeddings is not None:
+        return GivenInputs.from_tokens(_read_embeddings(case.embeddings, case.ids or ()))
+    return RandomInputs(case.tokens, case.activation)
+
+
+def _read_embeddings(path: str, ids: tuple[int, ...]) -> Any:
+    from attnlaw.checkpoints.open import open_model
+
+    embedding = open_model(path).embedding()
+    for number in ids:
+        if number >= len(embedding):
+            last = len(embedding) - 1
+            raise BadSetting("ids", f"outside the vocabulary of {path}; choose from 0 to {last}", number)
+    return embedding[list(ids)]
+
+
+def precheck(case: LimitSettings) -> None:
+    """An `InputError` for a layer that cannot be or takes too much memory; a checkpoint is not opened."""
+    from attnlaw.theory.limit.compare import at_width
+    from attnlaw.theory.limit.memory import check_memory
+
+    if case.embeddings is None:
+        stack = _stack(case, _inputs(case))
+        for width in (math.inf, case.width):
+            check_memory(at_width(stack, width), case.draws)
+
+
+DENSITIES = (
+    Quantity("y", "a value of the coordinate", display_name="output coordinate y"),
+    Quantity("density", "of the law there"),
+    Quantity("gaussian_density", "that of the Gaussian of the same mean and variance there"),
+    Quantity(
+        "ratio",
+        "to the limit's, where that is among the cases",
+        display_name="density / density of the limit",
+    ),
+)
+
+
+def _densities(row: WidthRow) -> Any:
+    from attnlaw.core.tables import to_frame, to_schema
+    from attnlaw.theory.limit.compare import density_of
+
+    return to_frame(density_of(row.width, row.laws_by_width), to_schema(column_kinds(DENSITIES)))
+
+
+CHARTS_MODULE = "attnlaw.verbs.limit.charts"
+CHARTS = (
+    Density(
+        "densities",
+        "Densities",
+        table="densities",
+        x="y",
+        by="width",
+        panel="heads",
+        ratio="ratio",
+        guide=("gaussian_density", "Gaussian"),
+        caption="Density of one output coordinate at initialisation. In the limit it is not Gaussian "
+        "(dotted: the Gaussian of the same mean and variance); lines that approach the limit show how wide a "
+        "layer must be.",
+    ),
+    CustomChart("distances", "Distances to the limit", draw=f"{CHARTS_MODULE}:distances"),
+    Curves(
+        "gaussian",
+        "KL divergence to a Gaussian",
+        x="heads",
+        y="kl_to_gaussian",
+        log=True,
+        slope=-2,
+        caption="To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls "
+        "with the squared number of heads.",
+    ),
+    CustomChart(
+        "path",
+        "Along the depth",
+        draw=f"{CHARTS_MODULE}:path",
+        caption="Squared length of tokens, and how alike they become (cosine 1: rank collapse).",
+    ),
+)
+VERB = Verb(
+    "limit",
+    "The law of attention layers",
+    LimitSettings,
+    QUANTITIES,
+    run,
+    tables=(TableSpec("densities", DENSITIES, _densities),),
+    charts=CHARTS,
+    is_random=True,
+    precheck=precheck,
+)

@@ -1,0 +1,297 @@
+"""`margins`: what ranks trained models of one task, measured on inputs without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.checkpoints.inputs import POSITIONS, InputSettings
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.chart_specs import Cells, CustomChart
+from attnlaw.core.errors import InputError
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.verb import Verb
+from attnlaw.verbs.lens import LocalModel
+
+if TYPE_CHECKING:
+    from attnlaw.analysis.forward.measurement import MarginMeasurement
+
+D_MEANING = "ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
+
+
+@settings_dataclass
+class MarginsSettings(InputSettings, LocalModel):
+    """Which of several trained models generalises better, from inputs without labels.
+
+    D is the margin of the model's own prediction over its gradient and the spread of the inputs. It ranks
+    models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give inputs
+    that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
+    compared in pairs. For causal language models it is an extension, and nothing is established there. Needs
+    the extra lens.
+    """
+
+    limit: int = setting(200, "Inputs to use, the first ones.", minimum=12, metavar="N")
+    positions: str = setting("last", "The token of a causal model that is read.", choices=POSITIONS)
+    at: int = setting(0, "Block whose input is moved and spread.", minimum=0, metavar="L")
+    kappa: bool = setting(False, "Where a margin could be lost: the condition of every linear map.")
+    amplification: bool = setting(
+        False,
+        "What is measured beside the worst case: amplification by layer, scale and directions by matrix.",
+    )
+    seed: int = setting(0, "Seed of sampled positions and of power iteration.", minimum=0)
+
+
+QUANTITIES = (
+    Quantity(
+        "geometric_mean",
+        f"exp of the mean log D: {D_MEANING}",
+        "D",
+        error=True,
+        in_summary=True,
+        display_name="geometric mean of D",
+    ),
+    Quantity("mean_log", "mean of log D", error=True, display_name="mean log D"),
+    Quantity(
+        "median", "of D, with an interval of ranks", range=True, in_summary=True, display_name="median D"
+    ),
+    Quantity("mean", "of D, which saturated inputs rule", display_name="mean D"),
+    Quantity("spread", "pooled standard deviation of a token at its position", "s"),
+    Quantity("inputs", "that were used", kind="int", in_summary=True),
+    Quantity("ties", "inputs of margin 0, in no mean", kind="int"),
+    Quantity("flat", "inputs of gradient 0, in no mean", kind="int"),
+    Quantity("confidence", "mean of the largest probability: it ranks worse than D"),
+    Quantity("extension", "a causal language model, where nothing is established", kind="bool"),
+    Quantity("total_kappa", "median over inputs of the condition, summed over maps", "κ", in_summary=True),
+    Quantity(
+        "kappa_layer", "the layer that has most of it; maps outside of layers may have more", kind="int"
+    ),
+    Quantity("compared_with", "the first model", kind="text"),
+    Quantity(
+        "log_ratio", "mean difference of log D from the first model, in pairs", error=True, in_summary=True
+    ),
+    Quantity("comparison", "what the pairs say", kind="text"),
+    Quantity("inputs_sha256", "of the token ids", kind="text"),
+)
+MODEL = Quantity("model", "its directory", kind="text")
+MARGINS = (
+    MODEL,
+    Quantity("input", "from 0", kind="int"),
+    Quantity("tokens", "that are visible", kind="int"),
+    Quantity("position", "that is read; empty for a classifier", kind="int"),
+    Quantity("predicted", "the model's own class", kind="int"),
+    Quantity("margin", "largest logit minus the next", "m"),
+    Quantity("gradient", "of the margin, over the visible tokens", "g"),
+    Quantity(
+        "distance",
+        "m / (g s √T); empty where m and g are 0",
+        display_name="D",
+        axis="relative margin D",
+        log=True,
+    ),
+    Quantity("confidence", "largest probability"),
+    Quantity("status", "ok, tie or flat", kind="text"),
+)
+CONDITION = (
+    MODEL,
+    Quantity("layer", "from 0; empty outside of blocks", kind="int"),
+    Quantity("kind", "name of the map inside its block", kind="text"),
+    Quantity("name", "of the map", kind="text"),
+    Quantity("norm", "largest singular value of the weight"),
+    Quantity("kappa", "median over inputs", display_name="κ"),
+    Quantity("share", "median over inputs of its part in the sum over maps"),
+)
+LAYERS = (
+    MODEL,
+    Quantity("layer", "from 0; empty outside of layers", kind="int"),
+    Quantity("place", "the layer, or the map outside of layers", kind="text"),
+    Quantity(
+        "kappa", "median over inputs of the sum over the maps there", display_name="κ", axis="condition κ"
+    ),
+)
+AMPLIFICATION = (
+    MODEL,
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("output", "what is moved: the logits", kind="text"),
+    Quantity("median", "over inputs, measured", display_name="amplification"),
+    Quantity("max", "over inputs, measured"),
+    Quantity("iterations", "rounds of power iteration; none where it is exact", kind="int"),
+    Quantity("residual", "|JᵀJv − A²v| / A², no error bound"),
+    Quantity("log10_measured", "log10 of the median", display_name="log₁₀, measured"),
+    Quantity(
+        "log10_worst_case",
+        "the weights alone, product over layers from here on",
+        display_name="log₁₀, worst case",
+    ),
+)
+DIRECTIONS = (
+    MODEL,
+    Quantity("layer", "from 0", kind="int"),
+    Quantity("head", "from 0; empty for maps of feed-forward", kind="int"),
+    Quantity("kind", "of the matrix", kind="text", choices=KINDS),
+    Quantity("rank", "numerical rank", kind="int"),
+    Quantity("log10_scale", "γ α L, by the weights alone", display_name="log₁₀ scale, worst case"),
+    Quantity("p", "best Schatten index at that scale", display_name="p*, worst case"),
+    Quantity(
+        "log10_scale_measured",
+        "L √(mean of |dm/dM|²) / median m, nuclear norms",
+        display_name="log₁₀ scale, measured",
+    ),
+    Quantity("p_measured", "best Schatten index at that scale; 0 counts ranks", display_name="p*, measured"),
+    Quantity("effective_directions", "singular values that count at the measured scale", kind="int"),
+    Quantity("directions", "the same, of how many", kind="text", display_name="effective directions"),
+    Quantity("directions_share", "of the rank", display_name="effective directions / rank"),
+)
+
+
+def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[MarginMeasurement | InputError]:
+    """Every model; those after the first that worked are compared with it."""
+    first = None
+    for case in cases:
+        try:
+            found = _measure(case, progress)
+        except InputError as error:
+            yield error
+            continue
+        yield found if first is None else found.compare_to(first)
+        first = first or found
+
+
+def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
+    from attnlaw.analysis.forward.measurement import measure_model
+    from attnlaw.checkpoints.inputs import raw_inputs
+
+    given = raw_inputs(case)[: case.limit]
+    return measure_model(
+        *(case.model, given, case.at, case.positions, case.seed),
+        kappa=case.kappa,
+        amplification=case.amplification,
+        progress=progress,
+    )
+
+
+def _frame(
+    quantities: tuple[Quantity, ...], found: MarginMeasurement, rows: Sequence[dict[str, Any]] | None
+) -> Any:
+    from attnlaw.core.tables import quantity_frame
+
+    model = {"model": found.margins.model}
+    return None if rows is None else quantity_frame(quantities, (model | row for row in rows))
+
+
+def _margin_rows(found: MarginMeasurement) -> list[dict[str, Any]]:
+    return [vars(row) | {"status": row.status} for row in found.margins.rows]
+
+
+def _condition_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
+    return None if found.condition is None else [vars(row) for row in found.condition.rows]
+
+
+def _layer_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
+    if found.condition is None:
+        return None
+    return [
+        {"layer": layer, "place": place, "kappa": kappa} for layer, place, kappa in found.condition.places
+    ]
+
+
+def _amplification_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
+    from math import log10
+
+    if found.amplification is None:
+        return None
+    rows = found.amplification.rows
+    worst = found.log10_worst_case or (None,) * len(rows)
+    return [
+        vars(row) | {"log10_measured": log10(row.median) if row.median else None, "log10_worst_case": largest}
+        for row, largest in zip(rows, worst, strict=True)
+    ]
+
+
+def _direction_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
+    if found.matrices is None:
+        return None
+    return [vars(row) | _direction_columns(row.effective_directions, row.rank) for row in found.matrices]
+
+
+def _direction_columns(directions: int | None, rank: int) -> dict[str, Any]:
+    if directions is None or not rank:
+        return {}
+    return {"directions": f"{directions} of {rank}", "directions_share": directions / rank}
+
+
+VERB = Verb(
+    "margins",
+    "Margins on inputs without labels",
+    MarginsSettings,
+    QUANTITIES,
+    run,
+    tables=(
+        TableSpec("margins", MARGINS, lambda found: _frame(MARGINS, found, _margin_rows(found)), json=True),
+        TableSpec(
+            "condition", CONDITION, lambda found: _frame(CONDITION, found, _condition_rows(found)), json=True
+        ),
+        TableSpec("kappa_layers", LAYERS, lambda found: _frame(LAYERS, found, _layer_rows(found)), json=True),
+        TableSpec(
+            "amplification",
+            AMPLIFICATION,
+            lambda found: _frame(AMPLIFICATION, found, _amplification_rows(found)),
+            json=True,
+        ),
+        TableSpec(
+            "directions",
+            DIRECTIONS,
+            lambda found: _frame(DIRECTIONS, found, _direction_rows(found)),
+            json=True,
+        ),
+    ),
+    charts=(
+        CustomChart(
+            "margins_distances",
+            "D of every input",
+            table="margins",
+            draw="attnlaw.verbs.margins.charts:distances",
+            caption="Inputs sorted by D: a small change flips the first. Dashed: the geometric mean, the "
+            "number that ranks models of one task, trained to a similar loss, on the same inputs.",
+        ),
+        CustomChart(
+            "margins_kappa",
+            "Where a margin could be lost",
+            table="kappa_layers",
+            draw="attnlaw.verbs.margins.charts:kappas",
+            caption="κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is "
+            "the relative error of the weights that could flip an input, to first order. It tells where; D "
+            "ranks.",
+        ),
+        CustomChart(
+            "margins_amplification",
+            "Amplification, measured and worst case",
+            table="amplification",
+            draw="attnlaw.verbs.margins.charts:amplified",
+            caption="How much a small change of what a layer reads can move the logits: median over inputs, "
+            "and the worst case by the weights alone (in another norm).",
+        ),
+        Cells(
+            "margins_directions",
+            "Effective directions of heads",
+            table="directions",
+            x="head",
+            y="layer",
+            colour=("directions_share",),
+            panel="kind",
+            domain=(0.0, 1.0),
+            tooltip_columns=(
+                "layer",
+                "head",
+                "directions",
+                "p_measured",
+                "p",
+                "log10_scale_measured",
+                "log10_scale",
+            ),
+            caption="The share of a head's singular values that count at the scale measured on these inputs; "
+            "the rest move margins too little to be worth their rank. It describes; it does not rank models.",
+        ),
+    ),
+)

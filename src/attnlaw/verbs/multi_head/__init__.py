@@ -1,0 +1,268 @@
+"""`multi_head`, a verb of studies: the spectrum of random multi-head attention beside its law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.chart_specs import Curves, CustomChart
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.laws.attention_variants import CENTRINGS, MATRICES, SHARINGS
+
+if TYPE_CHECKING:
+    from attnlaw.theory.laws.multi_head_draws import MultiHeadDraws
+    from attnlaw.theory.laws.random_layer import RandomLayer
+
+LAYER, LAW, READOUT = "Layer", "Law", "Readout"
+MOST_BETA = 5
+MOST_TOKENS = 32_768
+
+
+@settings_dataclass
+class MultiHeadSettings(Settings):
+    """The squared singular values of random multi-head attention beside their law (arXiv 2610.10033).
+
+    All n of them, zeros included, of the matrix that is meant, without its mean; tokens are orthogonal.
+    """
+
+    name: str | None = setting(None, "How its rows are called.", panel=LAYER)
+    beta: float = setting(
+        1.0,
+        "Standard deviation of a row's logits.",
+        symbol="β",
+        greater_than=0,
+        maximum=MOST_BETA,
+        sweepable=True,
+    )
+    tokens: int = setting(
+        256, "Tokens.", symbol="n", minimum=2, maximum=MOST_TOKENS, sweepable=True, panel=LAYER
+    )
+    heads: int = setting(8, "Heads.", symbol="h", minimum=1, maximum=10_000, sweepable=True, panel=LAYER)
+    head_size: int = setting(
+        32, "Size of a head's keys.", symbol="d_K", minimum=1, maximum=10_000, sweepable=True, panel=LAYER
+    )
+    value_size: int | None = setting(
+        None,
+        "Size of its values, else the keys'.",
+        symbol="d_V",
+        minimum=1,
+        maximum=10_000,
+        sweepable=True,
+        panel=LAYER,
+    )
+    output_size: int | None = setting(
+        None,
+        "Size of the output, else that of all values.",
+        symbol="d_O",
+        minimum=1,
+        maximum=1_000_000,
+        sweepable=True,
+        panel=LAYER,
+    )
+    sharing: str = setting(
+        "none",
+        "What heads share: nothing, one key and value (across), or a head its key as its value (tied).",
+        choices=SHARINGS,
+        sweepable=True,
+        panel=LAYER,
+    )
+    matrix: str = setting("output", "The matrix that is meant.", choices=MATRICES, sweepable=True, panel=LAW)
+    centring: str = setting(
+        "columns", "What is taken off attention: its column means, or 1/n.", choices=CENTRINGS, panel=LAW
+    )
+    second_order: bool = setting(
+        False, "Keep the second Hermite term, which narrow heads need (an extension).", panel=LAW
+    )
+    draws: int = setting(4, "Draws; 0 for the law alone.", minimum=0, maximum=10_000, panel=LAW)
+    ridge: float = setting(
+        1e-4,
+        "Penalty of a readout of the output, in units of the mean.",
+        symbol="λ",
+        greater_than=0,
+        panel=READOUT,
+    )
+    noise_variance: float = setting(
+        0.1, "Of its targets, times n/(d_O mean).", symbol="s²", minimum=0, panel=READOUT
+    )
+    loss: float = setting(
+        0.1, "Training loss that a readout is to reach.", greater_than=0, maximum=1, panel=READOUT
+    )
+    seed: int = setting(0, "Seed of the draws.", minimum=0, panel=LAW)
+
+    def check(self) -> None:
+        tied = SHARINGS[self.sharing].tied
+        if tied and self.value_size not in (None, self.head_size):
+            raise BadSetting(
+                "value_size", f"expected the {{head_size}}, {self.head_size}, where K = V", self.value_size
+            )
+        if tied and self.second_order and MATRICES[self.matrix].values:
+            raise BadSetting("second_order", "there is no such law for K = V; leave it out", True)
+
+
+@dataclass(frozen=True)
+class MultiHeadSpectrum:
+    """The law of a case with its draws; the attributes are the quantities."""
+
+    draws: MultiHeadDraws
+    coefficient_error: float | None
+    degrees_of_freedom: float | None
+    arrival_time: float | None
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        drawn, law = self.draws, self.draws.layer.law
+        own = ("coefficient_error", "degrees_of_freedom", "arrival_time")
+        return {
+            "equivalent_w1": drawn.equivalent_w1,
+            "equivalent_distance": drawn.equivalent_distance,
+            "law_w1": drawn.law_w1,
+            "law_distance": drawn.law_distance,
+            "mean": law.mean,
+            "edges": [end for pair in law.intervals for end in pair],
+            "atom_at_zero": law.mass_of_atoms,
+            "spike": drawn.layer.spike,
+            "spike_found": drawn.spike_found,
+        } | {name: getattr(self, name) for name in own}
+
+    @property
+    def remark(self) -> str | None:
+        return "; ".join(self.draws.layer.warnings) or None
+
+
+QUANTITIES = (
+    Quantity(
+        "equivalent_w1",
+        "Wasserstein-1 distance to the Gaussian equivalent over the mean",
+        "W1",
+        error=True,
+        in_summary=True,
+        log=True,
+    ),
+    Quantity(
+        "equivalent_distance",
+        "Kolmogorov-Smirnov distance to it",
+        "KS",
+        error=True,
+        in_summary=True,
+        log=True,
+    ),
+    Quantity(
+        "law_w1", "Wasserstein-1 distance to the law over the mean", error=True, in_summary=True, log=True
+    ),
+    Quantity("law_distance", "Kolmogorov-Smirnov distance to the law", error=True, in_summary=True, log=True),
+    Quantity("mean", "of the law"),
+    Quantity("edges", "ends of the law's intervals, low and high in turn", kind="floats"),
+    Quantity("atom_at_zero", "share of values that are zero"),
+    Quantity("spike", "where a value is expected beyond the edge if 1/n alone is taken off (an extension)"),
+    Quantity("spike_found", "the largest value then", error=True),
+    Quantity("coefficient_error", "of a ridge readout of the output", in_summary=True),
+    Quantity("degrees_of_freedom", "of that readout, over n"),
+    Quantity(
+        "arrival_time", "at which gradient flow has the loss, in units of 1/mean", in_summary=True, log=True
+    ),
+)
+
+
+def run(case: MultiHeadSettings, progress: Progress) -> MultiHeadSpectrum:
+    from attnlaw.theory.laws.multi_head_draws import multi_head_draws
+    from attnlaw.theory.laws.readout import arrival_time, readout
+
+    layer = _layer(case)
+    drawn = multi_head_draws(layer, case.draws, case.seed, progress)
+    if not MATRICES[case.matrix].output:
+        return MultiHeadSpectrum(drawn, None, None, None)
+    read = readout(layer.law, case.ridge, case.noise_variance)
+    arrival = arrival_time(layer.law, case.loss)
+    return MultiHeadSpectrum(drawn, read.coefficient_error, read.degrees_of_freedom, arrival)
+
+
+def _layer(case: MultiHeadSettings) -> RandomLayer:
+    from attnlaw.theory.laws.attention_shape import AttentionShape
+    from attnlaw.theory.laws.random_layer import RandomLayer
+
+    shape = AttentionShape(
+        case.tokens, case.heads, case.head_size, case.value_size, case.output_size, case.sharing
+    )
+    return RandomLayer(shape, case.beta, case.matrix, case.centring, case.second_order)
+
+
+DENSITY = (
+    Quantity("x", display_name="squared singular value"),
+    Quantity("density", "of the law there"),
+    Quantity("interval", "which of the law's", kind="int"),
+)
+POINTS = 200
+
+
+def _density(found: MultiHeadSpectrum) -> Any:
+    """The law's density over each interval, denser at its ends."""
+    import numpy as np
+
+    from attnlaw.core.tables import to_frame, to_schema
+    from attnlaw.theory.laws.pieces import Bounded
+
+    law = found.draws.layer.law
+    rows = []
+    for number, (low, high) in enumerate(law.intervals):
+        x, _ = Bounded(low, high).at(np.linspace(0.0, np.pi, POINTS + 2)[1:-1])
+        pairs = zip(x.tolist(), law.density(x).tolist(), strict=True)
+        rows += [{"x": place, "density": value, "interval": number} for place, value in pairs]
+    return to_frame(rows, to_schema(column_kinds(DENSITY)))
+
+
+def _values(found: MultiHeadSpectrum) -> Any:
+    import polars as pl
+
+    values = found.draws.values
+    return None if values is None else pl.DataFrame({"value": values})
+
+
+CHARTS = (
+    CustomChart(
+        "spectra",
+        "Spectra of random attention",
+        draw="attnlaw.verbs.multi_head.charts:spectra",
+        caption="Bars: the singular values of one draw. Line: the law.",
+    ),
+    Curves(
+        "readout",
+        "Error of a readout",
+        x="beta",
+        y="coefficient_error",
+        caption="Of ridge regression on the output of a random layer, by theory: where lines cross, another "
+        "shape becomes the better one.",
+    ),
+    Curves(
+        "arrival",
+        "Time of a readout",
+        fallback_for="readout",
+        x="head_size",
+        y="arrival_time",
+        caption="At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
+    ),
+)
+VERB = Verb(
+    "multi_head",
+    "The spectrum of multi-head attention",
+    MultiHeadSettings,
+    QUANTITIES,
+    run_each_case(run),
+    tables=(
+        TableSpec("law_densities", DENSITY, _density),
+        TableSpec(
+            "drawn_values",
+            (
+                Quantity(
+                    "value", "squared singular value of the first draw", display_name="squared singular value"
+                ),
+            ),
+            _values,
+        ),
+    ),
+    charts=CHARTS,
+    is_random=True,
+)

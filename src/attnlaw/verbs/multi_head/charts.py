@@ -1,0 +1,92 @@
+"""Spectra of random multi-head attention: a draw under the density of its law, a panel for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from attnlaw.render.charts.densities import BARS, histogram
+from attnlaw.render.charts.figure import PANEL, Figure, panel_title
+from attnlaw.render.charts.labels import varying_settings
+from attnlaw.render.charts.style import PALETTE, inline_data
+
+if TYPE_CHECKING:
+    from attnlaw.core.chart_specs import CustomChart
+    from attnlaw.render.charts.data import ChartData
+
+SPIKE_NOTE = "The triangle is where keys of unequal length are expected to put one value (an extension)."
+X_TITLE = "singular value / root of the mean square"
+ATOM_NOTE = "Zeros are written, not drawn."
+
+
+def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+    """One figure of all layers that were drawn, each once."""
+    laws, values = source.frame("law_densities"), source.frame("drawn_values")
+    if not (source.has_values(laws, "x", "density") and source.has_values(values, "value")):
+        return
+    told = varying_settings(source.rows, [name for name in source.settings if name != "name"])
+    drawn = source.rows.filter(pl.col(source.key).is_in(values[source.key].to_list()))
+    once = drawn.unique(["name", *told], keep="first", maintain_order=True)
+    panels = [
+        _panel_data(source, row, laws, values, told if row["name"] is None else []) for row in once.to_dicts()
+    ]
+    notes = [SPIKE_NOTE] if any(panel["spike"] is not None for panel in panels) else []
+    notes += [ATOM_NOTE] if any(panel["atom"] > 0 for panel in panels) else []
+    yield source.figure(chart, {}, partial(_draw_panels, panels), " ".join(notes))
+
+
+def _panel_data(
+    source: ChartData, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, told: list[str]
+) -> dict[str, Any]:
+    """What one panel shows: singular values s, `s^2 = x/mean`, which tame the density at a hard edge."""
+    key, mean, atom = row[source.key], row["mean"], row["atom_at_zero"]
+    every = (values.filter(pl.col(source.key) == key)["value"] / mean).sqrt().to_numpy()
+    kept = every[every > 0] if atom > 0 else every
+    s = (pl.col("x") / mean).sqrt()
+    law = laws.filter(pl.col(source.key) == key).select(
+        x=s, density=2 * s * mean * pl.col("density"), detail=pl.col("interval")
+    )
+    # The density is zero at its edges, but for a hard one.
+    ends = [
+        {"x": (end / mean) ** 0.5, "density": 0.0, "detail": place // 2}
+        for place, end in enumerate(row["edges"])
+        if end > 0
+    ]
+    bars = histogram(kept, law["x"].to_numpy(), every.size, "drawn")
+    most = 1.25 * max(bar["height"] for bar in bars)
+    title = row["name"] or source.value_labels.describe({name: row[name] for name in told})
+    return {
+        "title": title + (f" (zeros {atom:.3f})" if atom > 0 else ""),
+        "bars": bars,
+        "line": sorted([*law.to_dicts(), *ends], key=lambda point: point["x"]),
+        "most": most,
+        "spike": (row["spike"] / mean) ** 0.5 if row["spike"] and row["centring"] == "mean" else None,
+        "atom": atom,
+    }
+
+
+def _draw_panels(panels: list[dict[str, Any]]) -> Any:
+    import altair as alt
+
+    drawn = []
+    for panel in panels:
+        bars = alt.Chart(inline_data(panel["bars"])).mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
+        line = alt.Chart(inline_data(panel["line"])).mark_line(color=PALETTE[0], clip=True)
+        y = alt.Y("height:Q", title="density", scale=alt.Scale(domain=[0.0, panel["most"]]))
+        layers = [
+            bars.encode(x=alt.X("left:Q"), x2="right:Q", y=y, y2="floor:Q"),
+            line.encode(x=alt.X("x:Q", title=X_TITLE), y="density:Q", detail="detail:N"),
+        ]
+        if panel["spike"] is not None:
+            mark = alt.Chart(inline_data([{"x": panel["spike"], "y": 0.0}])).mark_point(
+                shape="triangle-up", size=60, filled=True, color=PALETTE[1]
+            )
+            layers.append(mark.encode(x="x:Q", y="y:Q"))
+        chart = alt.layer(*layers).properties(
+            width=PANEL[0], height=PANEL[1], title=panel_title(panel["title"])
+        )
+        drawn.append(chart)
+    return alt.concat(*drawn, columns=2)

@@ -1,0 +1,393 @@
+"""`attnlaw.audit` from Python: sources, tables, files."""
+
+import csv
+import inspect
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import attnlaw
+from attnlaw.analysis.audit.record import holds_audit
+from attnlaw.analysis.audit.remarks import null_test_sentence
+from attnlaw.core.files import to_json
+from attnlaw.report.write import write_report
+from attnlaw.verbs.audit import VERB
+
+TINY = "examples/tiny-decoder"
+
+
+@pytest.fixture(scope="module", name="tiny")
+def _tiny(request):
+    return attnlaw.audit(request.config.rootpath / TINY, jobs=1)
+
+
+def test_number_of_threads_does_not_change_a_bit(tiny, request):
+    again = attnlaw.audit(request.config.rootpath / TINY, jobs=2)
+    for table in ("matrices", "spectra", "layers"):
+        assert getattr(again, table).equals(getattr(tiny, table))
+
+
+def test_values_agree_with_a_dense_svd_of_the_formed_products(tiny, request):
+    weights = load_file(request.config.rootpath / TINY / "model.safetensors")
+    fused = weights["transformer.h.2.attn.c_attn.weight"].astype(float)
+    query, key, value = np.split(fused, 3, axis=1)
+    output = weights["transformer.h.2.attn.c_proj.weight"].astype(float)
+    head = slice(32, 64)
+    dense = {"qk": query[:, head] @ key[:, head].T, "vo": value[:, head] @ output[head]}
+    for kind, product in dense.items():
+        place = (pl.col("layer") == 2) & (pl.col("head") == 1) & (pl.col("kind") == kind)
+        row = tiny.matrices.row(by_predicate=place, named=True)
+        values = tiny.spectra.row(by_predicate=place, named=True)["singular_values"]
+        reference = np.linalg.svd(product, compute_uv=False)[:32]
+        assert np.abs(values - reference).max() <= 1e-12 * reference[0]
+        # Sums of 128^2 terms: relative rounding at most 128^2 eps.
+        assert row["norm_21"] == pytest.approx(np.linalg.norm(product, axis=0).sum(), rel=4e-12)
+        assert row["norm_11"] == pytest.approx(np.abs(product).sum(), rel=4e-12)
+        assert row["frobenius_norm"] == pytest.approx(np.linalg.norm(product), rel=4e-12)
+
+
+def test_state_dict_and_module_give_the_rows_of_the_file():
+    module = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(16, 4, 32, activation="gelu", batch_first=True), 2
+    )
+    by_module = attnlaw.audit(module)
+    by_state = attnlaw.audit(module.state_dict(), heads=4)
+    assert by_module.spectra.drop("model").equals(by_state.spectra.drop("model"))
+    assert by_module.matrices["kind"].to_list() == 2 * (["qk"] * 4 + ["vo"] * 4 + ["ffn_in", "ffn_out"])
+
+
+def test_unknown_activation_leaves_the_proxies_out_and_says_why():
+    block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    model = attnlaw.open_model(block, heads=2)
+    assert model.network.activation == "identity"
+    state = {f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}
+    odd = attnlaw.audit(_Configured(state, {"hidden_act": "wiggle", "num_attention_heads": 2}))
+    assert odd.summary["proxies"] is None
+    assert "wiggle" in odd.summary["warnings"][0]
+    assert odd.matrices["p"].null_count() == odd.matrices.height
+
+
+class _Configured:
+    """A stand-in for a Hugging Face model: weights and a config."""
+
+    def __init__(self, state, config):
+        self._state, self._config = state, config
+
+    def state_dict(self):
+        return self._state
+
+    @property
+    def config(self):
+        return self
+
+    def to_dict(self):
+        return self._config
+
+
+def _gated_layer():
+    attention = {f"self_attn.{name}_proj.weight": np.eye(4) for name in "qkvo"}
+    return attention | {
+        "mlp.gate_proj.weight": np.ones((8, 4)),
+        "mlp.up_proj.weight": np.ones((8, 4)),
+        "mlp.down_proj.weight": np.ones((4, 8)),
+    }
+
+
+def test_tables_leave_as_pandas_csv_and_notebook(tiny, tmp_path):
+    frame = tiny.to_pandas()
+    assert len(frame) == tiny.matrices.height
+    assert list(frame.columns) == tiny.matrices.columns
+    read = pl.read_csv(tiny.write_csv(tmp_path / "rows.csv"))
+    assert read["spectral_norm"].to_list() == tiny.matrices["spectral_norm"].to_list()
+    assert "<table" in tiny._repr_html_()
+
+
+def test_no_text_of_a_csv_is_a_formula(tiny, tmp_path, monkeypatch):
+    """Numbers stay numbers; a name of a directory is a name, also where a shell would read it otherwise."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    names = ["=1+1", "+a", "-a", "@a", "\ta", "plain", "a=b"]
+    matrices = tiny.matrices.head(len(names)).with_columns(model=pl.Series(names), log10_scale=-1.0)
+    path = replace(tiny, matrices=matrices).write_csv("~/rows.csv")
+    with (tmp_path / path).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["model"] for row in rows] == ["'=1+1", "'+a", "'-a", "'@a", "'\ta", "plain", "a=b"]
+    assert {row["log10_scale"] for row in rows} == {"-1.0"}
+    assert {row["stack"] for row in rows} == {""}
+
+
+def test_two_audits_add_up(tiny):
+    both = tiny + tiny
+    assert both.matrices.height == 2 * tiny.matrices.height
+    assert len(both.as_json()) == 2
+
+
+def test_models_of_one_name_stay_apart(tiny, tmp_path):
+    three = tiny + tiny + tiny
+    names = [summary["model"] for summary in three.summaries]
+    assert names == [names[0], f"{names[0]} (2)", f"{names[0]} (3)"]
+    for table in (three.matrices, three.spectra, three.layers):
+        assert table["model"].unique(maintain_order=True).to_list() == names
+    named = attnlaw.audit(
+        {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}, heads=2, name="mine"
+    )
+    assert named.summary["model"] == "mine"
+
+
+@pytest.mark.parametrize("work", [attnlaw.audit, attnlaw.fit])
+def test_layers_and_kinds_may_be_a_number_and_a_list(work, request):
+    path = request.config.rootpath / TINY
+    found = work(path, layers=0, only=["qk", "vo"]).matrices
+    assert found.equals(work(path, layers="0", only="qk,vo").matrices)
+    assert found.select("layer", "kind").rows() == [(0, "qk")] * 4 + [(0, "vo")] * 4
+    assert {"layers", "only", "jobs"} <= inspect.signature(work).parameters.keys()
+
+
+def test_what_comes_back_is_shown_in_a_line(tiny, request):
+    path, proxy = request.config.rootpath / TINY, tiny.summary["proxies"]["spectrum_adaptive"]["log10"]
+    assert repr(tiny) == f"<Audit {path}: gpt2, 40 matrices, log10 proxy {proxy:.2f}>"
+    some = attnlaw.audit(path, layers=0, only="qk", name="some")
+    assert repr(some + some) == "<Audit some: gpt2, 4 matrices; some (2): gpt2, 4 matrices>"
+    rng = np.random.default_rng(0)
+    block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": 1e200 * np.eye(32)}
+    fits = attnlaw.fit(block, heads=2, name="block")
+    assert repr(fits) == "<Fits block: 2 random, 2 not fitted>"
+
+
+def test_a_feed_forward_that_is_not_read_leaves_no_proxies():
+    layer = {name: tensor for name, tensor in _gated_layer().items() if name.startswith("self_attn")}
+    layer["mixer.experts.0.w1.weight"] = np.ones((8, 4))
+    found = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in layer.items()}, heads=2)
+    assert found.summary["proxies"] is None
+    assert "no feed-forward" not in found.summary["extensions"]
+    assert any("could not be read" in warning for warning in found.summary["warnings"])
+
+
+def test_an_assumed_activation_is_said(tmp_path):
+    found = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}, heads=2)
+    assert "activation not stated: silu assumed" in found.summary["warnings"]
+
+
+def test_zero_matrices_are_drawn_or_left_out(tmp_path):
+    layer = _gated_layer() | {"self_attn.o_proj.weight": np.zeros((4, 4))}
+    some = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in layer.items()}, heads=2)
+    assert (some.save(tmp_path / "some") / "report.html").stat().st_size > 0
+    nothing = attnlaw.audit(
+        {"in_proj_weight": np.zeros((12, 4)), "out_proj.weight": np.zeros((4, 4))}, heads=2
+    )
+    assert (nothing.save(tmp_path / "none") / "report.html").stat().st_size > 0
+
+
+def test_a_file_in_the_way_loses_nothing(tiny, tmp_path):
+    target = tmp_path / "taken"
+    target.write_text("precious")
+    with pytest.raises(attnlaw.InputError, match="cannot be written"):
+        tiny.save(target)
+    assert target.read_text() == "precious"
+
+
+def _encoder():
+    """Two layers whose feed-forward matrices count as large from a shorter side of 256 on."""
+    rng = np.random.default_rng(5)
+
+    def decaying(rows, cols):
+        return rng.standard_normal((rows, cols)) / np.sqrt(np.arange(1, cols + 1))
+
+    names = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    state = {}
+    for layer in ("encoder.layer.0", "encoder.layer.1"):
+        state |= {f"{layer}.{name}.weight": 0.1 * decaying(256, 256) for name in names}
+        state[f"{layer}.intermediate.dense.weight"] = 0.02 * decaying(512, 256)
+        state[f"{layer}.output.dense.weight"] = 0.1 * decaying(256, 512)
+    return state
+
+
+def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypatch):
+    """Errors beside every number that rests on an estimate, null without any."""
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+    state = _encoder()
+    exact, found = attnlaw.audit(state, heads=8), attnlaw.audit(state, heads=8, approximate=True)
+    large = pl.col("kind").str.starts_with("ffn")
+    assert found.matrices.filter(large)["route"].to_list() == ["lanczos"] * 4
+    assert found.spectra.filter(large)["singular_values"].null_count() == 4
+    own = found.matrices.columns[: found.matrices.columns.index("route") + 1]
+    assert found.matrices.filter(~large).select(own).equals(exact.matrices.filter(~large).select(own))
+    for table in ("matrices", "layers"):
+        one, other = getattr(exact, table), getattr(found, table)
+        for error in (name for name in one.columns if name.endswith("_error")):
+            measured = table == "matrices" and error in own
+            # Of a state dict without norms only what no norm stands before is known as applied: FFN out.
+            applied = {"spectral_norm_applied_error": 34, "log10_alpha_applied_error": other.height}
+            # Norms of entries and Frobenius norms are not estimated, conditions are not known.
+            sizes = ("frobenius_norm_error", "frobenius_norm_over_initial_error")
+            exactly = (*sizes, "norm_11_error", "condition_error")
+            applied |= dict.fromkeys(exactly, other.height)
+            assert one[error].null_count() == one.height
+            missing = applied.get(error, other.filter(~large).height if measured else 0)
+            assert other[error].null_count() == missing
+            gap = (other[name := error.removesuffix("_error")] - one[name]).abs()
+            # 15 degrees of freedom: beyond 6 once in 40,000; ranks are rounded.
+            rounded = 0.5 if name == "numerical_rank" else 1e-9
+            assert (gap <= 6 * other[error].fill_null(0.0) + rounded).drop_nulls().all()
+
+
+def test_every_number_of_an_approximate_summary_has_an_error(monkeypatch):
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+    exact, found = (
+        attnlaw.audit(_encoder(), heads=8, samples=1000, approximate=approximate).summary
+        for approximate in (False, True)
+    )
+
+    def entries(summary):
+        proxies = dict(summary["proxies"])
+        return [*proxies.pop("fixed_p").values(), *proxies.values(), summary["proxy_over_sqrt_samples"]]
+
+    assert len(entries(found)) == 8
+    for one, other in zip(entries(exact), entries(found), strict=True):
+        assert set(one) == {"log10"}
+        assert abs(one["log10"] - other["log10"]) <= 6 * other["error"] + 1e-9
+    assert found["proxies"]["fixed_p"]["1"]["error"] > 1e-5
+    for name in ("log10_alpha", "value_of_adaptivity"):
+        assert exact[f"{name}_error"] is None
+        value, other, error = (np.array(s) for s in (exact[name], found[name], found[f"{name}_error"]))
+        assert (np.abs(value - other) <= 6 * error + 1e-9).all()
+
+
+def _small():
+    """An audit and fits that are quickly drawn."""
+    rng = np.random.default_rng(0)
+    state = {"in_proj_weight": rng.standard_normal((12, 4)), "out_proj.weight": rng.standard_normal((4, 4))}
+    return attnlaw.audit(state, heads=2, name="m"), attnlaw.fit(state, heads=2, name="m")
+
+
+def test_fits_of_the_verb_fit_stay(tmp_path):
+    audit, fits = _small()
+    fits.save(tmp_path)
+    tables = ("fits.parquet", "curves.parquet")
+    assert {path.name for path in tmp_path.iterdir()} == {*tables, "attnlaw.json", "report.html"}
+    before = {name: (tmp_path / name).read_bytes() for name in tables}
+    audit.save(tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in tables} == before
+    about = {"verb": "audit", "version": attnlaw.__version__}
+    assert json.loads((tmp_path / "attnlaw.json").read_text()) == about
+
+
+@pytest.mark.parametrize("text", ['{"accuracy": 1}', "[]", "[1]", "mine", '{"model": "a", "proxies": {}}'])
+def test_a_summary_of_somebody_else_is_refused(text, tiny, tmp_path):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(attnlaw.InputError, match=r"holds another .*; give an empty directory"):
+        tiny.save(tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("summary.json", text)]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_summary_of_one_or_several_models_is_an_audit(as_list, tiny, tmp_path):
+    assert not holds_audit(tmp_path)
+    (tmp_path / "summary.json").write_text(to_json(tiny.as_json(as_list)))
+    assert holds_audit(tmp_path)
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, monkeypatch):
+    """Rows, page and figures are of one run: whatever fails, fails before the first file is replaced."""
+    audit, fits = _small()
+    audit.save(tmp_path / "audit")
+    fits.save(tmp_path / "fits")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def fail(*_):
+        raise attnlaw.InputError("figure: cannot be drawn; choose another")
+
+    monkeypatch.setattr("attnlaw.render.charts.paper._chart_with_model", fail)
+    later = replace(audit, matrices=audit.matrices.with_columns(spectral_norm=1.0))
+    other = replace(fits, matrices=fits.matrices.with_columns(law=pl.lit("learned")))
+    for save in (
+        lambda: later.save(tmp_path / "audit", figures="svg"),
+        lambda: write_report([tmp_path / "audit"], figures="svg"),
+        lambda: other.save(tmp_path / "fits", "svg"),
+    ):
+        with pytest.raises(attnlaw.InputError, match="cannot be drawn"):
+            save()
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_fits_of_an_earlier_audit_do_not_stay(tmp_path):
+    """Rows are replaced, so laws fitted to the rows before must go too."""
+    audit = attnlaw.audit("examples/tiny-decoder", layers="0", only="qk")
+    audit.with_fits().save(tmp_path)
+    assert (tmp_path / "fits.parquet").exists()
+    audit.save(tmp_path)
+    assert not (tmp_path / "fits.parquet").exists()
+    assert not (tmp_path / "curves.parquet").exists()
+
+
+def test_every_matrix_is_compared_with_noise(tiny):
+    """The same draws and the same numbers as in the fits; the summary counts them."""
+    names = ["random_p_value", "outliers", "null_draws"]
+    assert tiny.matrices.select(names).equals(tiny.with_fits().fits.select(names))
+    found = attnlaw.fit("examples/tiny-decoder").rejections()
+    assert [tiny.summary["not_random"]] == [vars(one) for one in found.values()]
+    quantities = tiny.summary["quantities"]
+    assert (quantities["not_random_rejected"], quantities["not_random_tested"]) == (40, 40)
+    assert null_test_sentence(tiny.summary).startswith("40 of 40 matrices differ from noise; 0.4 expected")
+
+
+def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):
+    """Approximate spectra and zeros; the others are tested."""
+    monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
+    found = attnlaw.audit(_encoder(), heads=8, approximate=True)
+    large = pl.col("route") == "lanczos"
+    assert found.matrices.filter(large)["random_p_value"].null_count() == 4
+    assert found.matrices.filter(~large)["random_p_value"].null_count() == 0
+    assert found.summary["not_random"]["tested"] == 32
+    nothing = {"in_proj_weight": np.zeros((12, 4)), "out_proj.weight": np.zeros((4, 4))}
+    summary = attnlaw.audit(nothing, heads=2).summary
+    assert summary["not_random"] == {"tested": 0, "rejected": 0, "expected": 0.0, "p_value": 1.0}
+    assert null_test_sentence(summary) is None
+
+
+def test_the_null_test_imports_neither_statistics_nor_images():
+    """They take longer to import than a small audit to run; declaring a verb imports no arithmetic at all."""
+    light = "import sys, attnlaw.verbs.audit, attnlaw.verbs.fit; print({*sys.modules} & {'numpy', 'polars'})"
+    audit = (
+        "import sys, attnlaw; attnlaw.audit('examples/tiny-decoder'); "
+        "print({*sys.modules} & {'scipy.stats', 'scipy.ndimage'})"
+    )
+    for code in (light, audit):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "set()"
+
+
+def test_the_summary_has_the_keys_of_0_1_beside_the_shape_of_every_verb(tiny, request):
+    shape = ["verb", "settings", "quantities", "status", "remark", "tables", "version"]
+    assert list(tiny.summary)[:7] == shape
+    kept = {"model", "family", "layers", "distinct_layers", "hidden_size", "heads", "matrices", "activation"}
+    kept |= {"proxies", "per_application", "log10_alpha", "log10_alpha_error", "value_of_adaptivity"}
+    kept |= {"value_of_adaptivity_error", "rank_count", "extensions", "warnings", "meaning"}
+    added = {"not_random", "norms", "norms_unknown", "log10_alpha_applied", "findings", "rejected_share"}
+    added |= {"median_outliers", "median_effective_rank_qk", "log10_amplification", "atlas", "logits"}
+    assert kept | added | {"attnlaw_version"} == tiny.summary.keys() - set(shape)
+    path = str(request.config.rootpath / TINY)
+    assert tiny.summary["settings"]["model"] == tiny.summary["model"] == path
+    entry, proxies = tiny.summary["quantities"]["log10_edelman"], tiny.summary["proxies"]
+    assert entry == {"value": proxies["edelman"]["log10"], "error": None}
+    fixed = tiny.summary["quantities"]["log10_fixed_p_2"]["value"]
+    assert fixed == proxies["fixed_p"]["2"]["log10"]
+    some = attnlaw.audit(path, layers=0)
+    assert some.summary["remark"] == "no proxies: they need every matrix of every layer"
+    assert VERB.schema.keys() == VERB.row(VERB.settings(model=path), tiny).keys()
+
+
+def test_a_model_in_memory_is_a_setting_too():
+    """Rows call it by its name, or by what it is."""
+    block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
+    settings = [attnlaw.audit(block, heads=2, **more).summary["settings"] for more in ({}, {"name": "mine"})]
+    assert [one["model"] for one in settings] == ["dict", "mine"]
+    first, second = attnlaw.audit([block, block], heads=2)
+    assert first.matrices.equals(second.matrices)

@@ -1,0 +1,243 @@
+"""`attnlaw check`: exit statuses, JSON alone on standard output, files that never change the status."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+from analysis.check.frames import findings
+from command.in_process import invoke
+
+import attnlaw
+from attnlaw.analysis.check import rule_tables as measured
+from attnlaw.analysis.findings import RULES
+
+MODEL = Path("examples/tiny-decoder").resolve()
+RULE = """
+[[rule]]
+name = "ranks"
+of = "matrices"
+where = { kind = "qk" }
+column = "stable_rank"
+is = "> 1"
+"""
+
+
+@pytest.fixture(scope="module", name="audited")
+def _audited():
+    return attnlaw.audit(MODEL, jobs=1)
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch, audited):
+    """One audit for all tests; findings as a test sets them."""
+    monkeypatch.setattr(measured, "audit", lambda *_, **__: audited)
+
+
+def rules(folder: Path, text: str = RULE, head: str = "version = 1\n") -> Path:
+    path = folder / "rules.toml"
+    path.write_text(head + text)
+    return path
+
+
+def test_a_gate_that_passes(tmp_path):
+    ended = invoke("check", MODEL, "--rules", rules(tmp_path))
+    assert "gate passed: the rule holds" in ended.stdout
+    assert "16 of 16" in ended.stdout
+
+
+def test_a_gate_that_fails_has_status_3(tmp_path):
+    path = rules(tmp_path, RULE.replace("> 1", "> 3"))
+    shown = invoke("check", MODEL, "--rules", path, status=3).stdout
+    assert "gate failed: 1 of 1 rule failed" in shown
+    assert "  at layer 0, qk, head " in shown
+    assert "  and " in shown
+
+
+@pytest.mark.parametrize("level", ["note", "warning"])
+def test_a_lower_level_does_not_fail_the_gate(tmp_path, level):
+    path = rules(tmp_path, RULE.replace("> 1", "> 3") + f'level = "{level}"')
+    shown = invoke("check", MODEL, "--rules", path).stdout
+    assert "gate passed: 1 of 1 rule failed, below level error" in shown
+    status = 3 if level == "warning" else 0
+    invoke("check", MODEL, "--rules", path, "--fail-on", "warning", status=status)
+
+
+def test_json_alone_is_on_standard_output(tmp_path):
+    path = rules(tmp_path, RULE.replace("> 1", "> 3"))
+    forms = [f"--{form}={tmp_path / form}" for form in ("junit", "sarif", "markdown")]
+    ended = invoke("check", MODEL, "--rules", path, "--json", "--github", *forms, status=3)
+    told = json.loads(ended.stdout)
+    assert told["quantities"]["passed"] is False
+    assert told["quantities"]["exit_status"] == 3
+    (verdict,) = told["tables"]["verdicts"]
+    assert (verdict["rule"], verdict["outcome"]) == ("ranks", "failed")
+    assert len(verdict["failures"]) == verdict["selected"] - verdict["held"] > 0
+    assert "::error title=attnlaw%3A ranks::" in ended.stderr
+    assert told == json.loads(attnlaw.check(str(MODEL), rules=path).to_json())
+
+
+def test_forms_never_change_the_status(tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    for bound, status in (("> 1", 0), ("> 3", 3)):
+        path = rules(tmp_path, RULE.replace("> 1", bound))
+        forms = [f"--{form}={tmp_path / form}" for form in ("junit", "sarif", "markdown")]
+        for some in ([], forms[:1], forms[1:2], forms[2:], [*forms, "--github"], ["--json"]):
+            invoke("check", MODEL, "--rules", path, *some, status=status)
+        failures = ElementTree.parse(tmp_path / "junit").getroot().get("failures")
+        assert failures == str(int(status == 3))
+        assert len(json.loads((tmp_path / "sarif").read_text())["runs"][0]["results"]) == (
+            0 if status == 0 else 8
+        )
+    assert (tmp_path / "summary.md").read_text().count("###") == 2
+
+
+def test_several_models_and_one_that_is_not_there(tmp_path):
+    path = rules(tmp_path)
+    ended = invoke(
+        "check", MODEL, tmp_path / "none.safetensors", "--rules", path, "--junit", tmp_path / "j", status=1
+    )
+    assert "none.safetensors: no such file or directory" in ended.stderr
+    assert len(ElementTree.parse(tmp_path / "j").getroot()) == 1
+    failing = rules(tmp_path, RULE.replace("> 1", "> 3"))
+    invoke("check", MODEL, MODEL, "--rules", failing, "--junit", tmp_path / "j", status=3)
+    assert len(ElementTree.parse(tmp_path / "j").getroot()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "line"),
+    [
+        ("", ["--rules", "missing.toml"], "missing.toml: no such file; give a rule file"),
+        (
+            RULE.replace("ranks", "x").replace("stable_rank", "stable"),
+            [],
+            "rule 'x': unknown column of matrices stable",
+        ),
+        (RULE + 'against = "baseline"', [], "rule 'ranks': against needs a baseline; give --baseline DIR"),
+        (RULE.replace("matrices", "steps"), [], "rule 'ranks': of: steps are rows of a training run"),
+        (
+            "[findings]\nignore = ['dead']",
+            [],
+            "unknown finding dead; did you mean dead-map?",
+        ),
+        (RULE, ["--fail-on", "note"], "--fail-on note: expected one of warning, error"),
+        (RULE, ["--junit", "x", "--sarif", "x"], "--junit x: is the file of another form; give one for each"),
+        (RULE, ["--junit", ""], "--junit found an empty name; give a file"),
+        (RULE, ["--figure", "x.pdf"], "--figure x.pdf: a gate has nothing to draw"),
+    ],
+)
+def test_bad_usage_has_status_2(tmp_path, monkeypatch, text, words, line):
+    path = rules(tmp_path, text)
+    given = words if "--rules" in words else ["--rules", path, *words]
+    ended = invoke("check", MODEL, *given, status=2)
+    assert line in ended.stderr
+    assert (ended.stderr.count("\n"), ended.stdout) == (1, "")
+
+
+def test_a_model_or_a_base_that_is_not_there_has_status_1(tmp_path):
+    assert "nowhere: no such file" in invoke("check", "nowhere", status=1).stderr
+    assert "nowhere: no such file" in invoke("check", MODEL, "--base", "nowhere", status=1).stderr
+    ended = invoke("check", MODEL, "--rules", rules(tmp_path), "--baseline", tmp_path / "none", status=1)
+    assert "none: no such directory" in ended.stderr
+    ended = invoke("check", MODEL, "--baseline", MODEL, status=1)
+    assert "found no findings.parquet; give a directory that attnlaw audit --out wrote" in ended.stderr
+
+
+def test_no_model_is_bad_usage():
+    assert (
+        invoke("check", status=2).stderr
+        == "attnlaw: MODEL is missing; give a checkpoint, or a rule to --explain\n"
+    )
+
+
+def test_a_rule_is_explained_without_a_model():
+    for name, rule in RULES.items():
+        shown = " ".join(invoke("check", "--explain", name).stdout.split())
+        assert shown.startswith(f"{name}: {rule.level}")
+        assert rule.when in shown
+        assert rule.meaning in shown
+        assert shown.endswith(rule.remedy)
+    told = json.loads(invoke("check", "--explain", "non-finite", "--json").stdout)
+    assert (told["level"], told["threshold"]) == ("error", None)
+    unknown = invoke("check", "--explain", "unbalancd", status=2)
+    assert unknown.stderr == "attnlaw: --explain unbalancd: no such rule; did you mean unbalanced?\n"
+
+
+def test_findings_alone_decide_without_rules(monkeypatch):
+    found = findings(
+        {
+            "rule": "unbalanced",
+            "layer": 2,
+            "value": 9.5,
+            "threshold": 3.0,
+            "meaning": "one factor is far larger",
+        },
+        {"rule": "random-head", "level": "note", "layer": 0, "kind": "qk", "head": 1, "value": 0.5},
+    )
+    monkeypatch.setattr(measured.RuleTables, "findings", found)
+    shown = invoke("check", MODEL, status=3).stdout
+    assert "gate failed: 1 finding of level error" in shown
+    assert "error: unbalanced (once): one factor is far larger\n  at layer 2: 9.5 (threshold 3)\n" in shown
+    assert "note: random-head (once)" in shown
+    monkeypatch.setattr(measured.RuleTables, "findings", found.tail(1))
+    passed = invoke("check", MODEL).stdout
+    assert f"gate passed: no finding of level error by {len(RULES)} rules" in passed
+
+
+def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):
+    changed = replace(audited, matrices=audited.matrices.with_columns(pl.col("stable_rank") * 0.5))
+    (tmp_path / "old").mkdir()  # what `--out` writes of it; a page of docs does the whole
+    changed.matrices.write_parquet(tmp_path / "old" / "matrices.parquet")
+    changed.findings.write_parquet(tmp_path / "old" / "findings.parquet")
+    told = RULE + 'against = "baseline"\n'
+    path = rules(tmp_path, told.replace("> 1", ">= 1"))
+    assert "16 of 16" in invoke("check", MODEL, "--rules", path, "--baseline", tmp_path / "old").stdout
+    path = rules(tmp_path, told.replace("> 1", "< 1"))
+    invoke("check", MODEL, "--rules", path, "--baseline", tmp_path / "old", status=3)
+
+
+def test_every_table_of_a_checkpoint(tmp_path, monkeypatch):
+    one = attnlaw.audit(MODEL, layers="1", jobs=1)
+    monkeypatch.setattr(measured, "audit", lambda *_, **__: one)
+    told = """
+    [[rule]]
+    name = "depth"
+    of = "summary"
+    column = "depth"
+    is = "== 4"
+    [[rule]]
+    name = "family"
+    of = "summary"
+    column = "family"
+    is = ["gpt2", "llama", "gpt_neox"]
+    level = "note"
+    [[rule]]
+    name = "layers"
+    of = "layers"
+    column = "applications"
+    is = "== 1"
+    [[rule]]
+    name = "not random"
+    of = "fits"
+    column = "law"
+    is = "!= random"
+    mostly = 0.5
+    """
+    found = attnlaw.check(MODEL, rules=rules(tmp_path, told))
+    assert found.status == 0
+    assert [(one.rule, one.selected) for one in found.rules] == [
+        ("depth", 1),
+        ("family", 1),
+        ("layers", 1),
+        ("not random", 10),
+    ]
+
+
+def test_rows_and_a_page_are_written(tmp_path):
+    invoke("check", MODEL, "--rules", rules(tmp_path), "--out", tmp_path / "out")
+    assert pl.read_parquet(tmp_path / "out" / "verdicts.parquet")["outcome"].to_list() == ["passed"]
+    assert (tmp_path / "out" / "report.html").exists()

@@ -1,0 +1,107 @@
+"""Findings of real weights in a gate: damage fails it, a baseline knows it, the rest is still judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from analysis.check.pairs import read, write
+from command.in_process import invoke
+
+from attnlaw.analysis.check.levels import LEVELS
+from attnlaw.analysis.check.tensors import TENSORS
+from attnlaw.analysis.columns import PLACE
+from attnlaw.analysis.findings import LEVELS as DECLARED
+
+TINY = Path("examples/tiny-decoder").resolve()
+RULES = """version = 1
+[findings]
+ignore = ["untrained-layer"]
+levels = {{ {levels} }}
+[[rule]]
+name = "rest"
+of = "matrices"
+column = "spectral_norm"
+is = "> 0"
+"""
+
+
+def test_levels_are_those_of_findings():
+    assert LEVELS == DECLARED
+
+
+@pytest.fixture(scope="module", name="broken")
+def _broken(tmp_path_factory) -> tuple[Path, str]:
+    """The small decoder with one NaN, and the name of its tensor."""
+    state = read(TINY)
+    name = next(name for name, array in state.items() if array.ndim == 2 and ".1." in name)
+    state[name] = state[name].copy()
+    state[name][3, 5] = np.nan
+    return write(state, TINY, tmp_path_factory.mktemp("broken") / "model"), name
+
+
+def test_a_nan_is_one_line_of_audit_and_a_finding_of_check(broken, tmp_path):
+    folder, name = broken
+    ended = invoke("audit", folder, "--jobs", 1, status=1)
+    assert ended.stderr.count("\n") == 1
+    assert f"tensor {name} has 1 NaN or infinite entries" in ended.stderr
+    told = json.loads(invoke("check", folder, "--json", "--jobs", 1, status=3).stdout)
+    found = [one for one in told["tables"]["findings"] if one["rule"] == "non-finite"]
+    assert [(one["tensor"], one["level"], one["known"]) for one in found] == [(name, "error", False)]
+
+
+def test_the_example_for_a_release(broken):
+    assert (
+        "gate passed: no finding of level warning or error"
+        in invoke("check", TINY, "--rules", "release", "--jobs", 1, columns=120).stdout
+    )
+    shown = invoke("check", broken[0], "--rules", "release", "--jobs", 1, status=3).stdout
+    assert "error: non-finite (once)" in shown
+
+
+def test_what_does_not_need_the_damaged_tensor_is_still_judged(broken, tmp_path):
+    folder, _ = broken
+    path = tmp_path / "rules.toml"
+    path.write_text(RULES.format(levels='non-finite = "warning"'))
+    told = json.loads(invoke("check", folder, "--rules", path, "--json", "--jobs", 1).stdout)
+    (verdict,) = told["tables"]["verdicts"]
+    assert verdict["outcome"] == "passed"
+    assert 0 < verdict["selected"] < 40
+    invoke("check", folder, "--rules", path, "--fail-on", "warning", "--jobs", 1, status=3)
+
+
+def test_thresholds_of_the_rule_file_reach_the_findings(tmp_path):
+    path = tmp_path / "rules.toml"
+    for threshold, status in ((1e-3, 3), (1e3, 0)):
+        asked = f"[findings]\nthresholds = {{ saturated-scores = {threshold} }}\n"
+        path.write_text(f"version = 1\nfail_on = 'warning'\n{asked}")
+        told = json.loads(invoke("check", TINY, "--rules", path, "--json", "--jobs", 1, status=status).stdout)
+        rules = {one["rule"] for one in told["tables"]["findings"]}
+        assert rules == ({"saturated-scores"} if status else set())
+
+
+def test_rules_about_stored_tensors(broken, tmp_path):
+    folder, name = broken
+    path = tmp_path / "rules.toml"
+    rule = '[[rule]]\nname = "peaks"\nof = "tensors"\ncolumn = "peak"\nis = "< {0}"\nwhere.role = "map"\n'
+    path.write_text("version = 1\n" + rule.format(1e6))
+    told = json.loads(invoke("check", folder, "--rules", path, "--json", "--jobs", 1, status=3).stdout)
+    assert told["tables"]["verdicts"][0]["failures"] == [f"{name}: missing"]
+    state = read(TINY)
+    largest = max(np.abs(array).max() for array in state.values() if array.ndim == 2)
+    maps = {name: array for name, array in state.items() if array.ndim == 2 and ".h." in f".{name}"}
+    path.write_text("version = 1\n" + rule.format(largest / 2))
+    told = json.loads(invoke("check", TINY, "--rules", path, "--json", "--jobs", 1, status=3).stdout)
+    (verdict,) = told["tables"]["verdicts"]
+    above = sum(np.abs(array).max() >= largest / 2 for array in maps.values())
+    assert verdict["selected"] - verdict["held"] == above
+    assert verdict["selected"] == len(maps)
+
+
+def test_the_page_lists_the_columns_of_tensors():
+    page = (Path("docs") / "check.md").read_text(encoding="utf-8")
+    for one in TENSORS:
+        assert f"`{one.name}`" in page
+        assert one in PLACE or f"| `{one.name}` | {one.kind} | {one.description} |" in page

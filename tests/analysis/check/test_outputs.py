@@ -1,0 +1,326 @@
+"""Verdicts in every form, read back by whoever reads them: parsers, a schema, and a runner's own rules."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from analysis.check.frames import FINDINGS, TABLES, findings, heads, table, written
+from analysis.check.sarif_schema import sarif_schema
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from attnlaw.analysis.check.github import add_to_summary, commands
+from attnlaw.analysis.check.judge import judge
+from attnlaw.analysis.check.junit import junit
+from attnlaw.analysis.check.markdown import code, markdown
+from attnlaw.analysis.check.sarif import sarif
+from attnlaw.analysis.check.verdicts import Verdicts
+from attnlaw.core.errors import printable
+from attnlaw.verbs.check.terminal import show
+
+HOSTILE = (
+    "w\n::error title=owned::\r\x1b[31m%0A::warning::x",
+    "::stop-commands::now",
+    "\\|<img src=x>*a*",
+    "<script>alert(1)</script>|`` ``` `x` [a](http://evil) ![b](http://evil/b.png)",
+    "| --- | --- |\n# heading\n</td></tr></table>",
+    "a\"b'c]]>&amp;<!--",
+    "\x00\x01\ufffe\u202e",
+    "x" * 100_000,
+)
+RULES = """
+[[rule]]
+name = "near"
+of = "diff"
+column = "size"
+is = "< 0.25"
+[[rule]]
+name = "largest"
+of = "diff"
+column = "size"
+is = "< 0.75"
+over = "max"
+[[rule]]
+name = "rounding"
+of = "diff_tensors"
+column = "verdict"
+is = ["rounded"]
+level = "warning"
+[[rule]]
+name = "nobody"
+of = "diff"
+where = { layer = 7 }
+column = "size"
+is = "< 1"
+[[rule]]
+name = "fine"
+of = "diff"
+column = "size"
+is = "< 2"
+[[rule]]
+name = "sleeping"
+of = "diff"
+column = "size"
+is = "< 0"
+level = "off"
+"""
+
+
+def verdicts(folder: Path, names: tuple[str, ...] = ("encoder.weight",), rules: str = RULES) -> Verdicts:
+    """A gate with rules that fail in every way, and findings with these names of tensors."""
+    rows = {
+        "diff": heads({(0, "qk", 0): 0.1, (0, "qk", 1): 0.5, (1, "vo", 0): 1.0}),
+        "diff_tensors": table("diff_tensors", [{"tensor": name, "verdict": "dense"} for name in names]),
+    }
+    found = findings(
+        *({"rule": "non-finite", "tensor": name, "value": 3.0} for name in names),
+        {
+            "rule": "random-head",
+            "level": "note",
+            "layer": 0,
+            "kind": "qk",
+            "head": 1,
+            "value": 0.5,
+            "threshold": 0.01,
+        },
+    )
+    asked = written(folder, rules)
+    return judge(asked, names[0], "models/a b#c?.safetensors", TABLES, rows.__getitem__, found, FINDINGS)
+
+
+# JUnit
+
+
+def test_junit_is_read_back_by_a_parser(tmp_path):
+    suites = ElementTree.fromstring(junit([verdicts(tmp_path)]))
+    (suite,) = suites
+    cases = {case.get("name"): case for case in suite}
+    assert list(cases) == ["near", "largest", "rounding", "nobody", "fine", "sleeping", *FINDINGS]
+    failed = [name for name, case in cases.items() if case.find("failure") is not None]
+    assert failed == ["near", "largest", "nobody", "non-finite"]
+    assert [name for name, case in cases.items() if case.find("skipped") is not None] == ["sleeping"]
+    counts = {"tests": "9", "failures": "4", "skipped": "1", "errors": "0"}
+    assert suite.attrib == {"name": "encoder.weight", **counts}
+    assert suites.attrib == {"name": "attnlaw check", **counts}
+    assert cases["near"].find("failure").text.splitlines() == [
+        "layer 1, vo, head 0: 1",
+        "layer 0, qk, head 1: 0.5",
+    ]
+    assert (
+        cases["rounding"]
+        .find("system-out")
+        .text.startswith("warning: encoder.weight: dense, asked for verdict is rounded")
+    )
+    assert (
+        cases["random-head"]
+        .find("system-out")
+        .text.startswith("note: found 1 times: layer 0, qk, head 1: 0.5")
+    )
+
+
+def test_junit_holds_hostile_names_as_text(tmp_path):
+    (suite,) = ElementTree.fromstring(junit([verdicts(tmp_path, HOSTILE, RULES.replace("near", "n\\u0001"))]))
+    assert suite[0].get("name") == r"n\x01"
+    body = next(case for case in suite if case.get("name") == "non-finite").find("failure").text
+    assert len(body.splitlines()) == len(HOSTILE)
+    assert "<script>alert(1)</script>" in body
+
+
+# SARIF
+
+
+def test_sarif_follows_its_schema(tmp_path):
+    schema = sarif_schema()
+    jsonschema.Draft7Validator.check_schema(schema)
+    for names in (("encoder.weight",), HOSTILE):
+        log = json.loads(sarif([verdicts(tmp_path, names), verdicts(tmp_path, names)]))
+        checked = jsonschema.Draft7Validator(schema, format_checker=jsonschema.FormatChecker())
+        assert list(checked.iter_errors(log)) == []
+    log["runs"][0]["results"][0]["level"] = "fatal"
+    assert len(list(checked.iter_errors(log))) == 1
+
+
+def test_sarif_tells_rules_and_places(tmp_path):
+    (run,) = json.loads(sarif([verdicts(tmp_path)]))["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert rules == ["near", "largest", "rounding", "nobody", "fine", *FINDINGS]
+    told = [
+        (one["ruleId"], one["level"], one["locations"][0]["logicalLocations"][0]["fullyQualifiedName"])
+        for one in run["results"]
+    ]
+    assert told == [
+        ("near", "error", "layer 1, vo, head 0"),
+        ("near", "error", "layer 0, qk, head 1"),
+        ("largest", "error", "the model"),
+        ("nobody", "error", "the model"),
+        ("rounding", "warning", "encoder.weight"),
+        ("non-finite", "error", "encoder.weight"),
+        ("random-head", "note", "layer 0, qk, head 1"),
+    ]
+    assert all(rules[one["ruleIndex"]] == one["ruleId"] for one in run["results"])
+    assert run["results"][2]["message"]["text"] == "found 1, asked for max of size < 0.75"
+
+
+def test_a_result_is_known_by_its_rule_and_place_and_never_by_a_value(tmp_path):
+    def identities(gate: Verdicts) -> list[str]:
+        results = json.loads(gate.to_sarif())["runs"][0]["results"]
+        return [one["partialFingerprints"]["attnlawRuleAndPlace/v1"] for one in results]
+
+    first = verdicts(tmp_path)
+    other = [replace(one, value=9.5, meaning="said otherwise") for one in first.findings]
+    rules = [
+        replace(rule, asked="more", failures=tuple(replace(one, value=7.0) for one in rule.failures))
+        for rule in first.rules
+    ]
+    again = replace(first, rules=tuple(rules), findings=tuple(other), model="elsewhere", location="x.bin")
+    assert identities(first) == identities(again)
+    assert len(set(identities(first))) == len(identities(first))
+
+
+def test_uris_are_relative_to_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "models").mkdir()
+    file = tmp_path / "models" / "a b#c?.safetensors"
+    file.touch()
+    monkeypatch.chdir(tmp_path)
+    for location in (str(file), "models/a b#c?.safetensors", "./models/../models/a b#c?.safetensors"):
+        log = json.loads(sarif([replace(verdicts(tmp_path), location=location)]))
+        uris = {
+            one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+            for one in log["runs"][0]["results"]
+        }
+        assert uris == {"models/a%20b%23c%3F.safetensors"}
+    monkeypatch.chdir(tmp_path / "models")
+    assert '"../rules.toml"' in sarif([replace(verdicts(tmp_path), location=str(tmp_path / "rules.toml"))])
+
+
+# GitHub
+
+
+def runner(line: str) -> tuple[str, dict[str, str], str] | None:
+    """A line as GitHub's runner reads it: `::NAME KEY=VALUE,...::MESSAGE`, or None for a plain line."""
+    if not line.lstrip().startswith("::"):
+        return None
+    inside, _, message = line.lstrip()[2:].partition("::")
+    name, _, written = inside.partition(" ")
+    values = dict(pair.split("=", 1) for pair in written.split(",") if "=" in pair)
+    marks = [("%3A", ":"), ("%2C", ","), ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")]
+
+    def plain(text: str, some: list[tuple[str, str]]) -> str:
+        for mark, char in some:
+            text = text.replace(mark, char)
+        return text
+
+    return name, {key: plain(value, marks) for key, value in values.items()}, plain(message, marks[2:])
+
+
+def test_annotations_are_one_for_each_rule_the_gravest_first(tmp_path):
+    lines = [runner(line) for line in commands(verdicts(tmp_path))]
+    assert [(name, values["title"]) for name, values, _ in lines] == [
+        ("error", "attnlaw: near"),
+        ("error", "attnlaw: largest"),
+        ("error", "attnlaw: nobody"),
+        ("error", "attnlaw: non-finite"),
+        ("warning", "attnlaw: rounding"),
+        ("notice", "attnlaw: random-head"),
+    ]
+    assert lines[0][2].startswith("encoder.weight: 1 of 3 rows hold")
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
+    rule = "a,b::c 50%0A%3A"
+    printed = "\n".join(commands(verdicts(tmp_path, (name,), RULES.replace("near", rule))))
+    assert len(printed.splitlines()) == 6
+    read = [runner(line) for line in printed.splitlines()]
+    assert [found[0] for found in read] == ["error"] * 4 + ["warning", "notice"]
+    assert read[0][1] == {"title": f"attnlaw: {rule}"}
+    assert read[3][2] == f"{printable(name)}: {printable(name)}: 3; it means this"
+
+
+def test_the_table_holds_no_command_of_a_runner(tmp_path):
+    names = ("##[stop-commands]x", "a ##[add-mask]b", *HOSTILE)
+    screen = Console(file=io.StringIO(), width=60, highlight=False)
+    show(replace(verdicts(tmp_path, names), model="model"), screen)
+    lines = screen.file.getvalue().splitlines()
+    assert any("## [stop-commands]" in line for line in lines)
+    for line in lines:
+        assert runner(line) is None
+        assert "##[" not in line
+
+
+def test_the_summary_of_a_job_is_added_to(tmp_path):
+    path = tmp_path / "summary.md"
+    path.write_text("before\n")
+    gate = verdicts(tmp_path)
+    add_to_summary([gate], {"GITHUB_STEP_SUMMARY": str(path)})
+    assert path.read_text() == f"before\n{markdown([gate])}\n"
+    add_to_summary([gate], {})
+
+
+# Markdown
+
+
+class Tags(HTMLParser):
+    """The tags, links and texts of rendered Markdown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not attrs or tag in ("td", "th"), (tag, attrs)
+
+
+def rendered(text: str) -> Tags:
+    """GitHub's Markdown: CommonMark with tables, links that are not marked, and HTML as it stands."""
+    parser = Tags()
+    parser.feed(MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(text))
+    return parser
+
+
+def test_markdown_is_a_headline_and_two_tables(tmp_path):
+    page = rendered(markdown([verdicts(tmp_path)]))
+    assert page.tags.count("h3") == 1
+    assert page.tags.count("table") == 2
+    assert page.tags.count("tr") == 2 + 6 + 2
+    assert set(page.tags) <= {
+        "h3",
+        "p",
+        "code",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "br",
+    }
+
+
+def test_hostile_names_are_neither_markup_nor_links(tmp_path):
+    plain, hostile = (
+        rendered(markdown([verdicts(tmp_path, names)])).tags for names in (("a",) * len(HOSTILE), HOSTILE)
+    )
+    assert plain == hostile
+    assert len(markdown([verdicts(tmp_path, HOSTILE)])) < 10_000
+
+
+def test_a_code_span_gives_back_its_text():
+    for text in ("a|b", "`", "``x`", "a`", "<b>", "[x](y)", "\\|*x*", "|www.x.org", "| <b> &amp;", "a  b"):
+        row = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(
+            f"| a |\n| --- |\n| {code(text)} |\n"
+        )
+        (cell,) = re.findall("<td><code>(.*)</code></td>", row)
+        unescaped = (
+            cell.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
+        )
+        assert unescaped == text.replace("\\|", "\\|")

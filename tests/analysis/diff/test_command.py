@@ -1,0 +1,122 @@
+"""The command as a user types it: output, files, exit status."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from command.in_process import invoke
+from rich.console import Console
+from safetensors.numpy import load_file, save_file
+
+import attnlaw
+from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
+from attnlaw.core.errors import BadSetting
+from attnlaw.verbs.diff.terminal import show, show_together
+
+TINY = Path(__file__).parents[3] / "examples" / "tiny-decoder"
+CHANGED = "transformer.h.2.attn.c_attn.weight"
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory):
+    """A copy with an update of rank 2 in one layer, and one in half precision."""
+    folder = tmp_path_factory.mktemp("copies")
+    state = load_file(TINY / "model.safetensors")
+    rng = np.random.default_rng(0)
+    update = 0.01 * rng.standard_normal((128, 2)) @ rng.standard_normal((2, 384))
+    tuned = state | {CHANGED: state[CHANGED] + update.astype(np.float32)}
+    for name, one in (
+        ("tuned", tuned),
+        ("half", {name: one.astype(np.float16) for name, one in state.items()}),
+    ):
+        (folder / name).mkdir()
+        save_file(one, folder / name / "model.safetensors")
+        (folder / name / "config.json").write_text((TINY / "config.json").read_text())
+    return folder
+
+
+def test_the_verdict_comes_first(copies):
+    done = invoke("diff", TINY, copies / "tuned", columns=100)
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    assert lines[0] == f"{copies / 'tuned'} against {TINY}"
+    assert lines[1].startswith("low-rank updates in 1 of 16 matrices, rank 2")
+    assert f"{CHANGED} 18.8%" in done.stdout
+    assert done.stderr == ""
+
+
+def test_one_row_a_model_in_the_order_given(copies):
+    done = invoke("diff", TINY, copies / "half", copies / "tuned", TINY, columns=120)
+    rows = done.stdout[done.stdout.index("model  ") :].splitlines()
+    assert [row.split()[0] for row in rows[1:4]] == ["half", "tuned", "tiny-decoder"]
+    assert "rounded to float16: 16 of 16 matrices" in done.stdout
+    assert "identical: all 52 tensors are equal" in done.stdout
+
+
+def test_json_alone_and_its_keys(copies):
+    done = invoke("diff", TINY, copies / "tuned", "--json")
+    found = json.loads(done.stdout)
+    assert found["verb"] == "diff"
+    assert found["settings"]["base"] == str(TINY)
+    assert found["quantities"]["tensors_low_rank"] == 1
+    assert found["verdicts"] == {"identical": 51, "low-rank": 1}
+    assert found["worst_tensor"]["tensor"] == CHANGED
+    assert found["worst_map"]["place"].startswith("layer 2")
+    assert found["sentence"] == found["quantities"]["verdict"]
+
+
+def test_what_is_written(copies, tmp_path):
+    models = [str(copies / "tuned"), str(copies / "half")]
+    invoke("diff", TINY, *models, "--layers", "2", "--only", "vo", "--out", tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    tables = {"diff.parquet", "diff_tensors.parquet", "diff_spectra.parquet", "rows.parquet"}
+    assert names == {*tables, "summary.json", "attnlaw.json", "report.html"}
+    maps = pl.read_parquet(tmp_path / "diff.parquet")
+    assert maps.columns == [*(one.name for one in DIFF), "case"]
+    assert maps["model"].unique(maintain_order=True).to_list() == models
+    tensors = pl.read_parquet(tmp_path / "diff_tensors.parquet")
+    assert tensors.columns == [*(one.name for one in DIFF_TENSORS), "case"]
+    assert [one["model"] for one in json.loads((tmp_path / "summary.json").read_text())] == models
+    told = (tmp_path / "report.html").read_text()
+    assert told.index("low-rank updates in 1 of 2 matrices") < told.index("rounded to float16")
+
+
+def test_python_gives_the_same(copies):
+    found = attnlaw.diff(TINY, copies / "tuned")
+    assert found.quantities["tensors_low_rank"] == 1
+    both = attnlaw.diff(TINY, [copies / "tuned", copies / "half"], only="vo")
+    assert [one.quantities["verdicts"][-1] for one in both] == ["low-rank", "rounded"]
+    assert "low-rank" in repr(found)
+    assert "<table" in found._repr_html_()
+
+
+def test_a_missing_file_is_one_line_and_the_others_go_on(copies):
+    done = invoke("diff", TINY, copies / "none", copies / "half", status=1)
+    assert done.stderr.startswith(f"attnlaw: {copies / 'none'}: no such file or directory")
+    assert "rounded to float16" in done.stdout
+    bad = invoke("diff", copies / "nowhere", TINY, status=1)
+    assert bad.stderr.count("\n") == 1
+    assert "nowhere" in bad.stderr
+
+
+def test_words_that_are_missing(copies):
+    assert invoke("diff", status=2).stderr.count("\n") == 1
+    assert invoke("diff", TINY, status=2).stderr.count("\n") == 1
+    with pytest.raises(BadSetting, match="model"):
+        attnlaw.diff(TINY)
+
+
+def test_a_hostile_name_stays_text():
+    bad = "[bold]\x1b[31m</script>"
+    base = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4), bad: np.ones(3)}
+    found = attnlaw.diff(base, base | {bad: np.zeros(3)}, heads=2, name=bad)
+    screen = io.StringIO()
+    console = Console(width=80, file=screen)
+    show(found, console)
+    show_together([found], console)
+    assert "\x1b" not in screen.getvalue()
+    assert "[bold]" in screen.getvalue()
+    assert "&lt;/script&gt;" in found._repr_html_()
+    assert "</script>" not in found._repr_html_()

@@ -1,0 +1,349 @@
+"""Whole models: invariants, verdicts on models, other names and formats, what only one of them has."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import polars as pl
+import pytest
+from real_checkpoints import real_checkpoint
+from safetensors.numpy import save_file
+
+import attnlaw
+from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
+from attnlaw.analysis.diff.diff import Diff, diff
+from attnlaw.checkpoints.settings import ModelSettings
+
+WIDTH, HEADS = 48, 4
+
+
+def encoder(seed=0, layers=2, prefix="bert.", inner=96, vocabulary=50):
+    rng = np.random.default_rng(seed)
+    shapes = {
+        **{f"attention.self.{part}": (WIDTH, WIDTH) for part in ("query", "key", "value")},
+        "attention.output.dense": (WIDTH, WIDTH),
+        "intermediate.dense": (inner, WIDTH),
+        "output.dense": (WIDTH, inner),
+    }
+    state = {f"{prefix}embeddings.word_embeddings.weight": rng.standard_normal((vocabulary, WIDTH))}
+    for layer in range(layers):
+        for name, shape in shapes.items():
+            at = f"{prefix}encoder.layer.{layer}.{name}"
+            # A few strong directions, as trained weights have.
+            strong = rng.standard_normal((shape[0], 3)) @ rng.standard_normal((3, shape[1]))
+            state[f"{at}.weight"] = 0.2 * rng.standard_normal(shape) + 0.3 * strong
+            state[f"{at}.bias"] = 0.1 * rng.standard_normal(shape[0])
+    return {name: one.astype(np.float32) for name, one in state.items()}
+
+
+def compared(base, model, **settings):
+    return diff(base, ModelSettings(model=model, heads=HEADS, jobs=1, **settings))
+
+
+def verdicts(found):
+    return found.quantities["verdicts"]
+
+
+def matrices_of(state, *parts):
+    return [name for name in state if name.endswith(".weight") and any(part in name for part in parts)]
+
+
+def test_a_model_against_itself():
+    base = encoder()
+    found = compared(base, base)
+    assert verdicts(found) == ["identical"]
+    assert found.maps["size"].to_list() == [0.0] * found.maps.height
+    assert found.maps["cosine"].to_list() == [1.0] * found.maps.height
+    assert found.maps["rank"].null_count() == found.maps.height
+    assert "identical: all" in found.quantities["verdict"]
+
+
+def test_the_columns_are_those_that_are_declared():
+    found = compared(encoder(), encoder(1))
+    assert found.maps.columns == [one.name for one in DIFF]
+    assert found.tensors.columns == [one.name for one in DIFF_TENSORS]
+    places = found.maps.select("layer", "kind", "head").rows()
+    assert places[:2] == [(0, "qk", 0), (0, "qk", 1)]
+    assert places[8:10] == [(0, "ffn_in", None), (0, "ffn_out", None)]
+
+
+def test_maps_against_dense_computation():
+    base, model = encoder(), encoder(1)
+    for name in base:
+        model[name] = base[name] + 0.1 * model[name]
+    found = compared(base, model)
+    for row in found.maps.iter_rows(named=True):
+        before, after = (_dense(one, row) for one in (base, model))
+        update = after - before
+        values = np.linalg.svd(update, compute_uv=False)
+        assert row["size"] == pytest.approx(np.linalg.norm(update) / np.linalg.norm(before), rel=1e-6)
+        assert row["size_2"] == pytest.approx(values[0] / np.linalg.norm(before, 2), rel=1e-6)
+        assert row["scale"] == pytest.approx(np.vdot(before, after) / np.vdot(before, before), rel=1e-6)
+        assert row["stable_rank"] == pytest.approx(np.sum(values**2) / values[0] ** 2, rel=1e-6)
+        assert (row["rows"], row["cols"]) == before.shape
+
+
+def _dense(state, row):
+    at = f"bert.encoder.layer.{row['layer']}"
+    read = {
+        part: state[f"{at}.{name}.weight"].astype(float).T
+        for part, name in (
+            *((part, f"attention.self.{part}") for part in ("query", "key", "value")),
+            ("output", "attention.output.dense"),
+            ("ffn_in", "intermediate.dense"),
+            ("ffn_out", "output.dense"),
+        )
+    }
+    if row["head"] is None:
+        return read[row["kind"]]
+    own = slice(row["head"] * WIDTH // HEADS, (row["head"] + 1) * WIDTH // HEADS)
+    if row["kind"] == "qk":
+        return read["query"][:, own] @ read["key"][:, own].T
+    return read["value"][:, own] @ read["output"][own]
+
+
+def regauged(state, seed=0):
+    """Every head's query and key (value and output) multiplied by a matrix and by its inverse."""
+    rng = np.random.default_rng(seed)
+    changed = dict(state)
+    d = WIDTH // HEADS
+    for layer in range(2):
+        at = f"bert.encoder.layer.{layer}.attention"
+        names = [f"{at}.self.query", f"{at}.self.key", f"{at}.self.value", f"{at}.output.dense"]
+        query, key, value, output = (state[f"{name}.weight"].astype(float) for name in names)
+        for head in range(HEADS):
+            own = slice(head * d, (head + 1) * d)
+            for _ in range(2):
+                gauge = np.eye(d) + 0.3 * rng.standard_normal((d, d)) / np.sqrt(d)
+                inverse = np.linalg.inv(gauge)
+                query[own], key[own] = gauge.T @ query[own], inverse @ key[own]
+                value[own], output[:, own] = gauge.T @ value[own], output[:, own] @ inverse.T
+        for name, one in zip(names, (query, key, value, output), strict=True):
+            changed[f"{name}.weight"] = one.astype(np.float32)
+    return changed
+
+
+def test_a_change_of_gauge_is_told():
+    base = encoder()
+    found = compared(base, regauged(base))
+    assert verdicts(found)[0] == "regauged"
+    assert found.maps["size"].max() < 1e-6
+    assert set(found.maps["rank"].drop_nulls()) == {0}
+    assert found.maps["z_left"].null_count() == found.maps.height
+    assert "dense" in verdicts(found)
+
+
+def test_a_rounded_copy_is_not_called_regauged():
+    base = encoder()
+    model = {name: one.astype(ml_dtypes.bfloat16) for name, one in base.items()}
+    found = compared(base, model)
+    assert verdicts(found) == ["rounded"]
+    assert set(found.maps["rank"].drop_nulls()) == {0}
+    assert "rounded to bfloat16: 12 of 12 matrices" in found.quantities["verdict"]
+
+
+def test_permuted_heads_and_neurons_leave_sizes():
+    base = encoder()
+    model = {
+        name: one + 0.02 * other for (name, one), other in zip(base.items(), encoder(1).values(), strict=True)
+    }
+    plain = compared(base, model)
+    order, d = [2, 0, 3, 1], WIDTH // HEADS
+    rows = np.concatenate([np.arange(d) + head * d for head in order])
+    neurons = np.random.default_rng(0).permutation(96)
+    moved = dict(model)
+    for name in matrices_of(model, "self."):
+        moved[name] = model[name][rows]
+    for name in matrices_of(model, "attention.output"):
+        moved[name] = model[name][:, rows]
+    for name in matrices_of(model, "intermediate"):
+        moved[name] = model[name][neurons]
+    for name in matrices_of(model, ".output.dense"):
+        if "attention" not in name:
+            moved[name] = model[name][:, neurons]
+    found = compared(base, moved)
+    assert verdicts(found)[0] == "permuted"
+    assert found.maps["size"].to_list() == pytest.approx(plain.maps["size"].to_list(), rel=1e-9)
+    heads = found.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)["matched_head"].to_list()
+    assert [order[head] for head in heads] == [0, 1, 2, 3]
+    unmatched = diff(base, ModelSettings(model=moved, heads=HEADS), match=False)
+    assert unmatched.maps["size"].median() > 3 * found.maps["size"].median()
+
+
+def test_a_rotated_stream_is_told():
+    """y = x M for rotated x and y: the same values, other directions."""
+    base = encoder()
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((WIDTH, WIDTH)))[0]
+    model = dict(base)
+    for name in matrices_of(base, "layer"):
+        reads = "self." in name or "intermediate" in name  # stored (out, in)
+        model[name] = (base[name] @ turn if reads else turn.T @ base[name]).astype(np.float32)
+    found = compared(base, model)
+    assert "rotated" in verdicts(found)
+    row = found.maps.row(0, named=True)
+    assert row["size"] == pytest.approx(np.sqrt(2 - 2 * row["cosine"]), rel=1e-5)
+    assert "rotated" not in verdicts(compared(base, encoder(1)))
+
+
+def test_a_folded_gain_is_told():
+    base = encoder()
+    gain = np.random.default_rng(0).uniform(0.5, 2.0, WIDTH)
+    model = dict(base)
+    for name in matrices_of(base, "self."):
+        model[name] = (base[name] * gain).astype(np.float32)
+    assert verdicts(compared(base, model))[0] == "folded"
+    assert "folded" not in verdicts(compared(base, encoder(1)))
+
+
+def test_another_prefix_more_layers_and_a_grown_vocabulary():
+    base = encoder()
+    model = {name.removeprefix("bert."): one for name, one in encoder(layers=3, vocabulary=60).items()}
+    found = compared(base, model)
+    counts = dict(found.tensors["verdict"].value_counts().iter_rows())
+    assert counts["added"] == 12
+    assert counts["reshaped"] == 1
+    assert found.maps["layer"].unique().sort().to_list() == [0, 1]
+    names = found.tensors.filter(pl.col("verdict") == "added")["tensor"]
+    assert all(name.startswith("encoder.layer.2.") for name in names)
+
+
+def test_tensors_of_one_model_alone():
+    base = encoder()
+    model = {name: one for name, one in base.items() if not name.endswith("layer.1.output.dense.bias")}
+    model["head.weight"] = np.ones((3, WIDTH), np.float32)
+    model["steps"] = np.array([3])
+    found = compared(base, model)
+    told = dict(
+        found.tensors.filter(pl.col("verdict") != "identical").select("tensor", "verdict").iter_rows()
+    )
+    assert told == {"bert.encoder.layer.1.output.dense.bias": "removed", "head.weight": "added"}
+
+
+def test_a_nan_is_named_and_the_rest_is_measured():
+    base, model = encoder(), encoder(1)
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    model[name] = model[name].copy()
+    model[name][0, 0] = np.nan
+    found = compared(base, model)
+    assert found.tensors.filter(pl.col("verdict") == "non-finite")["tensor"].to_list() == [name]
+    lost = found.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)
+    assert lost["size"].null_count() == HEADS
+    assert found.maps.filter(pl.col("kind") == "vo")["size"].null_count() == 0
+
+
+def test_nothing_shared_is_one_line():
+    with pytest.raises(attnlaw.InputError, match="shares no tensor and no map"):
+        compared({"in_proj_weight": np.ones((12, 4)), "out_proj.weight": np.ones((4, 4))}, encoder())
+
+
+def test_selected_layers_and_kinds():
+    found = compared(encoder(), encoder(1), layers="1:2", only=("qk",))
+    assert set(found.maps["kind"]) == {"qk"}
+    assert set(found.maps["layer"]) == {1}
+    assert found.tensors.height == 2
+
+
+def test_zero_maps_have_no_sizes():
+    base, model = encoder(), encoder(1)
+    for name in matrices_of(base, "layer.0.attention.self.value"):
+        base[name] = np.zeros_like(base[name])
+    row = compared(base, model).maps.filter(pl.col("kind") == "vo", pl.col("layer") == 0).row(0, named=True)
+    assert [row[name] for name in ("size", "scale", "cosine", "overlap_left", "z_left")] == [None] * 5
+    assert row["stable_rank"] > 0
+    back = compared(model, base).maps.filter(pl.col("kind") == "vo", pl.col("layer") == 0).row(0, named=True)
+    assert (back["size"], back["cosine"]) == (pytest.approx(1.0), None)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A base on disk and a LoRA adapter of its queries and values."""
+    base, rng, rank = encoder(), np.random.default_rng(7), 2
+    (tmp_path / "base").mkdir()
+    config = {"model_type": "bert", "num_attention_heads": HEADS, "hidden_size": WIDTH}
+    (tmp_path / "base/config.json").write_text(json.dumps(config))
+    save_file(base, tmp_path / "base/model.safetensors")
+    adapter = {}
+    for layer in range(2):
+        for part in ("query", "value"):
+            at = f"base_model.model.bert.encoder.layer.{layer}.attention.self.{part}"
+            adapter[f"{at}.lora_A.weight"] = rng.standard_normal((rank, WIDTH)).astype(np.float32)
+            adapter[f"{at}.lora_B.weight"] = 0.1 * rng.standard_normal((WIDTH, rank)).astype(np.float32)
+    (tmp_path / "adapter").mkdir()
+    settings = {"peft_type": "LORA", "r": rank, "lora_alpha": 4, "target_modules": ["query", "value"]}
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(settings))
+    save_file(adapter, tmp_path / "adapter/adapter_model.safetensors")
+    return tmp_path
+
+
+def test_an_adapter_against_its_own_rows(folders):
+    """What is added to each weight is what an audit of the adapter alone measures."""
+    base, adapter = folders / "base", folders / "adapter"
+    found = diff(str(base), ModelSettings(model=str(adapter)))
+    again = diff(str(base), ModelSettings(model=str(base), adapter=str(adapter)))
+    assert found.tensors.drop("model").equals(again.tensors.drop("model"))
+    lora = attnlaw.audit(adapter).matrices
+    changed = found.tensors.filter(pl.col("verdict") == "low-rank")
+    assert changed["rank"].to_list() == [2] * 4
+    stored = encoder()
+    sizes = [row["size"] * np.linalg.norm(stored[row["tensor"]]) for row in changed.iter_rows(named=True)]
+    assert sizes == pytest.approx(lora["frobenius_norm"].to_list(), rel=1e-5)
+    assert set(found.maps.filter(pl.col("kind") == "qk")["rank"]) == {2}
+    assert "low-rank updates in 4 of 12 matrices, rank 2" in found.quantities["verdict"]
+
+
+def test_files_of_other_types(folders, tmp_path):
+    (tmp_path / "half").mkdir()
+    half = {name.removeprefix("bert."): one.astype(np.float16) for name, one in encoder().items()}
+    save_file(half, tmp_path / "half/model.safetensors")
+    (tmp_path / "half/config.json").write_text((folders / "base/config.json").read_text())
+    found = diff(str(folders / "base"), ModelSettings(model=str(tmp_path / "half")))
+    assert set(found.tensors["verdict"]) == {"rounded"}
+    assert set(found.tensors["format"]) == {"float16"}
+    assert found.tensors.row(0, named=True)["dtype_model"] == "float16"
+
+
+def test_a_model_that_fuses_its_queries_keys_and_values():
+    """The same layer stored under other names, in one tensor and in three: each role by itself."""
+    base = encoder(layers=1)
+    at = "bert.encoder.layer.0"
+    read = {part: base[f"{at}.attention.self.{part}.weight"] for part in ("query", "key", "value")}
+    fused = {
+        "self_attn.in_proj_weight": np.vstack([read["query"], 2 * read["key"], read["value"]]),
+        "self_attn.out_proj.weight": base[f"{at}.attention.output.dense.weight"],
+        "linear1.weight": base[f"{at}.intermediate.dense.weight"],
+        "linear2.weight": base[f"{at}.output.dense.weight"],
+    }
+    for first, second in ((base, fused), (fused, base)):
+        found = compared(first, second)
+        rows = found.tensors.filter(~pl.col("verdict").is_in(["added", "removed"]))
+        told = dict(rows.select("tensor", "verdict").iter_rows())
+        assert told[f"{at}.attention.self.query.weight"] == "identical"
+        assert told[f"{at}.attention.self.key.weight"] == "dense"
+        assert told[f"{at}.attention.self.value.weight"] == "identical"
+        assert rows.height == 6
+        sizes = dict(found.maps.group_by("kind").agg(pl.col("size").max()).iter_rows())
+        assert sizes["qk"] > 0
+        assert sizes["vo"] == pytest.approx(0)
+        assert sizes["ffn_in"] == 0
+
+
+def test_shared_layers_are_compared_once():
+    folder = str(real_checkpoint("rxnmapper"))
+    found = diff(folder, ModelSettings(model=folder))
+    assert found.maps["layer"].unique().to_list() == [0]
+    assert verdicts(found) == ["identical"]
+
+
+def test_rows_of_several_models_in_one():
+    base = encoder()
+    both = compared(base, encoder(1), name="one") + compared(base, base, name="one")
+    assert isinstance(both, Diff)
+    assert both.names == ["one", "one (2)"]
+    assert both.maps["model"].unique(maintain_order=True).to_list() == ["one", "one (2)"]
+
+
+def test_numbers_do_not_depend_on_the_number_of_threads():
+    base, model = encoder(), encoder(1)
+    one, two = (diff(base, ModelSettings(model=model, heads=HEADS, jobs=jobs)) for jobs in (1, 3))
+    assert one.maps.equals(two.maps)
+    assert one.tensors.equals(two.tensors)

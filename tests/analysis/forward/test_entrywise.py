@@ -1,0 +1,105 @@
+"""Entrywise errors in the lens: against scores cut by hand, on every screen, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median, median_high
+
+import numpy as np
+import polars as pl
+import pytest
+from command.in_process import invoke
+
+import attnlaw
+from attnlaw.analysis.forward.load import load_base_model
+from attnlaw.analysis.forward.trace import trace_forward
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-decoder"
+TEXT = "the cat sat on the mat"
+WORDS = ("lens", EXAMPLE, "--text", TEXT, "--only", "entrywise")
+
+
+@pytest.fixture(scope="module", name="lens")
+def _lens() -> attnlaw.Lens:
+    return attnlaw.lens(EXAMPLE, text=TEXT, only="entrywise", entrywise=(1, 4, 16))
+
+
+def test_every_head_against_its_scores_cut_by_hand(lens: attnlaw.Lens) -> None:
+    """From queries and keys, not from the network's probabilities; truncated by projection."""
+    passed = trace_forward(*load_base_model(EXAMPLE), list(TEXT.encode()))
+    places = [(layer, head) for layer, own in enumerate(passed.scores) for head in range(own.heads)]
+    assert [(one.layer, one.head) for one in lens.entrywise] == places
+    assert (lens.heads, lens.token_map, lens.spectrum) == (None, None, None)
+    for found in lens.entrywise:
+        scores = passed.scores[found.layer]
+        A = scores.attention(scores.logits(found.head))
+        vectors = np.linalg.eigh(A.T @ A)[1][:, ::-1]
+        missed = [A - A @ vectors[:, :rank] @ vectors[:, :rank].T for rank in range(len(A) + 1)]
+        worst = [np.abs(one).max() for one in missed]
+        assert [one.rank for one in found.errors] == [1, 4, 16]
+        assert [one.largest for one in found.errors] == pytest.approx(
+            [worst[r] for r in (1, 4, 16)], rel=1e-6
+        )
+        assert found.errors[1].rms == pytest.approx(np.sqrt(np.mean(missed[4] ** 2)), rel=1e-6)
+        assert found.rank_within == next(rank for rank, error in enumerate(worst) if error <= 0.01)
+    ranks = [one.rank_within for one in lens.entrywise]
+    assert (lens.median_rank_within, lens.largest_rank_within) == (median_high(ranks), max(ranks))
+
+
+def test_the_answer_comes_first(lens: attnlaw.Lens) -> None:
+    lines = invoke(*WORDS, "--entrywise", "1,4,16").stdout.splitlines()
+    head = max(lens.entrywise, key=lambda one: one.rank_within)
+    assert lines[2] == (
+        f"every attention weight within 0.01: rank {lens.median_rank_within} in half of the heads, "
+        f"{head.rank_within} in all (head {head.layer}.{head.head}), of 22"
+    )
+    assert lines[3].split("  ")[0] == "rank"
+    assert [line.split()[0] for line in lines[4:]] == ["1", "4", "16"]
+    largest = [one.errors[1].largest for one in lens.entrywise]
+    assert lines[5].split()[1:3] == [f"{median(largest):.3g}", f"{max(largest):.3g}"]
+
+
+def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    told = json.loads(
+        invoke(*WORDS, "--entrywise", "1,4,16", "--json", "--out", out, "--figures", "svg").stdout
+    )
+    rows = told["tables"]["entrywise"]
+    assert len(rows) == 48
+    first = lens.entrywise[0]
+    assert rows[0] == {
+        "layer": 0,
+        "head": 0,
+        "rank": 1,
+        "rank_within": first.rank_within,
+        **{name: getattr(first.errors[0], name) for name in ("largest", "tail", "rms", "coherence")},
+    }
+    assert told["quantities"]["largest_rank_within"] == lens.largest_rank_within
+    assert pl.read_parquet(out / "entrywise.parquet").height == 48
+    page = (out / "report.html").read_text()
+    assert f"rank <b>{lens.largest_rank_within}</b> in all, of 22 tokens" in page
+    assert "No rule holds" not in page  # heads were not looked at
+    drawn = (out / "figures" / "entrywise.svg").read_text()
+    assert all(f">{name}<" in drawn for name in ("worst entry", "tail / n", "rms", "16"))
+
+
+def test_one_rank_has_no_figure_and_full_rank_no_error(tmp_path: Path) -> None:
+    invoke(*WORDS, "--entrywise", "22", "--out", tmp_path, "--figures", "svg")
+    assert not (tmp_path / "figures" / "entrywise.svg").exists()
+    rows = pl.read_parquet(tmp_path / "entrywise.parquet")
+    assert rows["largest"].max() < 1e-12
+    assert rows["coherence"].to_list() == [None] * 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--entrywise", "1,23"), "--entrywise 23: expected ranks from 1 to 22, the tokens of the input"),
+        (("--entrywise", "0"), "--entrywise 0: expected ranks from 1 to 22, the tokens of the input"),
+        (("--entrywise", "1.5"), "--entrywise 1.5: expected whole numbers with commas, such as 1,2,3"),
+        ((), "--entrywise is missing; give its ranks, such as 1,4,16"),
+    ],
+)
+def test_bad_ranks_are_one_line(arguments: tuple[str, ...], line: str) -> None:
+    assert invoke(*WORDS, *arguments, status=2).stderr == f"attnlaw: {line}\n"

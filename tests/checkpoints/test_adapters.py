@@ -1,0 +1,338 @@
+"""LoRA adapters in peft's layout: alone against a dense SVD, and on their base against merged weights."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from checkpoints.spoiled import refusal
+from command.in_process import invoke
+from safetensors.torch import load_file, save_file
+from scipy.linalg import svdvals
+
+from attnlaw import audit
+from attnlaw.checkpoints.adapters import Adapter, Update, _targets
+from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.tensors import InMemoryTensors
+from attnlaw.core.errors import InputError
+
+RANK, ALPHA = 3, 12
+SIZES = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 24}
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(vocab_size=30, num_key_value_heads=2, **SIZES)
+    folder = tmp_path_factory.mktemp("llama")
+    transformers.LlamaForCausalLM(config).double().save_pretrained(folder)
+    return folder
+
+
+def write_adapter(
+    folder: Path, targets: dict[str, tuple[int, int]], **changes: Any
+) -> dict[str, torch.Tensor]:
+    """An adapter on weights of shape (out, in), as `save_pretrained` of peft writes it; its tensors."""
+    folder.mkdir(exist_ok=True)
+    draw = torch.manual_seed(8)
+    tensors = {}
+    for module, (out, inputs) in targets.items():
+        at = f"base_model.model.{module}"
+        tensors[f"{at}.lora_A.weight"] = torch.randn(RANK, inputs, generator=draw)
+        tensors[f"{at}.lora_B.weight"] = torch.randn(out, RANK, generator=draw)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = {
+        "peft_type": "LORA",
+        "r": RANK,
+        "lora_alpha": ALPHA,
+        "use_rslora": False,
+        "fan_in_fan_out": False,
+        "target_modules": sorted({module.rsplit(".", 1)[-1] for module in targets}),
+        "base_model_name_or_path": "never/followed",
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config | changes))
+    return tensors
+
+
+def llama_targets() -> dict[str, tuple[int, int]]:
+    shapes = {"self_attn.q_proj": (16, 16), "self_attn.v_proj": (8, 16), "mlp.down_proj": (16, 24)}
+    return {f"model.layers.{layer}.{name}": shape for layer in range(2) for name, shape in shapes.items()}
+
+
+def merged(base: Path, tensors: dict[str, torch.Tensor], scale: float, into: Path) -> Path:
+    """The same model with W + s B A in place of W, as peft's merge_and_unload would save it."""
+    state = load_file(base / "model.safetensors")
+    for name, down in tensors.items():
+        if ".lora_A." in name:
+            up = tensors[name.replace("lora_A", "lora_B")]
+            weight = name.removeprefix("base_model.model.").replace(".lora_A", "")
+            state[weight] = state[weight].double() + scale * up.double() @ down.double()
+    into.mkdir()
+    save_file(state, into / "model.safetensors")
+    (into / "config.json").write_bytes((base / "config.json").read_bytes())
+    return into
+
+
+@pytest.mark.parametrize(
+    ("changes", "scale"),
+    [
+        ({}, ALPHA / RANK),
+        ({"use_rslora": True}, ALPHA / RANK**0.5),
+        ({"fan_in_fan_out": True}, ALPHA / RANK),
+        ({"init_lora_weights": "gaussian", "layer_replication": None, "use_dora": None}, ALPHA / RANK),
+        ({"alpha_pattern": {"q_proj": 6, "v_proj": 6, "mlp.down_proj": 6}}, 6 / RANK),
+    ],
+    ids=["plain", "rslora", "wrong fan", "gaussian", "alpha_pattern"],
+)
+def test_base_and_adapter_are_the_merged_model(
+    llama: Path, tmp_path: Path, changes: dict[str, Any], scale: float
+) -> None:
+    """Both sides add the same float64 products; they may be summed in another order."""
+    tensors = write_adapter(tmp_path / "adapter", llama_targets(), **changes)
+    dense = merged(llama, tensors, scale, tmp_path / "merged")
+    ours = audit(llama, name="m", adapter=tmp_path / "adapter", jobs=1)
+    expected = audit(dense, name="m", jobs=1)
+    plain = audit(llama, name="m", jobs=1)
+    place = ["layer", "kind", "head"]
+    assert ours.spectra.select(place).equals(expected.spectra.select(place))
+    columns = [found.spectra["singular_values"].to_list() for found in (ours, expected, plain)]
+    for first, second in zip(columns[0], columns[1], strict=True):
+        assert np.max(np.abs(np.subtract(first, second))) <= 1e-13 * first[0]
+    changed = [not np.allclose(a, b, rtol=1e-6) for a, b in zip(columns[0], columns[2], strict=True)]
+    assert 0 < sum(changed) < len(changed)  # gates and up-projections keep their own weights
+
+
+def test_an_adapter_by_itself(tmp_path: Path) -> None:
+    tensors = write_adapter(tmp_path / "adapter", llama_targets())
+    found = audit(tmp_path / "adapter", jobs=1)
+    assert (found.summary["family"], found.summary["layers"], found.summary["matrices"]) == ("lora", 2, 6)
+    assert found.summary["proxies"] is None
+    assert found.layers["layer"].to_list() == [0, 1]
+    assert found.matrices["layer"].to_list() == [0, 0, 0, 1, 1, 1]
+    for place, names in enumerate(found.matrices["tensors"].to_list()):
+        down, up = (tensors[name].double().numpy() for name in names)
+        formed = ALPHA / RANK * up @ down
+        values = found.spectra["singular_values"][place].to_numpy()
+        assert len(values) == RANK
+        assert np.max(np.abs(values - svdvals(formed)[:RANK])) <= 1e-13 * values[0]
+        row = found.matrices.row(place, named=True)
+        assert (row["kind"], row["rows"], row["cols"]) == ("lora", down.shape[1], up.shape[0])
+        assert row["norm_21"] == pytest.approx(np.linalg.norm(formed.T, axis=0).sum(), rel=1e-12)
+
+
+ORDERS = {
+    "the first wins": {"layers.0.self_attn.q_proj": 48, "q_proj": 6},
+    "a general one first": {"q_proj": 6, "layers.0.self_attn.q_proj": 48},
+    "a whole name": {"model.layers.1.self_attn.q_proj": 24},
+    "no part of a word": {"proj": 24, "elf_attn.q_proj": 24, "1.self_attn.q_proj": 6},
+    "dots are any character": {"q.proj": 9, "s.0.self_attn.v_proj": 24, "layers.0.mlp-down_proj": 24},
+    "longer than a name": {"base.model.layers.0.self_attn.q_proj": 24},
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_alpha_pattern_is_read_as_peft_reads_it(tmp_path: Path, case: str) -> None:
+    """Against peft's own rule, a search with regular expressions, times the norms of a plain adapter."""
+    patterns = ORDERS[case]
+    write_adapter(tmp_path / "plain", llama_targets())
+    write_adapter(tmp_path / "adapter", llama_targets(), alpha_pattern=patterns)
+    plain, ours = (audit(tmp_path / name, jobs=1).matrices for name in ("plain", "adapter"))
+    for names, before, after in zip(
+        ours["tensors"].to_list(), plain["spectral_norm"], ours["spectral_norm"], strict=True
+    ):
+        module = names[0].removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+        fitting = [key for key in patterns if re.match(rf"(.*\.)?({key})$", module)]
+        alpha = patterns[fitting[0]] if fitting else ALPHA
+        assert after == pytest.approx(before * alpha / ALPHA, rel=1e-12)
+
+
+def test_the_options_of_the_command(llama: Path, tmp_path: Path) -> None:
+    write_adapter(tmp_path / "adapter", llama_targets())
+    runs = [
+        ["audit", str(tmp_path / "adapter")],
+        ["audit", str(llama), "--adapter", str(tmp_path / "adapter")],
+    ]
+    alone, both = (invoke(*run, "--json", "--jobs", 1) for run in runs)
+    assert json.loads(alone.stdout)["matrices"] == 6
+    ours = audit(llama, adapter=tmp_path / "adapter", jobs=1).summary
+    assert json.loads(both.stdout)["proxies"] == ours["proxies"]
+    table = invoke(*runs[0], "--out", tmp_path / "out")
+    assert "lora, 2 layers, 6 matrices" in table.stdout
+    invoke("report", tmp_path / "out")
+    assert "LoRA update" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_weights_stored_in_out(tmp_path: Path, said: bool) -> None:
+    """GPT-2: B A is added transposed, whatever fan_in_fan_out says; a square weight does not tell."""
+    torch.manual_seed(4)
+    config = transformers.GPT2Config(vocab_size=30, n_embd=16, n_head=2, n_layer=1)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "base")
+    shapes = {"transformer.h.0.attn.c_attn": (48, 16), "transformer.h.0.attn.c_proj": (16, 16)}
+    tensors = write_adapter(tmp_path / "adapter", shapes, fan_in_fan_out=said)
+    model = open_model(tmp_path / "base", adapter=tmp_path / "adapter")
+    base = load_file(tmp_path / "base" / "model.safetensors")
+    expected = {}
+    for at in shapes:
+        down, up = (tensors[f"base_model.model.{at}.lora_{part}.weight"].double() for part in "AB")
+        expected[at] = (base[f"{at}.weight"].double() + ALPHA / RANK * (up @ down).T).numpy()
+    block = model.layers[0].attention
+    fused, output = expected.values()
+    np.testing.assert_allclose(model.read(block.key), fused[:, 16:32], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(model.read(block.output), output, rtol=0, atol=1e-13)
+
+
+def test_a_base_saved_without_its_prefix(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    config = transformers.BertConfig(vocab_size=30, max_position_embeddings=8, **SIZES)
+    transformers.BertModel(config).save_pretrained(tmp_path / "base")
+    target = "bert.encoder.layer.1.attention.self.query"
+    tensors = write_adapter(tmp_path / "adapter", {target: (16, 16)})
+    base, ours = open_model(tmp_path / "base"), open_model(tmp_path / "base", adapter=tmp_path / "adapter")
+    view = base.layers[1].attention.query
+    down, up = (tensors[f"base_model.model.{target}.lora_{part}.weight"].double().numpy() for part in "AB")
+    np.testing.assert_allclose(
+        ours.read(view) - base.read(view), (ALPHA / RANK * up @ down).T, rtol=0, atol=1e-13
+    )
+
+
+BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "not lora": ({"peft_type": "IA3"}, ("peft_type is IA3", "expected LORA")),
+    "dora": ({"use_dora": True}, ("use_dora", "changes its base", "merge")),
+    "pissa": ({"init_lora_weights": "pissa_niter_16"}, ("init_lora_weights is 'pissa_niter_16'", "merge")),
+    "olora": ({"init_lora_weights": "olora"}, ("changes its base",)),
+    "corda": ({"init_lora_weights": "corda"}, ("changes its base",)),
+    "loftq": ({"init_lora_weights": "loftq"}, ("changes its base",)),
+    "qalora": ({"use_qalora": True}, ("use_qalora", "changes its base")),
+    "replication": ({"layer_replication": [[0, 1], [0, 1]]}, ("layer_replication", "changes its base")),
+    "rslora in words": ({"use_rslora": "false"}, ("use_rslora is 'false'", "expected true or false")),
+    "fan in words": ({"fan_in_fan_out": 1}, ("fan_in_fan_out is 1", "expected true or false")),
+    "alpha": ({"lora_alpha": "many"}, ("lora_alpha is 'many'",)),
+    "expression": ({"alpha_pattern": {r"layers\.[0]\..*": 64}}, ("regular expression", "write them out")),
+    "anchor": ({"alpha_pattern": {"^model.layers.0.self_attn.q_proj": 64}}, ("regular expression",)),
+    "line": ({"alpha_pattern": {"q_proj\n": 64}}, ("regular expression",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_adapters_of_other_kinds(llama: Path, tmp_path: Path, case: str) -> None:
+    changes, said = BAD[case]
+    write_adapter(tmp_path / "adapter", llama_targets(), **changes)
+    for refused in (lambda: audit(tmp_path / "adapter"), lambda: audit(llama, adapter=tmp_path / "adapter")):
+        with pytest.raises(InputError) as caught:
+            refused()
+        assert all(part in str(caught.value) for part in said)
+        assert "\n" not in str(caught.value)
+
+
+SPOILED: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
+    "one factor": ({"model.layers.0.self_attn.q_proj.lora_B.weight": None}, "has only lora_A"),
+    "ranks differ": ({"model.layers.0.self_attn.q_proj.lora_B.weight": torch.ones(16, 4)}, "expected r x in"),
+    "another kind": (
+        {"model.embed_tokens.lora_embedding_A": torch.ones(3, 30)},
+        "no lora_A or lora_B matrix",
+    ),
+    "nan": ({"model.layers.0.self_attn.q_proj.lora_B.weight": torch.full((16, 3), torch.nan)}, "NaN"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILED)
+def test_damaged_adapters(tmp_path: Path, case: str) -> None:
+    changes, said = SPOILED[case]
+    tensors: dict[str, torch.Tensor | None] = {**write_adapter(tmp_path / "adapter", llama_targets())}
+    tensors |= {f"base_model.model.{name}": value for name, value in changes.items()}
+    left = {name: value for name, value in tensors.items() if value is not None}
+    save_file(left, tmp_path / "adapter" / "adapter_model.safetensors")
+    with pytest.raises(InputError, match=said):
+        audit(tmp_path / "adapter")
+
+
+def test_an_adapter_of_another_model(llama: Path, tmp_path: Path) -> None:
+    write_adapter(tmp_path / "adapter", {"model.layers.7.self_attn.q_proj": (16, 16)})
+    with pytest.raises(InputError, match=r"layers\.7.*fits no tensor"):
+        open_model(llama, adapter=tmp_path / "adapter")
+    write_adapter(tmp_path / "adapter", {"model.layers.0.self_attn.q_proj": (32, 16)})
+    with pytest.raises(InputError, match=r"\[32, 16\].*\[16, 16\]"):
+        open_model(llama, adapter=tmp_path / "adapter")
+    for path in (tmp_path / "absent", llama, llama / "model.safetensors"):
+        with pytest.raises(InputError) as caught:
+            open_model(llama, adapter=path)
+        named = path / "adapter_config.json"
+        assert str(caught.value) == f"{named}: no such file; give a directory with adapter_config.json"
+
+
+@pytest.mark.parametrize(("down", "up"), [(1e300, 1e300), (1e308, 1e-300)], ids=["product", "scale"])
+def test_factors_that_overflow_are_one_line(llama: Path, tmp_path: Path, down: float, up: float) -> None:
+    at = "base_model.model.model.layers.0.self_attn.q_proj"
+    write_adapter(tmp_path / "adapter", llama_targets(), lora_alpha=300)
+    factors = {
+        "A": torch.full((3, 16), down, dtype=torch.float64),
+        "B": torch.full((16, 3), up, dtype=torch.float64),
+    }
+    save_file(
+        {f"{at}.lora_{part}.weight": value for part, value in factors.items()},
+        tmp_path / "adapter" / "adapter_model.safetensors",
+    )
+    for adapter in (None, tmp_path / "adapter"):
+        with pytest.raises(InputError) as caught:
+            audit(llama if adapter else tmp_path / "adapter", adapter=adapter, jobs=1)
+        assert all(f"{at}.lora_{part}.weight" in str(caught.value) for part in "AB")
+        assert str(tmp_path / "adapter") in str(caught.value)
+
+
+def naive_targets(names: list[str], module: str) -> list[str]:
+    """Every tensor that ends as the update's weight, or that it ends as, from a dot on."""
+    wanted = f"{module}.weight"
+    hits = [name for name in names if f".{name}".endswith(f".{wanted}") or f".{wanted}".endswith(f".{name}")]
+    return [wanted] if wanted in hits else hits
+
+
+def test_updates_find_their_weights_as_a_search_through_all_names_does() -> None:
+    parts = ["a", "b", "ab", "0", "1"]
+    draw = np.random.default_rng(0)
+    outcomes = set()
+    for _ in range(400):
+        names = [".".join([*draw.choice(parts, draw.integers(0, 4)), "weight"]) for _ in range(6)]
+        module = ".".join(draw.choice(parts, draw.integers(1, 4)))
+        base = InMemoryTensors({name: np.ones((1, 1)) for name in names})
+        adapter = Adapter("adapter", base, (Update(module, "down", "up", 1.0),), False)
+        expected = naive_targets(list(base.shapes), module)
+        outcomes.add(min(len(expected), 2))
+        if len(expected) == 1:
+            assert _targets(base, adapter) == {module: expected[0]}
+        else:
+            with pytest.raises(InputError, match=f"fits {len(expected) or 'no'} tensor"):
+                _targets(base, adapter)
+    assert outcomes == {0, 1, 2}
+
+
+def test_finding_the_weights_takes_each_name_once() -> None:
+    """A search through all names for each update would look at 4000^2 of them."""
+    looked = 0
+
+    class Counted(dict[str, tuple[int, ...]]):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal looked
+            for name in super().__iter__():
+                looked += 1
+                yield name
+
+    modules = [f"layers.{layer}.q" for layer in range(4000)]
+    base = InMemoryTensors({f"model.{module}.weight": np.ones((1, 1)) for module in modules})
+    base.shapes = Counted(base.shapes)
+    updates = tuple(Update(module, "down", "up", 1.0) for module in modules)
+    found = _targets(base, Adapter("adapter", base, updates, False))
+    assert found == {module: f"model.{module}.weight" for module in modules}
+    assert looked == len(modules)
+
+
+def test_a_model_cannot_be_opened_from_an_adapter_alone(tmp_path: Path) -> None:
+    write_adapter(tmp_path / "adapter", llama_targets())
+    refusal(tmp_path / "adapter", "LoRA adapter", "--adapter")

@@ -1,0 +1,62 @@
+"""Growth exponents against scipy's regression, made data with known noise, and counts of ranks."""
+
+import numpy as np
+import pytest
+from scipy.stats import linregress
+
+from attnlaw.core.errors import InputError
+from attnlaw.theory.bounds.growth import growth
+
+DEPTH, WIDTH, SEED = (part.ravel() for part in np.meshgrid([2, 4, 8], [64, 256, 1024], [0, 1]))
+
+
+def test_on_a_full_grid_each_exponent_is_a_simple_regression():
+    """Depth and width are uncorrelated on a grid, so slopes are those of one variable at a time."""
+    rng = np.random.default_rng(0)
+    y = 1.5 * np.log10(DEPTH) + 0.7 * np.log10(WIDTH) + 0.1 * rng.standard_normal(18)
+    found = growth(DEPTH, WIDTH, y)
+    assert found.depth == pytest.approx(linregress(np.log10(DEPTH), y).slope, rel=1e-12)
+    assert found.width == pytest.approx(linregress(np.log10(WIDTH), y).slope, rel=1e-12)
+    for error, variable in ((found.depth_error, DEPTH), (found.width_error, WIDTH)):
+        assert error == pytest.approx(found.residual / np.sqrt(18) / np.std(np.log10(variable)), rel=1e-12)
+
+
+def test_standard_errors_are_the_spread_of_the_exponents_over_repetitions():
+    """Over 2000 draws; the standard error of an estimated standard deviation is then 1.6 %."""
+    rng = np.random.default_rng(1)
+    fits = [growth(DEPTH, WIDTH, 0.2 * rng.standard_normal(18)) for _ in range(2000)]
+    for name in ("depth", "width"):
+        claimed = np.sqrt(np.mean([getattr(fit, f"{name}_error") ** 2 for fit in fits]))
+        seen = np.std([getattr(fit, name) for fit in fits])
+        assert claimed == pytest.approx(seen, rel=4 * 0.016 * np.sqrt(1 + 1 / 15))
+    residual = np.sqrt(np.mean([fit.residual**2 for fit in fits]))
+    spread = np.sqrt(np.mean([fit.seed_spread**2 for fit in fits]))
+    assert residual == pytest.approx(0.2, rel=4 / np.sqrt(2 * 2000 * 15))
+    assert spread == pytest.approx(0.2, rel=4 / np.sqrt(2 * 2000 * 9))
+
+
+def test_misfit_is_in_the_residual_and_not_in_the_seed_spread():
+    curved = np.log10(DEPTH) ** 2
+    found = growth(DEPTH, WIDTH, curved)
+    assert found.seed_spread == pytest.approx(0, abs=1e-12)
+    assert found.residual > 0.01
+
+
+def test_without_repetitions_or_freedom_errors_are_missing():
+    once = growth([2, 4, 2], [8, 8, 16], [0.0, 1.0, 2.0])
+    assert (once.depth_error, once.width_error, once.residual, once.seed_spread) == (None,) * 4
+    assert (once.depth, once.width) == pytest.approx((1 / np.log10(2), 2 / np.log10(2)))
+
+
+@pytest.mark.parametrize(("depth", "width"), [([2, 4], [8, 16]), ([2, 2, 2, 2], [8, 16, 8, 16])])
+def test_too_few_sizes_are_refused(depth, width):
+    with pytest.raises(InputError, match="do not determine growth in both"):
+        growth(depth, width, np.zeros(len(depth)))
+
+
+def test_a_count_of_full_ranks_has_the_exponents_of_arithmetic():
+    """All p = 0 and heads of size 32: L (2 (N/32) sqrt(32 N) + 2 N) + sqrt(L), between N and N^1.5."""
+    count = DEPTH * (2 * WIDTH / 32 * np.sqrt(32 * WIDTH) + 2 * WIDTH) + np.sqrt(DEPTH)
+    found = growth(DEPTH, WIDTH, np.log10(count))
+    assert found.depth == pytest.approx(1, abs=0.01)
+    assert 1 < found.width < 1.5

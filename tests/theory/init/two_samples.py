@@ -1,0 +1,67 @@
+"""Statistics of draws of a model, and whether two samples of them can have one law."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import ks_2samp
+
+from attnlaw.theory.init import Architecture, Tokens
+from attnlaw.theory.init.finite import Finite
+from attnlaw.theory.init.logits import logits_of
+from attnlaw.theory.init.passes import run_layers
+
+
+def statistics(
+    grams: Sequence[Any], weights: Sequence[Any], own: Any, loss: Any, tokens: Tokens
+) -> dict[str, Any]:
+    """One number a draw under each name: Gram entries, cosines, attention, logits of own ids, the loss."""
+    found = {}
+    s = tokens.seen
+    for depth, gram in ((len(grams) // 2, grams[len(grams) // 2]), (len(grams) - 1, grams[-1])):
+        for i, j in ((0, 0), (s - 1, s - 1), (0, 1), (1, s - 1), (0, s - 1)):
+            found[f"gram {depth} {i} {j}"] = gram[:, i, j]
+        shown = gram[:, :s, :s]
+        lengths = np.sqrt(np.diagonal(shown, axis1=1, axis2=2))
+        cosines = shown / (lengths[:, :, None] * lengths[:, None, :])
+        found[f"cosine {depth}"] = (cosines.sum(axis=(1, 2)) - s) / (s * (s - 1))
+        found[f"cosine {depth} 0 1"] = cosines[:, 0, 1]
+    for depth, a in enumerate(weights):
+        found[f"weight {depth}"] = a[:, 0, s - 1, 0]
+        found[f"weight {depth} of itself"] = a[:, -1, s - 1, s - 1]
+        found[f"heads {depth} together"] = a[:, 0, s - 1, 1] * a[:, 1, s - 1, 1]
+        found[f"entropy {depth}"] = -(a * np.log(a + 1e-300)).sum(axis=-1).mean(axis=(1, 2))
+    found |= {f"logit {i} {v}": own[:, i, v] for i, v in ((0, 0), (s - 1, 0), (s - 1, 1))}
+    found["products of logits"] = own[:, 0, 0] * own[:, 1, 0]
+    found["loss"] = loss
+    # Lengths behind a norm are 1 but for epsilon (1e-6 of them) and rounding: there is nothing to compare.
+    return {name: values for name, values in found.items() if values.std() > 1e-4 * abs(values.mean())}
+
+
+def chain_statistics(
+    model: Architecture,
+    tokens: Tokens,
+    draws: int,
+    seed: int,
+    kind: type[Finite] = Finite,
+    last: bool = True,
+) -> dict[str, Any]:
+    """The same of the chain; without `last`, Gram matrices up to the last layer but one."""
+    state = kind(model, tokens, draws, np.random.default_rng(seed))
+    passed = list(run_layers(state))
+    logits = logits_of(state)
+    places, targets = tokens.targets(model.causal)
+    assert logits.token_logits is not None
+    columns = [tokens.distinct.index(int(one)) for one in targets]
+    loss = (logits.log_sums(state.rng)[:, places] - logits.token_logits[:, places, columns]).mean(axis=-1)
+    weights = [one.weights for one in passed[1:]]
+    grams = [one.gram for one in (passed if last else passed[:-1])]
+    return statistics(grams, weights, logits.token_logits, loss, tokens)
+
+
+def p_values(one: dict[str, Any], other: dict[str, Any]) -> dict[str, float]:
+    """Kolmogorov-Smirnov tests of everything that varies."""
+    assert one.keys() == other.keys()
+    return {name: float(ks_2samp(one[name], other[name]).pvalue) for name in one}
